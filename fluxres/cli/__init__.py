@@ -1,5 +1,5 @@
 """The command `fluxres`: one small module per command, and what they share.
 
-A command turns words into calls of the face, and answers into text.  It decides nothing about resources itself, so
-that whatever a command can do, a program can do with the same calls.
+A command parses words into calls of the Python API, and formats the results as text. It makes no decisions about resources, so a
+program can do whatever a command can do, with the same calls.
 """

@@ -1,6 +1,6 @@
-"""Words of the command line that mean pools, moments and tags.
+"""Command line arguments that name pools, times and tags.
 
-`/demo/rack[0-1]/node[0-3]=1` names eight pools and a unit of each.
+`/demo/rack[0-1]/node[0-3]=1` names eight pools and one unit of each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WITH_UNIT = re.compile(r"[0-9][0-9.]*\s*[A-Za-z][A-Za-z/]*", re.ASCII)
 
 
 class Moment(click.ParamType[float]):
-    """A point in time, as seconds; now is the wall clock."""
+    """A point in time, in seconds of wall clock time."""
 
     name = "time"
 
@@ -57,9 +57,9 @@ def vertices(graph: ResourceGraph, words: Iterable[str]) -> list[int]:
 
 
 def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = None) -> list[tuple[int, int | None]]:
-    """Vertices with amounts of `PATH[=N] …`, or those that meet the criteria; None where no amount was given.
+    """Vertices with amounts of `PATH[=N] …`, or all that meet the criteria; None for a missing amount.
 
-    Errors: UsageError when both or neither are given, or nothing was found.
+    Errors: UsageError if both or neither are given, or nothing was found.
     """
     from fluxres.model.targets import accounts_named
 
@@ -68,7 +68,7 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
     if not words:
         raise UsageError(
             "neither pools nor a request were given",
-            hint="name pools by path, such as /demo/rack0/node[0-3]=1, or ask for some, such as slot=4/core=2",
+            hint="name pools by path, such as /demo/rack0/node[0-3]=1, or give a request, such as slot=4/core=2",
         )
     named: list[tuple[int, int | None]] = []
     for word in words:
@@ -88,7 +88,7 @@ def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:
 
 
 def _refuse_unit(graph: ResourceGraph, word: str) -> None:
-    """Refuse an amount with a unit (`/demo/memory=10GiB`) of a pool that there is. Errors: UsageError."""
+    """Refuse an amount with a unit (`/demo/memory=10GiB`) for an existing pool. Errors: UsageError."""
     where, equals, amount = word.rpartition("=")
     if not equals or _WITH_UNIT.fullmatch(amount) is None:
         return
@@ -97,12 +97,12 @@ def _refuse_unit(graph: ResourceGraph, word: str) -> None:
     except FluxresError:
         return
     unit = graph.structure.kind_of(v).unit
-    counted = f"it is counted in {unit}: give a number of them" if unit else "give a number alone"
+    counted = f"the pool is counted in {unit}: give a number without a unit" if unit else "give a number without a unit"
     raise UsageError(f"amount: expected a number of units, got {excerpt(amount)}", where=where, hint=counted)
 
 
 def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> list[int]:
-    """Vertices of `PATH …`, or those that meet the criteria.
+    """Vertices of `PATH …`, or all that meet the criteria.
 
     Errors: as :func:`targets`.
     """
@@ -115,7 +115,7 @@ def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> 
 
 
 def found(graph: ResourceGraph, words: Sequence[str], criteria: str) -> Selection:
-    """Pools that meet the criteria; a change of none of them is a mistake."""
+    """Pools that meet the criteria; finding none is an error, because nothing would change."""
     if words:
         raise UsageError("both paths and --find were given", hint="give one of them")
     selection = graph.find(criteria)
@@ -123,26 +123,27 @@ def found(graph: ResourceGraph, words: Sequence[str], criteria: str) -> Selectio
         from fluxres.model.unmet import unmet
         from fluxres.syntax.criteria import parse
 
-        hint = "; ".join(unmet(graph, parse(criteria))) or "fluxres find shows what meets them"
+        hint = "; ".join(unmet(graph, parse(criteria))) or "'fluxres find' lists the pools that meet criteria"
         raise UsageError("no pool meets the criteria", where=criteria, hint=hint)
     return selection
 
 
 def check_window(start: float | None, end: float | None) -> None:
-    """Refuse a window that never begins, or ends before it does, with the times as they are typed.
+    """Refuse a window that never begins, or ends before it begins, with the times as typed.
 
     Errors: UsageError.
 
     >>> check_window(60.0, 30.0)
-    Traceback (most recent call last):
-    fluxres.errors.UsageError: the window ends at 30, not after its beginning at 60 (give a later end, or a duration)
+    Traceback (most recent call last): fluxres.errors.UsageError: the window ends at 30, which is not after its start at 60 (give
+    a later end, or a duration)
     """
     begin = clock.system() if start is None else start
     if begin == inf:
-        raise UsageError("the window never begins", hint="give a start that comes: now, +30m, seconds or a date")
+        raise UsageError("the window never begins", hint="give a finite start: now, +30m, seconds or a date")
     if end is not None and not begin < end:
         raise UsageError(
-            f"the window ends at {when(end)}, not after its beginning at {when(begin)}", hint="give a later end, or a duration"
+            f"the window ends at {when(end)}, which is not after its start at {when(begin)}",
+            hint="give a later end, or a duration",
         )
 
 

@@ -1,6 +1,6 @@
-"""What a shell offers after a word: pools by path, jobs, graphs, as the store has them.
+"""Shell completion of pools by path, of jobs and of graphs, from the store.
 
-Completion is a courtesy: whatever goes wrong, it offers nothing and says nothing.
+Completion is a convenience: on any error it offers nothing and prints nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OFFERED_MAX: Final = 500
 
 
 def complete_pool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Paths and URIs that begin so: what stands below the pool before the last slash."""
+    """Paths and URIs with this prefix: the children of the pool before the last slash."""
     from fluxres.cli.stores import reading
 
     above, slash, _ = incomplete.rpartition("/")
@@ -36,7 +36,7 @@ def complete_pool(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 
 def _below(graph: ResourceGraph, above: str) -> list[int]:
-    """The pools next below a path or URI, or below ``power:``."""
+    """The children of a path or URI, or the roots of ``power:``."""
     from fluxres.model import targets
 
     structure, name = graph.structure, above.removesuffix(":")
@@ -51,7 +51,7 @@ def _below(graph: ResourceGraph, above: str) -> list[int]:
 
 
 def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Jobs that hold something."""
+    """Jobs that hold resources."""
     from fluxres.cli.stores import reading
 
     try:
@@ -61,7 +61,6 @@ def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -
 
 
 def complete_graph(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Graphs of the store."""
     from fluxres.cli.stores import store
 
     try:
@@ -71,7 +70,6 @@ def complete_graph(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 
 def complete_policy(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Match policies."""
     from fluxres.match.policy import POLICIES
 
     return [name for name in POLICIES if name.startswith(incomplete)]

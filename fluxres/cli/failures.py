@@ -1,7 +1,7 @@
-"""How a command ends that could not do what it was asked: one line on standard error, and an exit status.
+"""How a command that failed ends: one line on standard error, and an exit status.
 
-The status comes from the one table in :mod:`fluxres.errors`; what is not an error of fluxres (a full disk, a closed
-pipe, Ctrl-C) is mapped here, so that nobody ever sees a traceback.
+The status comes from the table in :mod:`fluxres.errors`. Errors from outside fluxres (a full disk, a closed pipe, Ctrl-C) are
+mapped here, so that nobody ever sees a traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REASONS_MAX: Final = 10
 
 
 def report(error: BaseException, *, as_json: bool) -> int:
-    """Tell standard error what happened; the exit status."""
+    """Report an error on standard error and return the exit status."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         tell("fluxres: interrupted\n")
         return INTERRUPTED
@@ -41,7 +41,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
 
 def _lines(error: FluxresError) -> list[str]:
     if isinstance(error, InsufficientResources) and error.earliest is not None:
-        # The model speaks of seconds; who types commands thinks in dates.
+        # The model uses seconds; users of the command line think in dates.
         error.hint = f"free from {when_from(error.earliest)} on"
     first, *more = str(error).splitlines() or [""]
     lines = [f"fluxres: ERROR {first}", *(f"  {line}" for line in more)]
@@ -65,11 +65,11 @@ def _as_fluxres(error: BaseException) -> FluxresError:
     if isinstance(error, OSError):
         _silence()
         return StoreError(error.strerror or str(error), where=str(error.filename or "standard output"))
-    return StoreError("not enough memory for this", hint="free some, or take a smaller part of the machine")
+    return StoreError("not enough memory", hint="free some, or take a smaller part of the machine")
 
 
 def tell(text: str) -> None:
-    """Write to standard error; what it does not take is lost, and the command ends as it would have."""
+    """Write to standard error; if that fails, the text is lost and the command ends as it would have."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -78,8 +78,7 @@ def tell(text: str) -> None:
 
 
 def _silence(stream: TextIO | None = None) -> None:
-    """Let what is still in the buffer of a stream go nowhere (of standard output, unless another is named), or Python complains
-    about it at exit."""
+    """Discard what is still in the buffer of a stream (standard output by default), or Python complains about it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Answers of `fluxres hierarchy`: a table of instances with the columns of flux-tree, and one of hierarchies."""
+"""The output of `fluxres hierarchy`: a table of instances with the columns of flux-tree, and one of hierarchies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _values(row: Row) -> list[Any]:
 
 
 def lines(outcomes: Sequence[Outcome], *, header: bool, style: Style) -> list[str]:
-    """Instances of each hierarchy, and then the hierarchies."""
+    """The instances of each hierarchy, then the hierarchies."""
     shown: list[str] = []
     for one in outcomes:
         cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in _values(row)] + [_trouble(row)] for row in one.rows]
@@ -144,7 +144,7 @@ def csv_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
 def planned_lines(
     wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], *, header: bool, style: Style = PLAIN
 ) -> list[str]:
-    """What a dry run shows."""
+    """The output of a dry run."""
     shown = []
     for one, instances in zip(wanted, planned, strict=True):
         cells = [list(map(str, _planned(instance))) for instance in instances]

@@ -1,4 +1,4 @@
-"""The answer of commands that change who holds what: what was given, or what is left."""
+"""The output of commands that change allocations: what was allocated, or what remains."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def answer_granted(settings: Settings, graph: ResourceGraph, granted: Allocation) -> None:
-    """What a job was given now, of what it holds in all."""
+    """What a job has just been allocated."""
     _answer(settings, graph, [granted], lambda: _granted(granted))
 
 
 def answer_granted_together(settings: Settings, graph: ResourceGraph, granted: Sequence[Allocation]) -> None:
-    """What several jobs were given at once."""
+    """What several jobs have been allocated together."""
     _answer(settings, graph, granted, lambda: {"allocations": [_granted(one) for one in granted]})
 
 
@@ -62,7 +62,7 @@ def _rows(graph: ResourceGraph, allocation: Allocation) -> list[tuple[str, int, 
 
 
 def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -> None:
-    """What was taken back of what a job held, and what it still holds."""
+    """What was released from a job, and what it still holds."""
     from fluxres.clock import FOREVER
     from fluxres.render import documents, listings
 
@@ -74,13 +74,13 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
 
     def lines(style: Style) -> Iterable[str]:
         gone = listings.records(graph, _rows(graph, taken), header=settings.header, style=style)
-        return [f"{job} gives back:", *gone, *_left_lines(settings, graph, job, held, style)]
+        return [f"released from {job}:", *gone, *_left_lines(settings, graph, job, held, style)]
 
     answer(settings, document=document, lines=lines)
 
 
 def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
-    """All that a job holds, by pool and window."""
+    """Everything that a job holds, by pool and window."""
     from fluxres.clock import FOREVER
     from fluxres.render import listings
 
@@ -93,7 +93,7 @@ def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
 
 
 def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
-    """What a job still holds after a free."""
+    """What a job still holds after a release."""
     from fluxres.clock import FOREVER
     from fluxres.render import listings
 
@@ -118,5 +118,5 @@ def _left_lines(
     from fluxres.render import listings
 
     if not held:
-        return [f"{job} holds nothing any more"]
+        return [f"{job} holds nothing now"]
     return [f"{job} still holds:", *listings.records(graph, held, header=settings.header, style=style)]

@@ -1,4 +1,4 @@
-"""The answer of commands that find pools."""
+"""The output of commands that find pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def list_pools(
     settings: Settings, found: Selection, at: float | None, during: tuple[float, float] | None, limit: int | None
 ) -> None:
-    """Pools as a table with equal ones folded, as JSON, or as paths; `limit` counts lines, and pools in JSON and paths."""
+    """List pools as a table with equal ones folded, as JSON, or as paths; `limit` counts lines, but pools in JSON and paths."""
     from fluxres.render import documents, listings
 
     graph = found.graph
@@ -41,7 +41,7 @@ def list_pools(
 
 
 def note_unmet(graph: ResourceGraph, text: str) -> None:
-    """Where criteria found nothing: the values in them that no pool has."""
+    """If criteria found nothing, report the values in them that no pool has."""
     from fluxres.model.unmet import unmet
 
     for sentence in unmet(graph, criteria.parse(text)):

@@ -1,7 +1,6 @@
-"""Where the script `fluxres` begins.
+"""The entry point of the script `fluxres`.
 
-Everything is imported inside the function, so that Ctrl-C while Python still imports ends as quietly as at
-any other moment.
+Everything is imported inside the function, so that Ctrl-C during imports ends as quietly as at any other time.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from contextlib import suppress
 
 
 def main() -> int:
-    """Run the command line of this process; its exit status."""
+    """Run the command line of this process and return its exit status."""
     _open_streams()
     try:
         from fluxres.cli.program import run
@@ -21,16 +20,16 @@ def main() -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except RuntimeError as error:
-        # Before 3.12, Python wraps what interrupts it while it names the attributes of a class.
+        # Before 3.12, Python wraps an interrupt that arrives while it sets the names of class attributes.
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         return _interrupted()
 
 
 def _open_streams() -> None:
-    """Open each of the standard streams that is closed, so that no file that is opened later takes its number.
+    """Open each standard stream that is closed, so that no file opened later gets its number.
 
-    Standard output becomes one that cannot be written to: an answer that is lost is an error, as on a full disk.
+    Standard output is opened so that writing fails: output that would be lost is an error, as on a full disk.
     """
     if sys.stdin is None:
         sys.stdin = open(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")  # noqa: SIM115

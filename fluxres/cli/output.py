@@ -1,4 +1,4 @@
-"""Answers: the same facts as a table, as JSON, or as paths to type back."""
+"""Output: the same facts as a table, as JSON, or as paths for another command."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def answer(
     pools: Callable[[], Selection] | None = None,
     allocations: Callable[[], Iterable[Allocation]] | None = None,
 ) -> None:
-    """Print what a command found, in the form that was asked for.
+    """Print the result of a command in the requested form.
 
     Args:
-        document: the plain values for JSON; a list that may be long can be an iterator, and is written as it comes.
+        document: the plain values for JSON; a list that may be long can be an iterator, and is written item by item.
         lines: the lines of text.
-        pools: the pools, for paths, one by one or folded.
-        allocations: for resource sets, one a line, each written as it is made.
+        pools: the pools, for paths, one per line or folded.
+        allocations: for resource sets, one per line, each written as it is made.
     """
     if settings.json:
         _write_json(document())
@@ -88,7 +88,7 @@ def _write(lines: Iterable[str]) -> None:
 
 
 _IN_ASCII: Final = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "↔": "<->", "→": "->", "…": "..."})
-"""What tables and trees draw with, for terminals that have no UTF-8."""
+"""Replacements for the characters of tables and trees on terminals without UTF-8."""
 
 
 def _is_utf8() -> bool:
@@ -96,5 +96,5 @@ def _is_utf8() -> bool:
 
 
 def note(text: str) -> None:
-    """Tell standard error something that is not part of the answer."""
+    """Print a line on standard error that is not part of the output."""
     tell(f"fluxres: {text}\n")

@@ -1,6 +1,6 @@
 """The program: its commands by name, imported when they run.
 
-`fluxres --help` and completion answer from the table below, so they cost the import of click and nothing else.
+`fluxres --help` and completion use the table below, so they cost only the import of click.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from fluxres.cli.settings import EverywhereOption, Settings, everywhere
 from fluxres.errors import FluxresError, InputWarning
 
 COMMANDS: Final = {
-    "load": "Read a machine into the store, and say what it is.",
-    "graphs": "List the graphs of the store, choose one, or drop one.",
-    "info": "Say what a graph is: totals, jobs, states.",
+    "load": "Load a machine into the store and print a summary.",
+    "graphs": "List the graphs of the store, select the default one, or remove one.",
+    "info": "Show a summary of a graph: totals, jobs, states.",
     "show": "Draw the tree, with equal parts folded.",
     "find": "Search for pools by criteria.",
-    "allocate": "Give pools, or what a request asks for, to a job, now or later.",
-    "free": "Take back what a job holds, or a part of it.",
-    "grow": "Give more to a job that holds something.",
-    "shrink": "Take back a part of what a job holds.",
-    "extend": "Move the end of what a job holds, later or earlier.",
-    "stage": "Lock pools while a job is considered; commit or release them.",
-    "when": "Say when a request could start at the earliest.",
-    "why": "Say what is in the way of a request.",
+    "allocate": "Allocate pools, or what a request asks for, to a job, now or later.",
+    "free": "Release what a job holds, or a part of it.",
+    "grow": "Allocate more to a job that already holds resources.",
+    "shrink": "Release a part of what a job holds.",
+    "extend": "Move the end of a job's allocation, later or earlier.",
+    "stage": "Lock pools while a job is being considered; commit or release the lock.",
+    "when": "Show the earliest time a request can start.",
+    "why": "Explain why a request cannot be satisfied.",
     "available": "List pools with free units.",
-    "allocated": "List who holds what.",
+    "allocated": "List allocations and reservations.",
     "aggregate": "Add up free units by type.",
-    "tag": "Tag pools, or take a tag away.",
+    "tag": "Tag pools, or remove a tag.",
     "state": "Set the state of pools.",
-    "copy": "Copy what is free, or what a job holds, as a graph of its own.",
-    "merge": "Take another graph in.",
-    "unlink": "Take a pool and all below it out.",
-    "move": "Put a pool and all below it at another place.",
+    "copy": "Copy what is free, or what a job holds, to a new graph.",
+    "merge": "Merge another graph into this one.",
+    "unlink": "Remove a pool and everything below it.",
+    "move": "Move a pool and everything below it.",
     "edge": "Add, change or remove an edge of an auxiliary graph.",
     "save": "Write the graph to a file or another store.",
-    "simulate": "Run a workload on a machine by simulated time.",
-    "experiment": "Make the runs a study describes, and compare them.",
-    "instance": "Run the jobs of a workload in one instance, by the clock on the wall.",
-    "hierarchy": "Run jobs in nested instances as processes, and compare their throughput.",
-    "convert": "Translate a file from one format to another.",
-    "formats": "List the formats of files.",
-    "check": "Test the rules on a graph.",
-    "log": "Show what happened to a graph.",
-    "completion": "Print the completion script of a shell.",
+    "simulate": "Simulate a workload on a machine.",
+    "experiment": "Run the simulations described by a study, and compare them.",
+    "instance": "Run the jobs of a workload in one instance, in real time.",
+    "hierarchy": "Run jobs in nested instances, each a process, and compare their throughput.",
+    "convert": "Convert a file from one format to another.",
+    "formats": "List the file formats.",
+    "check": "Validate a graph or a file.",
+    "log": "Show the events of a graph.",
+    "completion": "Print the completion script for a shell.",
 }
 STAND_INS: Final = {
-    "query": "Match requests on a graph, as Fluxion's resource-query does.",
+    "query": "Match requests on a graph, like Fluxion's resource-query.",
 }
-"""Commands that stand in for another program: its options and its output, and none of the options everywhere."""
+"""Commands that replace another program: they have its options and its output, and none of the common options."""
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -66,10 +66,10 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 
 class Command(click.Command):
-    """A command with the options that are everywhere.
+    """A command with the common options.
 
     Args:
-        outputs: forms of its answer.
+        outputs: forms of its output.
     """
 
     def __init__(self, *args: Any, outputs: Sequence[str] = ("table", "json"), **settings: Any) -> None:
@@ -78,19 +78,19 @@ class Command(click.Command):
         self.params = [*self.params, *everywhere()]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it, unless its answer has no such form."""
+        """Run it, unless it does not support the requested form of output."""
         settings = ctx.ensure_object(Settings)
         if settings.output not in self.outputs:
             raise click.UsageError(f"{self.name} has no output '{settings.output}', only {', '.join(self.outputs)}", ctx)
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Own options first, then those that are everywhere."""
+        """The command's options first, then the common ones."""
         _write_options(self, ctx, formatter)
 
 
 def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    for title, wanted in (("Options", False), ("Options everywhere", True)):
+    for title, wanted in (("Options", False), ("Common options", True)):
         records = [
             param.get_help_record(ctx)
             for param in command.get_params(ctx)
@@ -103,7 +103,7 @@ def _write_options(command: click.Command, ctx: click.Context, formatter: click.
 
 
 class Group(click.Group):
-    """A command with commands of its own, with the options that are everywhere."""
+    """A command with subcommands and the common options."""
 
     command_class = Command
 
@@ -113,32 +113,31 @@ class Group(click.Group):
         self.params = [*self.params, *everywhere()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Own options first, then those that are everywhere, then the commands."""
+        """The command's options first, then the common ones, then the subcommands."""
         _write_options(self, ctx, formatter)
         self.format_commands(ctx, formatter)
 
 
 class Program(Group):
-    """`fluxres` itself: looks its commands up when they are asked for."""
+    """`fluxres` itself, which imports a command when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order of use."""
+        """Names, in the order of the table."""
         return [*COMMANDS, *STAND_INS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now."""
         if cmd_name not in COMMANDS and cmd_name not in STAND_INS:
             return None
         command: click.Command = import_module(f"fluxres.cli.commands.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Names and what they do, from the table."""
+        """Names and descriptions, from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items(), *STAND_INS.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest name for a wrong one."""
+        """As click does, but suggesting the nearest name for an unknown one."""
         if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -147,7 +146,7 @@ class Program(Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what goes wrong becomes a line and an exit status."""
+        """Run the command; an error becomes a line and an exit status."""
         try:
             value = super().invoke(ctx)
             sys.stdout.flush()
@@ -156,7 +155,7 @@ class Program(Group):
         return value
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
-        """Run, and end the process; click's test runner comes here."""
+        """Run, then exit; called by click's test runner."""
         sys.exit(run(sys.argv[1:] if args is None else args))
 
 
@@ -175,11 +174,10 @@ program = Program(
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command line; its exit status.
+    """Run one command line and return its exit status.
 
     >>> run(["--version"])
-    fluxres 0.1.0
-    0
+    fluxres 0.1.0 0
     """
     settings = Settings(argv=tuple(argv))
     with warnings.catch_warnings():
@@ -200,7 +198,7 @@ def _show(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Tell standard error what a reader left out; other warnings as Python shows them."""
+    """Print notes of readers on standard error; other warnings as Python shows them."""
     if not issubclass(category, InputWarning):
         tell(warnings.formatwarning(message, category, filename, lineno, line))
         return

@@ -1,7 +1,6 @@
-"""A bar on the terminal for what takes long, and nothing for what does not.
+"""A progress bar on the terminal for slow commands, and nothing for fast ones.
 
-The bar runs in a thread of its own and looks at the clock before it imports anything, so that a load of a
-tenth of a second pays nothing for it.
+The bar runs in a separate thread and waits before it imports anything, so a load of a tenth of a second pays nothing for it.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ _REFRESH_S: Final = 0.1
 
 
 class Progress:
-    """Steps of a command, shown when it takes long.
+    """The steps of a command, shown if it takes long.
 
     Args:
-        steps: how many there are.
+        steps: number of steps.
     """
 
     def __init__(self, steps: int) -> None:
@@ -29,14 +28,14 @@ class Progress:
         self.text = ""
 
     def step(self, text: str) -> None:
-        """The next step begins."""
+        """Begin the next step."""
         self.done += 1
         self.text = text
 
 
 @contextmanager
 def progress(steps: int, *, shown: bool | None = None) -> Iterator[Progress]:
-    """Show steps on standard error while the block runs, if that is a terminal and it takes longer than a moment."""
+    """Show steps on standard error while the block runs, if that is a terminal and the block takes longer than a moment."""
     made = Progress(steps)
     if not (sys.stderr.isatty() if shown is None else shown):
         yield made

@@ -1,9 +1,9 @@
-"""Words of the command line that ask for resources: what is a request and not a pool, and its options.
+"""Command line arguments that are requests and not pools, and the options of a request.
 
-A word that starts with `/` or reads `name:/…` is a pool, and so are a uuid and the name of an edge; any other word is a
-request.  A file is a request by its ending.  Flux's short options are options here too; as one word (`"-N4 -c8"`) they are
-taken apart first.  Where several jobs are named, each word is one of several requests, and short options, which have no place
-among words, are words as well, behind `--`.
+A word that starts with `/` or reads `name:/…` is a pool, and so are a uuid and the name of an edge; any other word is a request.
+A word with the extension of a jobspec is a file. Flux's short options are options here too; given as one word (`"-N4 -c8"`), they
+are split first. If several jobs are named, each word is a separate request; short options, which have no position among words,
+must then be words as well, after `--`.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ _POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(=[0-9]+)?")
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 _OPTIONS: Final = (
-    click.Option(["-N", "nodes"], metavar="NODES", help="A request: nodes, such as 4, 2-4 or 2+."),
-    click.Option(["-n", "tasks"], metavar="TASKS", help="A request: tasks, each in a slot of its own. Default: one per node."),
-    click.Option(["-c", "cores"], metavar="CORES", help="A request: cores per task. Default: 1."),
-    click.Option(["-g", "gpus"], metavar="GPUS", help="A request: gpus per task. Default: 0."),
-    click.Option(["-x", "exclusive"], is_flag=True, help="A request: nodes exclusively."),
+    click.Option(["-N", "nodes"], metavar="NODES", help="Request: nodes, such as 4, 2-4 or 2+."),
+    click.Option(["-n", "tasks"], metavar="TASKS", help="Request: tasks, each in its own slot. Default: one per node."),
+    click.Option(["-c", "cores"], metavar="CORES", help="Request: cores per task. Default: 1."),
+    click.Option(["-g", "gpus"], metavar="GPUS", help="Request: GPUs per task. Default: 0."),
+    click.Option(["-x", "exclusive"], is_flag=True, help="Request: allocate nodes exclusively."),
 )
 
 
 _LANGUAGE: Final = click.Option(
     ["--request-format", "language"],
     type=click.Choice(["hyperqueue", "canary", "ctest"]),
-    help="The request is in the language of this system, one word.",
+    help="The request, a single word, is in the language of this system.",
 )
 
 
 def _policy_option(default: str) -> click.Option:
     others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
-    text = f"Which pools to prefer: {default} (default), {others}, …"
+    text = f"Pools to prefer: {default} (default), {others}, …"
     return click.Option(["--policy"], metavar="P", shell_complete=complete_policy, help=text)
 
 
 class Asked:
-    """What the words and options of a command ask for: pools by name, or one request.
+    """The words and options of a command: pools by name, or one request.
 
     Args:
         words: as typed.
         short: the values of -N, -n, -c, -g and -x, None or False where not given.
         policy: the name given.
-        default: the policy where none was given.
-        language: of another system, in which the word is.
+        default: the policy if none was given.
+        language: the other system whose language the word is in.
 
-    Errors: UsageError for pools together with a request, two requests, and a policy for pools; InputError for a wrong request.
+    Errors: UsageError for pools together with a request, two requests, and a policy for pools; InputError for an invalid request.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Asked:
     ) -> None:
         letters = {letter: _stated(value) for letter, value in zip(LETTERS, short, strict=bool(short)) if value}
         if language is not None and (letters or len(words) != 1):
-            message = f"--request-format goes with one word, got {len(words)} and {len(letters)} short options"
-            raise UsageError(message, hint=f"quote what {language} would be told, behind -- where it begins with -")
+            message = f"--request-format needs a single word, got {len(words)} words and {len(letters)} short options"
+            raise UsageError(message, hint=f"quote the request of {language}; put it after -- if it begins with -")
         self.pools = [word for word in words if names_pool(word)] if language is None else []
         texts = [word for word in words if word not in self.pools]
         if letters:
@@ -87,22 +87,22 @@ class Asked:
         if len(texts) > 1:
             raise UsageError(
                 f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}",
-                hint="join shapes of one job as [A;B]; allocate takes a --job for each of several",
+                hint="join shapes of one job as [A;B]; for several jobs, give 'allocate' one --job for each",
             )
         if texts and self.pools:
             raise UsageError(
                 f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
-                hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of them",
+                hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of the two",
             )
         self.request = _of_letters(letters) if letters else _read(texts[0], language) if texts else None
         if policy is not None and self.request is None:
-            raise UsageError("--policy goes with a request", hint="pools that are named need none")
+            raise UsageError("--policy needs a request", hint="leave it out for named pools")
         self.policy = default if policy is None else policy
 
     def needed(self) -> Request:
-        """The request of a command that takes nothing else.
+        """The request of a command that accepts nothing else.
 
-        Errors: UsageError where there is none.
+        Errors: UsageError if there is none.
         """
         if self.pools:
             raise UsageError("expected a request, got a pool", where=self.pools[0], hint=_HINT)
@@ -115,7 +115,7 @@ _HINT: Final = "such as slot=4/[core=2;gpu=1], -N4 -c8, or a jobspec in a file"
 
 
 def names_pool(word: str) -> bool:
-    """Whether a word names pools, and is not a request.
+    """Whether a word names pools rather than a request.
 
     >>> [names_pool(word) for word in ("/demo/rack0=2", "power:/pdu[0-1]", "slot=4/core=2", "node", "-")]
     [True, True, False, False, False]
@@ -147,7 +147,7 @@ def _read(word: str, language: str | None) -> Request:
 
     found = Request.parse(Path(word) if word.endswith(_ENDINGS) and language is None else word, format=language)
     for slot in found.stray_slots:
-        note(f"a task names the slot {slot!r:.80}, which the resources do not have")
+        note(f"a task refers to the slot {slot!r:.80}, which is not among the resources")
     if language is not None:
         for left in found.attributes["user"]["asked"]["left_out"]:
             note(f"left out: {left}")
@@ -161,13 +161,13 @@ def each(
     jobs: Sequence[str],
     language: str | None = None,
 ) -> list[Asked]:
-    """What several jobs ask for, one word each, in their order.
+    """The requests of several jobs, one word each, in their order.
 
-    Errors: UsageError where jobs and words do not go together; as Asked, with the word.
+    Errors: UsageError if jobs and words do not correspond; as Asked, with the word.
     """
     if any(short):
-        message = "options such as -N are of one job, and several were named"
-        raise UsageError(message, hint="write each request as one word behind --, such as -- '-N4 -c8' '-n2'")
+        message = "options such as -N apply to one job, but several were named"
+        raise UsageError(message, hint="write each request as one word after --, such as -- '-N4 -c8' '-n2'")
     if len(words) != len(jobs):
         number = f"{len(words)} request{'s' * (len(words) != 1)} and {len(jobs)} jobs"
         raise UsageError(f"{number} were given", hint="name one job for each request, in their order, or one job for all pools")
@@ -178,9 +178,9 @@ def each(
 
 
 class RequestCommand(Command):
-    """A command that takes a request, with the options of one; its function gets `asked` for its `words`.
+    """A command with the arguments and options of a request; its function gets `asked` for its `words`.
 
-    Where it has `jobs` and several are named, `asked` is a list with what each of them asks for.
+    If it has `jobs` and several are named, `asked` is a list with the request of each.
 
     Args:
         policy: the default.
@@ -193,13 +193,13 @@ class RequestCommand(Command):
         self.policy = policy
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, after short options that came as one word were taken apart."""
+        """As click does, after splitting short options that came as one word."""
         options = args.index("--") if "--" in args else len(args)
         apart = [part for word in args[:options] for part in (word.split() if _SHORT_WORDS.fullmatch(word) else [word])]
         return super().parse_args(ctx, apart + args[options:])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it with what its words and options ask for."""
+        """Run it with the request of its words and options."""
         given = ctx.params
         short = [given.pop(str(option.name)) for option in _OPTIONS]
         words, policy, language = given.pop("words"), given.pop("policy"), given.pop("language")
@@ -212,7 +212,8 @@ class RequestCommand(Command):
 
 
 def endless(end: float | None, duration_s: float | None) -> tuple[float | None, float | None]:
-    """End and duration, `--end -` said as a duration: a request may have one of its own, which no end at all leaves in force.
+    """End and duration, with `--end -` converted to an infinite duration: it overrides the duration of a request, which a missing
+    end would not.
 
     >>> endless(float("inf"), None), endless(5.0, None)
     ((None, inf), (5.0, None))
@@ -221,7 +222,7 @@ def endless(end: float | None, duration_s: float | None) -> tuple[float | None, 
 
 
 def length_s(graph: ResourceGraph, start: float | None, end: float | None, duration_s: float | None) -> float | None:
-    """Seconds from start to end, where an end was given in place of a duration."""
+    """Seconds from start to end, if an end was given instead of a duration."""
     if end is None:
         return duration_s
     begin, stop = graph.open_window(start, end)
@@ -244,7 +245,7 @@ def explained_together(why_not: Callable[[], Shortage | None]) -> Iterator[None]
 
 @contextmanager
 def explained(why_not: Callable[[], Refusal | None]) -> Iterator[None]:
-    """Say a refusal of the block as commands do: moments as dates, and each reason by its part of the request.
+    """Report a refusal of the block in the style of commands: times as dates, and each reason with its part of the request.
 
     Args:
         why_not: asks the graph for the refusal.

@@ -1,4 +1,4 @@
-"""Graphs to files, other stores and standard output, and what is told of it."""
+"""Save graphs to files, other stores and standard output, and report what was lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_file(dest: str) -> bool:
 def save_file(
     graph: ResourceGraph, dest: str, format_name: str | None = None, *, replace: bool = False, strict: bool = False
 ) -> SaveReport | None:
-    """Write a whole graph to a file, a store, or standard output (``-``, without a report)."""
+    """Write a complete graph to a file, a store, or standard output (``-``, without a report)."""
     from fluxres.store.files import bytes_of, save
 
     if dest != "-":
@@ -45,10 +45,10 @@ def save_file(
 
 
 def note_supply(graph: ResourceGraph, before: Structure | None = None) -> None:
-    """Tell standard error what suppliers can never give, as `fluxres check` does.
+    """Warn on standard error about draws that suppliers can never provide, as `fluxres check` does.
 
     Args:
-        before: of a graph that is changed; what was so before is left out.
+        before: problems before a change, which are not repeated.
     """
     from fluxres.model.audit import check_supply
     from fluxres.render.text import printable
@@ -59,7 +59,7 @@ def note_supply(graph: ResourceGraph, before: Structure | None = None) -> None:
 
 
 def answer_report(settings: Settings, report: SaveReport | None) -> None:
-    """What a save did; what the format could not say goes to standard error as well."""
+    """Report a save; what the format could not express also goes to standard error."""
     from fluxres.render.text import plural
 
     if report is None:

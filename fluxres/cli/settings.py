@@ -1,7 +1,7 @@
-"""The options that every command has, before or after its name.
+"""The common options of every command, accepted before or after its name.
 
-People add `--json` or `--store` where they happen to be on the line.  Each option is declared on the program and on every
-command; whatever was read last is what holds.
+Users add `--json` or `--store` anywhere on the line. So each option is declared on the program and on every command; the last
+occurrence wins.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from fluxres.render.style import Style
 
 POOL_OUTPUTS: Final = ("table", "json", "paths", "folded")
-"""Forms of an answer that lists pools."""
+"""Forms of output of commands that list pools."""
 R_OUTPUTS: Final[dict[str, bool | str]] = {"R": False, "rv1": "jgf", "rv1_shorthand": "jgf_shorthand"}
-"""Forms of an answer that are resource sets, and the graph in each of them."""
+"""Forms of output that are resource sets, and the graph in each of them."""
 OUTPUTS: Final = (*POOL_OUTPUTS, *R_OUTPUTS)
 JOB_OUTPUTS: Final = ("csv", "swf")
-"""Forms of an answer that lists jobs, beside the figures."""
+"""Forms of output of commands that list jobs, besides the metrics."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """What the options everywhere say.
+    """The values of the common options.
 
     Args:
         argv: the words after `fluxres`.
@@ -40,7 +40,7 @@ class Settings:
         output: one of `OUTPUTS`.
         header: whether tables have a line of headings.
         color: auto, always or never.
-        wait_s: how long to wait for another writer.
+        wait_s: how long to wait for the lock of the store.
     """
 
     argv: tuple[str, ...] = ()
@@ -53,16 +53,16 @@ class Settings:
 
     @property
     def command(self) -> str:
-        """The command as typed, for the journal and for others who wait."""
+        """The command as typed, for the journal and for other processes that wait."""
         return shlex.join(["fluxres", *self.argv])
 
     @property
     def json(self) -> bool:
-        """Whether the answer is JSON."""
+        """Whether the output is JSON."""
         return self.output == "json"
 
     def wants_json(self) -> bool:
-        """Whether an error is to be JSON: also told from words that were not understood."""
+        """Whether an error must be JSON; also works for command lines that could not be parsed."""
         words = " ".join(self.argv)
         return self.json or "--json" in self.argv or "-o json" in words or "--output json" in words or "--output=json" in words
 
@@ -114,22 +114,22 @@ def _option(*names: str, callback: Callable[..., None] = _keep, **settings: Any)
 def everywhere() -> list[click.Parameter]:
     """New options, for one command."""
     return [
-        _option("--store", metavar="URL", help="The store. Default: $FLUXRES_STORE, else SQLite in the XDG data folder."),
+        _option("--store", metavar="URL", help="The store. Default: $FLUXRES_STORE, else SQLite in the XDG data directory."),
         _option("--graph", metavar="NAME", help="The graph in the store. Default: the one in use."),
-        _option("--json", is_flag=True, callback=_keep_json, help="Answer in JSON; the same as -o json."),
+        _option("--json", is_flag=True, callback=_keep_json, help="Print JSON; the same as -o json."),
         _option(
             "-o",
             "--output",
             type=click.Choice((*OUTPUTS, *JOB_OUTPUTS)),
-            help="Form of the answer. Default: table. What lists pools has paths and folded, what lists allocations R as well.",
+            help="Output form. Default: table. paths, folded: commands that list pools; R: commands that list allocations.",
         ),
-        _option("--no-header", is_flag=True, callback=_keep_no_header, help="Tables without headings."),
-        _option("--color", type=click.Choice(("auto", "always", "never")), help="Colour. Default: auto, on a terminal."),
+        _option("--no-header", is_flag=True, callback=_keep_no_header, help="Omit table headings."),
+        _option("--color", type=click.Choice(("auto", "always", "never")), help="Colour. Default: auto, only on a terminal."),
         _option(
             "--wait",
             "wait_s",
             type=Duration(),
             metavar="SECONDS",
-            help=f"How long to wait for another command that writes. Default: {limits.LOCK_WAIT_SECONDS_DEFAULT:g}.",
+            help=f"How long to wait for the store lock. Default: {limits.LOCK_WAIT_SECONDS_DEFAULT:g}.",
         ),
     ]

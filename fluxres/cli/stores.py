@@ -1,4 +1,4 @@
-"""The graph a command works on: read it, or change it under the store's lock."""
+"""Access to the graph of a command: read it, or change it under the store's lock."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def store(settings: Settings) -> SqliteStore:
-    """The store that was named, or the default one; nothing is read yet."""
+    """The store given by --store, or the default one; it is not read yet."""
     from fluxres.store import open_store
 
     return open_store(settings.store, clock=clock.system, notify=_tell_waiting)
 
 
 def _tell_waiting(holder: Holder) -> None:
-    note(f"waiting for {holder}, which writes to this store")
+    note(f"waiting for {holder}, which is writing to this store")
 
 
 def reading(settings: Settings) -> ResourceGraph:
-    """The graph that was named, or the one in use, by the wall clock."""
+    """The graph given by --graph, or the one in use, with the wall clock."""
     return store(settings).load(settings.graph, clock=clock.system)
 
 
 @contextmanager
 def changing(settings: Settings) -> Iterator[ResourceGraph]:
-    """That graph under the lock: what is done to it is on disk when the block was left, or not done at all."""
+    """The same graph under the lock: when the block ends, its changes are on disk; if it raises, none are made."""
     with store(settings).writing(
         settings.graph, command=settings.command, wait_s=settings.wait_s, clock=clock.system
     ) as transaction:
@@ -42,5 +42,5 @@ def changing(settings: Settings) -> Iterator[ResourceGraph]:
 
 @contextmanager
 def trying(settings: Settings) -> Iterator[ResourceGraph]:
-    """That graph, read for a dry run: what is done to it stays in memory."""
+    """The same graph, read for a dry run: changes stay in memory."""
     yield reading(settings)

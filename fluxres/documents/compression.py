@@ -1,7 +1,7 @@
-"""Compressed files, told by their first bytes and opened within bounds.
+"""Compressed files, detected from their first bytes and decompressed within bounds.
 
-A thousand zeros compress to one byte, so the bytes of a file say nothing about what it becomes.  What is opened is
-bounded in all, and, beyond what any small file may become, in proportion to what was given.
+A thousand zeros compress to one byte, so the size of a file says nothing about the size of its content. What is decompressed is
+bounded in total and, beyond the size of any small file, in proportion to the input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 
-#: what the first block of bzip2 begins with, or its end where there is none
+#: the start of the first block of bzip2, or of its end if it has no blocks
 _BZ2_BLOCKS: Final = (b"1AY", b"\x17rE")
 _MAGIC: Final = (
     (b"\x1f\x8b", "gz"),
@@ -25,18 +25,18 @@ _MAGIC: Final = (
     (b"\xfd7zXZ\x00", "xz"),
     *((b"BZh%d%s" % (size, block), "bz2") for size in range(1, 10) for block in _BZ2_BLOCKS),
 )
-#: endings of names of compressed files
+#: file extensions of compressed files
 ENDINGS: Final = (".gz", ".zst", ".xz", ".bz2")
 _CHUNK: Final = 1 << 20
-#: bytes of zst fed at once: each four may become 128 KiB
+#: bytes of zst decompressed at once: every four may become 128 KiB
 _STEP: Final = 1 << 10
 _WINDOW: Final = 1 << 27
 _XZ_MEMORY: Final = 256 << 20
-"""Memory that the largest preset of xz needs four times over: a header may ask for gigabytes."""
+"""Four times the memory that the largest preset of xz needs: a header may ask for gigabytes."""
 
 
 def found(data: bytes) -> str | None:
-    """How these bytes are compressed: ``gz``, ``zst``, ``xz`` or ``bz2``; None when they are not.
+    """The compression of these bytes, ``gz``, ``zst``, ``xz`` or ``bz2``; None if they are not compressed.
 
     >>> found(b"\\x1f\\x8b\\x08"), found(b"fluxres: 1")
     ('gz', None)
@@ -45,10 +45,10 @@ def found(data: bytes) -> str | None:
 
 
 def opened(data: bytes, file: str) -> bytes:
-    """What was compressed; other bytes as they are.
+    """The decompressed content; uncompressed bytes are returned unchanged.
 
-    Errors: InputError for a file that is cut short or damaged, LimitExceeded for one that becomes too much; UsageError for zst
-    where nothing reads it.
+    Errors: InputError for a file that is truncated or damaged, LimitExceeded if the content is too large; UsageError for zst if
+    no module can read it.
     """
     how = found(data)
     if how is None:
@@ -63,17 +63,19 @@ def opened(data: bytes, file: str) -> bytes:
             chunks.append(chunk)
             size += len(chunk)
             if size > bound:
-                hint = "open it yourself, and give the file that comes out"
-                raise LimitExceeded(f"{len(data)} bytes of {how} become more than {bound}", where=file, hint=hint)
+                hint = "decompress it yourself and give the result"
+                raise LimitExceeded(f"{len(data)} bytes of {how} decompress to more than {bound}", where=file, hint=hint)
     except EOFError:
-        raise InputError(f"is {how} that ends too early, after {size} bytes", where=file, hint="fetch the file again") from None
+        raise InputError(
+            f"is a truncated {how} file: it ends after {size} bytes", where=file, hint="fetch the file again"
+        ) from None
     except (zlib.error, lzma.LZMAError, OSError, ValueError, MemoryError, stream_error) as error:
-        raise InputError(f"is damaged {how}: {error}", where=file, hint="fetch the file again") from None
+        raise InputError(f"is a damaged {how} file: {error}", where=file, hint="fetch the file again") from None
     return b"".join(chunks)
 
 
 class _Stream:
-    """One decompressor after the other, as long as data is left: compressed files may be put behind each other."""
+    """One decompressor after the other, as long as data is left: compressed files may be concatenated."""
 
     def __init__(self, data: bytes, new: Callable[[], Any]) -> None:
         self._new = new
@@ -81,14 +83,14 @@ class _Stream:
         self._input = data
 
     def read(self) -> bytes:
-        """The next bytes, at most a chunk; none at the end.
+        """The next bytes, at most one chunk; empty at the end.
 
-        Errors: EOFError when the data ends before its end.
+        Errors: EOFError if the data is truncated.
         """
         while True:
             if self._reader.eof:
                 self._input = self._reader.unused_data
-                # Nothing, or zeros up to a full block, as tapes and xz have them.
+                # The end, or padding with zeros up to a full block, as on tapes and in xz.
                 if not self._input.strip(b"\0"):
                     return b""
                 self._reader = self._new()
@@ -111,11 +113,11 @@ def _new_reader(how: str) -> Callable[[], Any]:
 
 
 def pack(data: bytes, ending: str) -> bytes:
-    """These bytes as a file of that ending holds them: compressed for ``.gz``, ``.zst``, ``.xz`` and ``.bz2``, else as they are.
+    """These bytes compressed as the extension says: ``.gz``, ``.zst``, ``.xz`` or ``.bz2``; unchanged for any other.
 
-    The same bytes every time: no date and no name goes in.
+    The output is reproducible: it contains no date and no name.
 
-    Errors: UsageError for zst where nothing writes it.
+    Errors: UsageError for zst if no module can write it.
     """
     match ending.lower():
         case ".gz":
@@ -132,7 +134,7 @@ def pack(data: bytes, ending: str) -> bytes:
 
 
 class _Zstd(NamedTuple):
-    """A module that knows zst: a new decompressor, a whole file at once, and what it raises."""
+    """A module that reads and writes zst: its decompressor, its one-shot compressor, and its exceptions."""
 
     reader: Callable[[], Any]
     compress: Callable[[bytes], bytes]
@@ -140,7 +142,7 @@ class _Zstd(NamedTuple):
 
 
 class _Steps:
-    """The decompressor of `zstandard`, which bounds no output: fed little by little, as the others bound it."""
+    """The decompressor of `zstandard`, which cannot bound its output, so it is fed in small pieces."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -153,12 +155,12 @@ class _Steps:
 
     @property
     def unused_data(self) -> bytes:
-        """What stands behind that frame."""
+        """The bytes after that frame."""
         rest: bytes = self._reader.unused_data
         return rest + self.unconsumed_tail
 
     def decompress(self, data: bytes, _most: int) -> bytes:
-        """What comes out of the next part of `data`."""
+        """The output for the next piece of `data`."""
         view = memoryview(data)
         at = 0
         while at < len(view):
@@ -172,7 +174,7 @@ class _Steps:
 
 
 def _zstd() -> _Zstd:
-    """Python's own module from 3.14 on, or the package that brings it to earlier versions."""
+    """Python's own module from 3.14 on, or the package that provides it for earlier versions."""
     with suppress(ImportError):
         own: Any = import_module("compression.zstd")
         return _Zstd(own.ZstdDecompressor, own.compress, own.ZstdError)

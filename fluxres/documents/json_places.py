@@ -1,8 +1,8 @@
-"""What a JSON parser does not tell: where a value stands, and whether a key stands twice.
+"""What a JSON parser does not report: the place of a value, and duplicate keys.
 
-orjson reads 250 MB in a second and keeps the last of two equal keys without a word.  A count of the keys in
-the text against those in the values finds that for a tenth of the price of a parser with hooks; only when
-something is wrong is the text walked token by token.
+orjson reads 250 MB per second and silently keeps the last of two equal keys. Comparing the number of keys in the text with the
+number in the values detects duplicates at a tenth of the cost of a parser with hooks; the text is walked token by token only when
+something is wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Key = str | int
 
 _BLANKS: Final = b" \t\r\n"
 _CHUNK: Final = 1 << 24
-#: all bytes but quotes and brackets, and a table that makes all brackets square
+#: all bytes but quotes and brackets, and a table that maps all brackets to square ones
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'"[]{}'))
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _ENCODER: Final = msgspec.json.Encoder()
@@ -30,7 +30,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 
 def measure(values: object, file: str) -> tuple[int, int]:
-    """How many values and how many keys there are.
+    """The number of values and the number of keys.
 
     Errors: LimitExceeded past DOCUMENT_DEPTH_MAX levels.
 
@@ -60,10 +60,10 @@ def require_bounded(data: bytes, values: object, file: str) -> None:
     """Refuse a valid JSON text of more values or levels than a document may have.
 
     Args:
-        values: that were read from it.
+        values: the values read from it.
 
     Errors: LimitExceeded past DOCUMENT_DEPTH_MAX levels or DOCUMENT_VALUES_MAX values.
-    Cost: about 3 ns a byte where no text in it has a quote or a bracket.
+    Cost: about 3 ns per byte if no string in it has a quote or a bracket.
 
     >>> require_bounded(b'{"a": [1]}', {"a": [1]}, "x.json")
     """
@@ -71,15 +71,15 @@ def require_bounded(data: bytes, values: object, file: str) -> None:
     if most > limits.DOCUMENT_VALUES_MAX or not _is_shallow(data):
         count, _ = measure(values, file)
         if count > limits.DOCUMENT_VALUES_MAX:
-            raise LimitExceeded(f"{count} values, at most {limits.DOCUMENT_VALUES_MAX} are read", where=file)
+            raise LimitExceeded(f"{count} values, at most {limits.DOCUMENT_VALUES_MAX} are allowed", where=file)
 
 
 def _is_shallow(data: bytes) -> bool:
-    """Whether a valid JSON text surely has few enough levels; a walk through its values takes twenty times as long."""
+    """Whether a valid JSON text certainly has few enough levels; walking its values takes twenty times as long."""
     if b'\\"' in data:
         return False
     left = data.translate(_SQUARE, _NO_BRACKETS).replace(b'""', b"")
-    if b'"' in left:  # brackets within a text leave its quotes apart
+    if b'"' in left:  # brackets within a string keep its quotes apart
         return False
     for _ in range(limits.DOCUMENT_DEPTH_MAX):
         if not left:
@@ -89,9 +89,9 @@ def _is_shallow(data: bytes) -> bool:
 
 
 def keys_of(values: object) -> int:
-    """How many keys stand in all mappings of values that were read from JSON.
+    """The number of keys in all mappings of values read from JSON.
 
-    Cost: about 3 ns a byte of its text, which is made once more.
+    Cost: about 3 ns per byte of the text, which is serialised again.
 
     >>> keys_of({"a": [1, {"b": 2}]})
     2
@@ -100,9 +100,9 @@ def keys_of(values: object) -> int:
 
 
 def written_keys(data: bytes) -> int:
-    """How often a key is written in a valid JSON text.
+    """The number of keys written in a valid JSON text.
 
-    Cost: about 1 ns a byte where no text in it has a quote or a backslash.
+    Cost: about 1 ns per byte if no string in it has a quote or a backslash.
 
     >>> written_keys(b'{"a": "b", "a" : "c:"}'), written_keys(b'":"')
     (2, 0)

@@ -1,8 +1,8 @@
-"""Large JSON documents straight into typed ones, without a value of plain Python between.
+"""Decode large JSON documents directly into typed ones, without plain Python values in between.
 
-msgspec reads a typed document four times faster than a parser and a converter do one after the other, and in half the
-memory.  It says little of what is wrong and keeps the last of two equal keys.  So the keys written in the text are counted
-against those that came out, and when something is wrong at all the text is read again, slowly, by what knows places.
+msgspec decodes a typed document four times as fast as a parser followed by a converter, and in half the memory. But its messages
+say little, and it keeps the last of two equal keys. So the number of keys in the text is compared with the number decoded, and if
+anything is wrong, the text is read again, slowly, by a parser that knows places.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ T = TypeVar("T")
 Buffer = bytes | msgspec.Raw
 
 _PLACED_MAX: Final = 1 << 24
-"""Bytes of a text in which lines and columns are looked for: a walk token by token takes a second for each four megabytes."""
+"""Maximal size of a text in which lines and columns are looked up: walking it token by token takes a second for every four
+megabytes.
+"""
 
 
 def decode(source: Source, kind: type[T], *, part: Buffer | None = None, whole: type[Any] | None = None) -> T:
-    """A JSON text as a typed document; whether a key stands in it twice is asked with :func:`require_unique_keys`.
+    """A JSON text as a typed document; :func:`require_unique_keys` checks for duplicate keys separately.
 
     Args:
-        kind: type of what is decoded.
-        part: of the text, when it is not all of it that is of this type.
-        whole: type of the whole text, by which a part that was refused is explained.
+        kind: type to decode.
+        part: the part of the text to decode; all of it by default.
+        whole: type of the whole text, used to explain an invalid part.
 
-    Errors: InputError with file, line, column and path for what is no JSON or not of this type; LimitExceeded.
-    Cost: about 3 ns a byte; the text is read a second time when it is wrong.
+    Errors: InputError with file, line, column and path for text that is not JSON or not of this type; LimitExceeded. Cost: about
+    3 ns per byte; an invalid text is read a second time.
     """
     data: Buffer = part if part is not None else source.data.removeprefix(b"\xef\xbb\xbf")
     if len(source.data) > limits.DOCUMENT_BYTES_MAX:
-        raise LimitExceeded(f"{len(source.data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=source.file)
+        raise LimitExceeded(f"{len(source.data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=source.file)
     try:
         with collector_paused():
             return cast(T, _decoder(cast(Any, kind)).decode(data))
@@ -52,9 +54,9 @@ def decode(source: Source, kind: type[T], *, part: Buffer | None = None, whole: 
 
 
 def parts(raw: Buffer) -> dict[str, msgspec.Raw]:
-    """A JSON mapping with its values as they are written, each to be read when its turn comes, or never.
+    """A JSON mapping whose values are left undecoded, so that each can be decoded when needed, or never.
 
-    Errors: those of msgspec for what is no mapping.
+    Errors: those of msgspec if it is not a mapping.
 
     >>> {key: bytes(part) for key, part in parts(b'{"a": [1, 2]}').items()}
     {'a': b'[1, 2]'}
@@ -63,7 +65,7 @@ def parts(raw: Buffer) -> dict[str, msgspec.Raw]:
 
 
 class Places:
-    """Places in a JSON text, which is looked through when one is asked for."""
+    """Places in a JSON text, which is searched when one is needed."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -74,10 +76,11 @@ class Places:
 
 
 class Alike:
-    """Parts of a JSON text that are read once, however often they stand in it, and the keys of all that was read.
+    """Decodes equal parts of a JSON text once, however often they occur, and counts all decoded keys.
 
-    A file of ten thousand nodes says the same of nearly all of them. A reader in parts adds up the keys it met, and
-    :meth:`is_whole` tells whether it met each that is written: one that stands twice is told by a slower reader.
+    A file of ten thousand nodes says the same about nearly all of them. A reader in parts adds up the keys it decoded, and
+    :meth:`is_whole` compares this with the keys in the text. If they differ, a key is duplicated or unknown, and a slower reader
+    reports it.
     """
 
     def __init__(self, source: Source) -> None:
@@ -87,19 +90,19 @@ class Alike:
         self._keys = 0
 
     def parts(self, raw: Buffer) -> dict[str, msgspec.Raw]:
-        """A mapping in parts."""
+        """A mapping with undecoded values."""
         found = parts(raw)
         self._keys += len(found)
         return found
 
     def list(self, raw: Buffer) -> list[dict[str, msgspec.Raw]]:
-        """A list of mappings in parts."""
+        """A list of mappings with undecoded values."""
         found = cast(list[dict[str, msgspec.Raw]], _decoder(list[dict[str, msgspec.Raw]]).decode(raw))
         self._keys += sum(map(len, found))
         return found
 
     def value(self, raw: msgspec.Raw, kind: Any) -> Any:
-        """What is written here, as `kind`; the same object where the same is written.
+        """The decoded value, of type `kind`; equal texts give the same object.
 
         Errors: those of msgspec and orjson, and LimitExceeded.
         """
@@ -112,49 +115,50 @@ class Alike:
         return found
 
     def pass_over(self, raws: Iterable[msgspec.Raw]) -> None:
-        """Values of which nothing is wanted but that their keys differ."""
+        """Count the keys of values that are otherwise ignored."""
         for raw in raws:
             if bytes(memoryview(raw)[:1]) in (b"{", b"["):
                 self.value(raw, Any)
 
     def long(self, raw: msgspec.Raw, kind: Any) -> Any:
-        """What is written here, as `kind`, whose absent keys are UNSET: for what stands there once, in a third of the memory."""
+        """The decoded value, of type `kind`, whose missing keys are UNSET: for a value that occurs once, in a third of the
+        memory.
+        """
         found = _decoder(kind).decode(raw)
         self._keys += json_places.keys_of(found)
         return found
 
     def is_whole(self) -> bool:
-        """Whether every key of the text was met."""
+        """Whether every key of the text was decoded."""
         return self._keys == json_places.written_keys(self.data)
 
 
-#: what is raised by what cannot be read in parts
+#: exceptions raised for a text that cannot be read in parts
 UNLIKE: Final = (msgspec.MsgspecError, RecursionError, LookupError, ValueError, FluxresError)
 
 
 def require_unique_keys(source: Source, count: int) -> None:
-    """Refuse a JSON text with a key that its mapping has already.
+    """Refuse a JSON text with a duplicate key in a mapping.
 
     Args:
-        count: how many keys came out, in all mappings; see :func:`keys_in`.
+        count: number of decoded keys in all mappings; see :func:`keys_in`.
 
-    Errors: InputError with the place of the second one.
-    Cost: about 1 ns a byte where no text in it has a quote or a backslash.
+    Errors: InputError with the place of the second one. Cost: about 1 ns per byte if no string in it has a quote or a backslash.
     """
     if count != json_places.written_keys(source.data):
         line, column, path = json_places.first_duplicate(source.text)
-        raise InputError("the key stands here twice", where=f"{source.where(line, column)}: {path_text(path)}", hint="remove one")
+        raise InputError("duplicate key", where=f"{source.where(line, column)}: {path_text(path)}", hint="remove one")
 
 
 def passed_over(source: Source, count: int, kind: Any) -> list[str]:
-    """The keys of a JSON text that its type does not know, as paths without the numbers in lists, each once.
+    """The keys of a JSON text that its type does not have, as paths without list indexes, each once.
 
     Args:
-        count: how many keys came out, in all mappings that the type knows; see :func:`keys_in`.
-        kind: type of the whole text, whose structs pass unknown keys over.
+        count: number of decoded keys in all mappings that the type describes; see :func:`keys_in`.
+        kind: type of the whole text, whose structs ignore unknown keys.
 
-    Errors: InputError with the place of a key that its mapping has already.
-    Cost: that of :func:`require_unique_keys`; where there are unknown keys, the text is read a second time, value by value.
+    Errors: InputError with the place of a duplicate key. Cost: that of :func:`require_unique_keys`; with unknown keys, the text
+    is read a second time, value by value.
     """
     written = json_places.written_keys(source.data)
     if count == written:
@@ -199,7 +203,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No garbage collection while millions of objects are made that all stay: it would look at each of them again and again."""
+    """Pause garbage collection while millions of long-lived objects are made, which it would scan again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -210,13 +214,13 @@ def collector_paused() -> Iterator[None]:
 
 
 def _explain(source: Source, kind: type[Any], said: str) -> NoReturn:
-    """Raise what is wrong with a text that was refused."""
+    """Raise an error that explains why a text is invalid."""
     typed.convert(plain(source), kind)
     raise InputError(said, where=source.file)
 
 
 def plain(source: Source) -> Document:
-    """The values of a JSON text, which it must be.
+    """The values of a text that must be JSON.
 
     Errors: InputError with line and column; LimitExceeded.
     """
@@ -230,7 +234,7 @@ def plain(source: Source) -> Document:
 
 
 def where(source: Source, path: Sequence[Key], *, key: bool = False) -> str:
-    """``file:line:column: path`` of a value; of long texts, in which looking would take minutes, without line and column."""
+    """``file:line:column: path`` of a value; without line and column in long texts, where the search would take minutes."""
     if len(source.data) > _PLACED_MAX:
         return f"{source.file}: {path_text(path)}"
     line, column = json_places.position(source.text, list(path), key=key)
@@ -238,7 +242,7 @@ def where(source: Source, path: Sequence[Key], *, key: bool = False) -> str:
 
 
 def keys_in(value: object, file: str = "") -> int:
-    """How many keys stand in all mappings of a plain value; none in UNSET.
+    """The number of keys in all mappings of a plain value; 0 for UNSET.
 
     Errors: LimitExceeded naming the file past DOCUMENT_DEPTH_MAX levels.
 

@@ -1,4 +1,4 @@
-"""A part of a document that is converted by itself, with messages that have its place in the whole."""
+"""A part of a document that is converted separately; messages have its place in the whole document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fluxres.documents.document import Document, Key
 
 
 class Part(Document):
-    """A value of a document, or what is left of one after keys of no interest were taken out.
+    """A value of a document, or what remains of it after irrelevant keys were removed.
 
     >>> from fluxres.documents import yaml_document
     >>> whole = yaml_document.load(b"a: 1\\nb: [x, y]\\n")
@@ -21,5 +21,5 @@ class Part(Document):
         self.whole, self.base = whole, tuple(path)
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
-        """The place in the whole of a path in this part."""
+        """The place in the whole document of a path in this part."""
         return self.whole.where([*self.base, *path], key=key)

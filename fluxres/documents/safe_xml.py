@@ -1,8 +1,8 @@
-"""XML read as a tree of elements, without what makes XML dangerous.
+"""Read XML as a tree of elements, without the dangerous parts of XML.
 
-The expat parser under `xml.etree` expands entities and would follow external ones; a few lines of declarations become
-gigabytes.  Nothing that resource files say needs a declaration of its own, so any entity ends the reading, and nothing
-outside the text is ever fetched.  Names come without their namespace: files declare it in several ways, or wrongly.
+The expat parser under `xml.etree` expands entities and would follow external ones; a few lines of declarations become gigabytes.
+Resource files need no entity declarations, so any entity is an error, and nothing outside the text is ever fetched. Names come
+without their namespace, since files declare it in several ways, or wrongly.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fluxres.errors import InputError, LimitExceeded
 
 _ENTITY: Final = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)([A-Za-z_:][\w.:-]*);")
 
-#: characters of folded texts of which one copy is kept: sorts, sizes, states
+#: maximal length of folded texts that are shared: types, sizes, states
 _SHORT: Final = 8
 
 
 @dataclass(slots=True)
 class Element:
-    """One element: its name, attributes, children, the text directly in it, and the line it begins on.
+    """One element: its name, attributes, children, direct text, and first line.
 
     `values` are the texts of the children that were not kept as elements, see :func:`load`.
     """
@@ -38,7 +38,6 @@ class Element:
     values: dict[str, str] = field(default_factory=dict)
 
     def all(self, name: str) -> list[Element]:
-        """Children of a name, in order."""
         return [child for child in self.children if child.name == name]
 
 
@@ -46,10 +45,11 @@ def load(source: Path | bytes, *, file: str | None = None, folded: tuple[str, st
     """The root element of a file or of bytes.
 
     Args:
-        folded: name of an element, and of an attribute of it: such elements become the `values` of what they stand in, the last
-            of several, and what stands in them is passed over. It takes a fifth of the memory of elements.
+        folded: name of an element and of an attribute: the text of such an element becomes an entry in `values` of its parent,
+            keyed by the attribute (the last of several wins), and its children are ignored. This takes a fifth of the memory of
+            elements.
 
-    Cost O(length). Errors: InputError `FILE:line:column` for what is no XML or declares entities; LimitExceeded beyond
+    Cost O(length). Errors: InputError `FILE:line:column` for text that is not XML or declares entities; LimitExceeded beyond
     `limits.DOCUMENT_BYTES_MAX` or `limits.DOCUMENT_DEPTH_MAX`.
 
     >>> load(b"<a><b x='1'>text</b></a>").children[0].attributes
@@ -66,11 +66,11 @@ class _Reader:
     def __init__(self, file: str, folded: tuple[str, str] | None = None) -> None:
         self._file = file
         self._folded, self._key_of_folded = folded if folded is not None else ("", "")
-        #: levels that are open in the element that is folded, its key, and its text
+        #: open levels within the folded element, its key, and its text
         self._inside, self._key, self._pieces = 0, "", list[str]()
         self._known: dict[str, str] = {}
         self._open: list[Element] = []
-        # Pieces of text by depth: elements with many children have as many pieces, which are joined once.
+        # Pieces of text by depth: an element with many children has many pieces, which are joined once.
         self._texts: list[list[str]] = []
         self._root: Element | None = None
         self._parser = expat.ParserCreate()
@@ -85,7 +85,7 @@ class _Reader:
 
     def read(self, data: bytes) -> Element:
         if len(data) > limits.DOCUMENT_BYTES_MAX:
-            raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=self._file)
+            raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=self._file)
         try:
             self._parser.Parse(data, True)
         except expat.ExpatError as error:
@@ -94,10 +94,10 @@ class _Reader:
         except (LookupError, ValueError) as error:
             raise InputError(f"not XML: {error}", where=self._file) from None
         if self._has_declarations_elsewhere and (used := _ENTITY.search(data)):
-            # Where declarations may stand in a file that is not read, the parser drops what it does not know from values.
+            # If declarations may be in an external file, the parser silently drops unknown entities from values.
             before = data[: used.start()].decode("utf-8", "replace")
             where = source_text.place(self._file, before, len(before))
-            raise InputError(f"uses the entity {used[1].decode()!r}, and entities are not read", where=where)
+            raise InputError(f"uses the entity {used[1].decode()!r}, but entities are not supported", where=where)
         assert self._root is not None
         return self._root
 
@@ -139,7 +139,7 @@ class _Reader:
         self._texts[-1].append(text)
 
     def _refuse(self, name: str, *_: object) -> NoReturn:
-        raise InputError(f"declares the entity {name!r}, and entities are not read", where=self._here())
+        raise InputError(f"declares the entity {name!r}, but entities are not supported", where=self._here())
 
     def _doctype(self, _name: str, system: str | None, public: str | None, _has_internal: int) -> None:
         self._has_declarations_elsewhere = system is not None or public is not None

@@ -1,7 +1,7 @@
-"""What a reader gets: the bytes of one file, and what most formats make of them first.
+"""The input of a reader: the bytes of one file, and their common conversions.
 
-Text and values are made when they are asked for, and once: a reader of XML never pays for a JSON parser, and a reader of
-JSON need not decode bytes that its own parser takes as they are.
+Text and values are made on first use, and once. A reader of XML never pays for a JSON parser, and a reader of JSON need not
+decode bytes that its own parser accepts as they are.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fluxres.documents.document import Document
 
 @dataclass(frozen=True)
 class Source:
-    """One file, standard input, or text that was given.
+    """One file, standard input, or a given text.
 
     Args:
-        data: its bytes, opened already if they were compressed.
+        data: its bytes, decompressed.
         file: its name for messages.
-        path: where it is, for what stands beside it; None for standard input and text given.
+        path: its path, needed to find related files; None for standard input and given text.
 
     >>> Source(b"a: 1").document.values, Source(b"a: 1", "x.conf").where(3)
     ({'a': 1}, 'x.conf:3')
@@ -35,15 +35,15 @@ class Source:
 
     @classmethod
     def open(cls, source: str | Path | bytes, *, file: str | None = None) -> Source:
-        """The source that a caller names: a path, ``-`` for standard input, or the text itself as bytes or with a line break.
+        """The source that a caller gives: a path, ``-`` for standard input, or the text itself as bytes or with a line break.
 
-        Errors: InputError for what cannot be read; LimitExceeded for what is too large.
+        Errors: InputError if it cannot be read; LimitExceeded if it is too large.
         """
         return cls(*source_text.opened(source, file))
 
     @classmethod
     def named(cls, name: str) -> Source:
-        """The source of a path or of ``-``; other than :meth:`open` it takes no text for itself."""
+        """The source of a path or of ``-``; unlike :meth:`open` it does not accept text."""
         return cls.open(name if name == "-" else source_text.file_named(name))
 
     @cached_property
@@ -63,16 +63,16 @@ class Source:
         return yaml_document.parse(self.data, file=self.file, path=self.path)
 
     def where(self, line: int | None = None, column: int | None = None) -> str:
-        """``file``, ``file:line`` or ``file:line:column``, as messages begin."""
+        """``file``, ``file:line`` or ``file:line:column``, the beginning of a message."""
         return ":".join([self.file, *(str(number) for number in (line, column) if number is not None)])
 
 
 class Sources(Sequence[Source]):
-    """The files of one machine, each read when its turn comes: thousands of them need not be in memory together.
+    """The files of one machine, read one at a time so that thousands of them need not be in memory together.
 
     Args:
         names: paths.
-        step: told the name of each file before it is read.
+        step: called with the name of each file before it is read.
     """
 
     def __init__(self, names: Sequence[str], step: Callable[[str], None] | None = None) -> None:

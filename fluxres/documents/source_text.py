@@ -1,6 +1,6 @@
-"""Bytes of a file, a pipe or a caller → text, or a message that says what else it is.
+"""Bytes of a file, a pipe or a caller → text, or a message that says what they are instead.
 
-What is compressed is opened here, so that no reader meets it.
+Compressed data is decompressed here, so that no reader has to deal with it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Readable(Protocol):
     """An open file."""
 
     def read(self, size: int = -1, /) -> str | bytes:
-        """At most that number of bytes or characters; nothing at the end."""
+        """At most that number of bytes or characters; empty at the end."""
         ...
 
 
 _CHUNK: Final = 1 << 20
-_TEXTS: Final = "'fluxres formats' lists what is read"
-_ARCHIVE: Final = "unpack it, and give the file that is in it"
-_PACKED: Final = "decompress it; gzip, zstd, xz and bzip2 are opened as they are"
-#: by the bytes they begin with: files that are no text, and what to do about them
+_TEXTS: Final = "'fluxres formats' lists the formats"
+_ARCHIVE: Final = "unpack it and give the file inside"
+_PACKED: Final = "decompress it; only gzip, zstd, xz and bzip2 are decompressed automatically"
+#: by their first bytes: files that are not text, and what to do about them
 _NO_TEXTS: Final = (
     (b"\x89PNG\r\n", "a PNG image", _TEXTS),
     (b"\xff\xd8\xff", "a JPEG image", _TEXTS),
@@ -40,8 +40,8 @@ _NO_TEXTS: Final = (
     (b"%PDF-", "a PDF document", _TEXTS),
     (b"\x7fELF", "a program", _TEXTS),
     (b"\x89HDF\r\n", "an HDF5 file", _TEXTS),
-    (b"PAR1", "a Parquet file", "Parquet is written and not read"),
-    (b"SQLite format 3\0", "a SQLite database", "a store is named by its URL: sqlite:///PATH"),
+    (b"PAR1", "a Parquet file", "Parquet can be written but not read"),
+    (b"SQLite format 3\0", "a SQLite database", "give a store by its URL: sqlite:///PATH"),
     (b"PK\x03\x04", "a zip archive", _ARCHIVE),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _ARCHIVE),
     (b"Rar!\x1a\x07", "a RAR archive", _ARCHIVE),
@@ -53,9 +53,9 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def file_named(text: str) -> Path:
-    """The path that a text is.
+    """The path in a text.
 
-    Errors: InputError for no text.
+    Errors: InputError for an empty text.
     """
     if not text:
         raise InputError("the name of the file is empty", where="''", hint="name a file; '-' reads standard input")
@@ -63,34 +63,36 @@ def file_named(text: str) -> Path:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file, or of a pipe with a name, opened where they are compressed.
+    """The bytes of a file or named pipe, decompressed.
 
-    Errors: InputError for what is missing, unreadable, a folder or a device, and a pipe that nobody writes to.
+    Errors: InputError for a file that is missing, unreadable, a directory or a device, and a pipe that nobody writes to.
     """
     name = str(path)
     try:
         mode = path.stat().st_mode
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise InputError("is a device, not a document", where=name, hint="'-' reads standard input")
+            raise InputError("is a device, not a document", where=name, hint="use '-' to read standard input")
         if stat.S_ISDIR(mode):
-            raise InputError("is a folder, expected a file", where=name, hint="name a file in it")
+            raise InputError("is a directory, expected a file", where=name, hint="name a file in it")
         with _opened(path, is_pipe=stat.S_ISFIFO(mode)) as stream:
             return read_all(stream.read, name)
     except FileNotFoundError:
-        raise InputError("no such file", where=name, hint="check the path, which starts here or at '/'") from None
+        raise InputError("no such file", where=name, hint="relative paths start in the current directory") from None
     except OSError as error:
-        hint = "check the rights of the file and its folders" if isinstance(error, PermissionError) else "name a file"
+        hint = "check the permissions of the file and its directories" if isinstance(error, PermissionError) else "name a file"
         raise InputError(f"cannot be read: {error.strerror or error}", where=name, hint=hint) from None
     except ValueError:
-        raise InputError("is no file name: it has a NUL or half a character", where=repr(name), hint="name a file") from None
+        raise InputError(
+            "is not a valid file name: it has a NUL or an incomplete character", where=repr(name), hint="name a file"
+        ) from None
 
 
 def _opened(path: Path, *, is_pipe: bool) -> io.FileIO:
-    # Opening a pipe waits until somebody writes to it, for ever; opened like this it waits for nobody.
+    # Without O_NONBLOCK, opening a pipe would block until somebody opens it for writing.
     stream = io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK if is_pipe else 0)))
     try:
         if is_pipe and not select.select([stream], [], [], limits.PIPE_WAIT_S)[0]:
-            raise InputError("nobody writes to this pipe", where=str(path), hint="name a file, or begin to write first")
+            raise InputError("nobody writes to this pipe", where=str(path), hint="name a file, or start the writer first")
         os.set_blocking(stream.fileno(), True)
     except BaseException:
         stream.close()
@@ -99,8 +101,9 @@ def _opened(path: Path, *, is_pipe: bool) -> io.FileIO:
 
 
 def read_all(read: Callable[[int], bytes], name: str) -> bytes:
-    """All that `read` gives, up to the bound, opened where it is compressed."""
-    # In chunks, so that an endless source ends at the bound or, if it is text, at its first NUL, not when memory does.
+    """Everything that `read` returns, up to the bound, decompressed."""
+    # Read in chunks, so that an endless source is stopped at the bound or, if it is text, at its first NUL, before memory runs
+    # out.
     chunks: list[bytes] = []
     size = 0
     while chunk := read(_CHUNK):
@@ -108,7 +111,7 @@ def read_all(read: Callable[[int], bytes], name: str) -> bytes:
         size += len(chunk)
         if size > limits.DOCUMENT_BYTES_MAX:
             raise LimitExceeded(
-                f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=name, hint="write what repeats once, with 'count'"
+                f"more than {limits.DOCUMENT_BYTES_MAX} bytes", where=name, hint="write repeated entries once, with 'count'"
             )
         if b"\0" in chunk and not compression.found(chunks[0]):
             break
@@ -116,9 +119,9 @@ def read_all(read: Callable[[int], bytes], name: str) -> bytes:
 
 
 def read_stream(stream: Readable) -> tuple[bytes, str, Path | None]:
-    """The bytes of an open file, of text or of bytes, from where it stands; its name for messages, and its path if it has one.
+    """The remaining bytes of an open text or binary file; its name for messages, and its path if it has one.
 
-    Errors: InputError for what cannot be read; LimitExceeded for what is too large.
+    Errors: InputError if it cannot be read; LimitExceeded if it is too large.
     """
     known = getattr(stream, "name", None)
     name = known if isinstance(known, str) and known else "<stream>"
@@ -130,15 +133,16 @@ def read_stream(stream: Readable) -> tuple[bytes, str, Path | None]:
     try:
         return read_all(read, name), name, Path(name) if os.path.isfile(name) else None
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"cannot be read: {error}", where=name, hint="give a file that is open for reading") from None
+        raise InputError(f"cannot be read: {error}", where=name, hint="open the file for reading") from None
 
 
 def opened(source: str | Path | bytes, file: str | None = None) -> tuple[bytes, str, Path | None]:
-    """The bytes of what a caller names, their name for messages, and their path.
+    """The bytes that a caller refers to, their name for messages, and their path.
 
     Args:
-        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it
-            contains a line break.
+        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it contains
+            a line
+            break.
         file: name for messages instead of the path.
 
     Errors: as :func:`read_file`.
@@ -156,7 +160,7 @@ def opened(source: str | Path | bytes, file: str | None = None) -> tuple[bytes, 
 def decode(data: bytes, file: str) -> str:
     """The text of UTF-8 bytes.
 
-    Errors: InputError with line and column for bytes that are none, and for control characters.
+    Errors: InputError with line and column for invalid bytes and for control characters.
     """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError("is UTF-16, expected UTF-8", where=f"{file}:1:1", hint="iconv -f UTF-16 -t UTF-8 converts it")
@@ -172,12 +176,12 @@ def decode(data: bytes, file: str) -> str:
     if forbidden:
         _require_text(data, file)
         what = "a NUL character" if forbidden[0] == "\0" else f"the control character U+{ord(forbidden[0]):04X}"
-        raise InputError(f"contains {what}", where=place(file, text, forbidden.start()), hint="a document is plain text")
+        raise InputError(f"contains {what}", where=place(file, text, forbidden.start()), hint="remove it")
     return text
 
 
 def _require_text(data: bytes, file: str) -> None:
-    """Refuse by name what is known to be no text."""
+    """Refuse known kinds of files that are not text, by name."""
     at, mark = _TAR
     if data[at : at + len(mark)] == mark:
         raise InputError("is a tar archive, expected text", where=file, hint=_ARCHIVE)

@@ -1,8 +1,7 @@
-"""Plain values → msgspec documents, with messages for people.
+"""Convert plain values to msgspec documents, with readable messages.
 
-msgspec converts and checks at C speed, and says ``Expected `int`, got `str` - at `$.parts[...].count```: without the
-value, the line or the key.  So when it refuses, the values are walked once more along the same type definitions for the
-first thing that is wrong.
+msgspec converts and checks at C speed, but its messages (``Expected `int`, got `str` - at `$.parts[...].count```) lack the value,
+the line and the key. So when it refuses, the values are walked again along the same type definitions to find the first error.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ T = TypeVar("T")
 
 _WITH_UNIT = re.compile(r"([0-9]+) ?([A-Za-z/]{1,12})")
 _WITH_UNITS: Final = ("size", "capacity")
-"""Keys whose unit stands beside them."""
+"""Keys whose unit has a key of its own."""
 
 
-class _Found(Exception):  # carries the first finding out of the walk
+class _Found(Exception):  # carries the first error out of the walk
     def __init__(self, path: list[Key], message: str, hint: str = "", *, key: bool = False, limit: bool = False) -> None:
         super().__init__(message)
         self.path, self.message, self.hint, self.key = path, message, hint, key
@@ -37,7 +36,7 @@ class _Found(Exception):  # carries the first finding out of the walk
 def convert(document: Document, kind: type[T]) -> T:
     """The document as `kind`.
 
-    Errors: InputError with file, line, column, path, what was expected and what was found; LimitExceeded for a text that is
+    Errors: InputError with file, line, column, path, the expected and the actual value; LimitExceeded for a text that is
     too long or a number that is too large.
 
     >>> from fluxres.documents import yaml_document
@@ -63,13 +62,13 @@ def convert(document: Document, kind: type[T]) -> T:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """A hint for a word that is not known.
+    """A hint for an unknown word.
 
     >>> nearest("cuont", ["count", "type"])
     "did you mean 'count'?"
     """
     near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def _bounds(kind: Any) -> str:
@@ -78,7 +77,7 @@ def _bounds(kind: Any) -> str:
 
 
 def _beyond(kind: Any, value: Any) -> str:
-    """The upper bound, which a message names only where it was passed: it stands above all that people write."""
+    """The upper bound, which a message mentions only if it was exceeded, since it is far above all realistic values."""
     return f" and <= {kind.le}" if kind.le is not None and kind.ge == 0 and value > kind.le else ""
 
 
@@ -105,7 +104,7 @@ def _describe(kind: Any) -> str:
 
 
 def _takes(kind: Any, value: object) -> bool:
-    """Whether a value is of the sort (not yet the range) that `kind` wants."""
+    """Whether a value is of the type (not necessarily in the range) that `kind` requires."""
     match kind:
         case inspect.AnyType():
             return True
@@ -130,7 +129,7 @@ def _takes(kind: Any, value: object) -> bool:
 
 
 def _beside(value: object, kind: Any, path: list[Key]) -> str:
-    """A hint for a number that has its unit with it."""
+    """A hint for a number written together with its unit."""
     found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and isinstance(kind, inspect.IntType) else None
     return f"the unit has a key of its own: {path[-1]}: {found[1]}, unit: {found[2]}" if found and path[-1] in _WITH_UNITS else ""
 
@@ -165,7 +164,7 @@ def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
 
 
 def _check_scalar(value: Any, kind: Any, path: list[Key], whole: Any) -> None:
-    # Made only for the value that is wrong: hundreds of thousands before it are right.
+    # Described only for the wrong value: hundreds of thousands before it may be right.
     match kind:
         case inspect.LiteralType():
             if value not in kind.values:

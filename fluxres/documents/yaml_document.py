@@ -1,8 +1,8 @@
-"""YAML and JSON text → plain values, with the place of each value, at a bounded price.
+"""YAML and JSON text → plain values, with the place of each value, at a bounded cost.
 
-PyYAML's own constructors are not used.  They resolve YAML 1.1 (``no`` is false, ``12:30`` is 750), keep the
-last of two equal keys, follow aliases without counting, and recurse once a level.  Its event parser, in C
-where it was built, is sound; the composer over it here is one loop with an explicit stack.
+PyYAML's own constructors are not used. They resolve YAML 1.1 (``no`` is false, ``12:30`` is 750), keep the last of two equal
+keys, follow aliases without counting, and recurse at every level. Its event parser, in C where available, is sound; the composer
+on top of it is one loop with an explicit stack.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
             contains a line break.
         file: name for messages instead of the path.
 
-    Errors: InputError ``FILE:line:col: path: …`` for what cannot be read, LimitExceeded for what is too large.
+    Errors: InputError ``FILE:line:col: path: …`` if it cannot be read, LimitExceeded if it is too large.
 
     >>> load(b"{count: 0x10, on: yes}").values
     {'count': 16, 'on': 'yes'}
@@ -71,7 +71,7 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, unique
         unique_keys: refuse JSON in which a mapping has a key twice; else the last one counts. YAML never has one twice.
     """
     if len(data) > limits.DOCUMENT_BYTES_MAX:
-        raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are read", where=file)
+        raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=file)
     text = source_text.decode(data, file)
     if text.lstrip()[:1] in ("{", "["):
         values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file, unique_keys=unique_keys)
@@ -79,15 +79,15 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, unique
             return Document(values, file, text, path, is_json=True)
     if len(data) > limits.YAML_BYTES_MAX:
         raise LimitExceeded(
-            f"{len(data)} bytes of YAML, at most {limits.YAML_BYTES_MAX} are read",
+            f"{len(data)} bytes of YAML, at most {limits.YAML_BYTES_MAX} are allowed",
             where=file,
-            hint="large documents are read as JSON",
+            hint="use JSON for large documents",
         )
     return Document(_Composer(file).compose(text), file, text, path)
 
 
 def _parse_json(text: str, data: bytes, file: str, *, unique_keys: bool) -> object | None:
-    """The values of a JSON text, or None if it is not JSON: then it may still be YAML's flow style."""
+    """The values of a JSON text, or None if it is not JSON; it may still be YAML's flow style."""
     try:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -97,13 +97,13 @@ def _parse_json(text: str, data: bytes, file: str, *, unique_keys: bool) -> obje
     json_places.require_bounded(data, values, file)
     if unique_keys and json_places.keys_of(values) != json_places.written_keys(data):
         line, column, path = json_places.first_duplicate(text)
-        raise InputError("the key stands here twice", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
-    return values  # type: ignore[no-any-return]  # whatever JSON has: the caller checks
+        raise InputError("duplicate key", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
+    return values  # type: ignore[no-any-return]  # any JSON value: the caller checks it
 
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is being read."""
+    """An open mapping or list."""
 
     value: Any
     is_map: bool
@@ -145,9 +145,11 @@ class _Composer:
             elif kind is yaml.DocumentStartEvent:
                 documents += 1
                 if documents > 1:
-                    self._fail("a second document begins here", event, hint="one file holds one document; remove the '---'")
+                    self._fail(
+                        "a second document begins here", event, hint="a file must have a single document; remove the '---'"
+                    )
         if documents == 0:
-            raise InputError("is empty", where=f"{self.file}:1:1", hint="a document has at least one key")
+            raise InputError("is empty", where=f"{self.file}:1:1", hint="a document must have at least one key")
         return self.root
 
     def _events(self, text: str) -> Iterator[Any]:
@@ -157,7 +159,7 @@ class _Composer:
             mark = error.problem_mark or error.context_mark
             where = f"{self.file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else self.file
             problem = (error.problem or error.context or "cannot be read").replace("'\\t'", "a tab")
-            hint = "YAML indents with spaces, never with tabs" if "\t" in self._line(text, mark) else ""
+            hint = "YAML is indented with spaces, not with tabs" if "\t" in self._line(text, mark) else ""
             path = path_text(self._path())
             raise InputError(problem, where=f"{where}: {path}" if path else where, hint=hint) from None
         except yaml.YAMLError as error:
@@ -191,7 +193,7 @@ class _Composer:
     def _more(self, event: Any, values: int = 1) -> None:
         self.count += values
         if self.count > limits.DOCUMENT_VALUES_MAX:
-            hint = "repeat with 'count' or 'use', which cost nothing"
+            hint = "use 'count' or 'use' for repetition, which cost nothing"
             self._fail(f"more than {limits.DOCUMENT_VALUES_MAX} values", event, limit=True, hint=hint)
 
     def _scalar(self, event: Any) -> None:
@@ -213,13 +215,13 @@ class _Composer:
             self.anchors[event.anchor] = (key, 1, 0)
         frame.merging = key == "<<" and event.implicit[0]
         if not frame.merging and key in frame.value:
-            self._fail("the key stands here twice", event, hint="remove one", path=self._path(key))
+            self._fail("duplicate key", event, hint="remove one", path=self._path(key))
         frame.key = key
 
     def _value(self, event: Any) -> str | int | float | bool | None:
         text: str = event.value
         if event.tag is not None:
-            self._fail(f"tags such as {event.tag} are not read", event, hint="write the value without it")
+            self._fail(f"tags such as {event.tag} are not supported", event, hint="write the value without it")
         if not event.implicit[0]:
             return text
         if text in WORDS:
@@ -237,9 +239,9 @@ class _Composer:
         self._more(event)
         is_map = isinstance(event, yaml.MappingStartEvent)
         if event.tag is not None:
-            self._fail(f"tags such as {event.tag} are not read", event, hint="write the value without it")
+            self._fail(f"tags such as {event.tag} are not supported", event, hint="write the value without it")
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
-            self._fail(f"a {'mapping' if is_map else 'list'} cannot be a key", event, hint="keys are text")
+            self._fail(f"a {'mapping' if is_map else 'list'} cannot be a key", event, hint="keys must be text")
         if len(self.stack) >= limits.DOCUMENT_DEPTH_MAX:
             self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, hint=_FLATTER)
         value: Any = {} if is_map else []
@@ -263,21 +265,21 @@ class _Composer:
             self._fail(f"no anchor '&{event.anchor}' above", event)
         target = self.anchors[event.anchor]
         if target is None:
-            self._fail(f"'*{event.anchor}' stands inside its own anchor", event, hint="a value cannot contain itself")
+            self._fail(f"'*{event.anchor}' is inside its own anchor", event, hint="a value cannot contain itself")
         value, count, height = target
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
             self._fail(f"the alias '*{event.anchor}' cannot be a key", event, hint="write the key")
         self.aliased += count
         if self.aliased > limits.ALIASED_VALUES_MAX:
-            hint = "repeat with 'count' or 'use', which cost nothing"
-            self._fail(f"aliases stand for more than {limits.ALIASED_VALUES_MAX} values", event, limit=True, hint=hint)
+            hint = "use 'count' or 'use' for repetition, which cost nothing"
+            self._fail(f"aliases expand to more than {limits.ALIASED_VALUES_MAX} values", event, limit=True, hint=hint)
         if len(self.stack) + height > limits.DOCUMENT_DEPTH_MAX:
             self._fail(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", event, limit=True, hint=_FLATTER)
         self._more(event, count)
         self._put(value, event.start_mark.line, event.start_mark.column, event, height=height)
 
     def _put(self, value: Any, line: int, column: int, event: Any, *, height: int = 0) -> None:
-        """A finished value to where it belongs."""
+        """Put a finished value where it belongs."""
         if not self.stack:
             self.root = value
             return

@@ -1,7 +1,7 @@
-"""Plain values → YAML text that people like to read: entries as blocks, small things on one line.
+"""Plain values → readable YAML: entries as blocks, small values on one line.
 
-PyYAML's emitter knows neither of the two, and takes seconds where this takes a tenth.  What is quoted is
-decided by the rules that :mod:`fluxres.documents.yaml_document` reads by.
+PyYAML's emitter can do neither, and takes seconds where this takes a tenth of one. Quoting follows the rules by which
+:mod:`fluxres.documents.yaml_document` reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scalar(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     if isinstance(value, float):
-        return float.__repr__(value)  # NumPy's floats have another
+        return float.__repr__(value)  # NumPy's floats have another repr
     if isinstance(value, int):
         return repr(value)
     text = str(value)
@@ -69,7 +69,7 @@ def _fits(value: object, indent: int) -> bool:
 
 
 def _is_small(value: object) -> bool:
-    """Whether it nests no list of mappings, and so reads well on one line."""
+    """Whether it contains no list of mappings, so that it reads well on one line."""
     if isinstance(value, Mapping):
         return all(
             _is_small(item) and not (isinstance(item, list) and any(isinstance(i, Mapping) for i in item))

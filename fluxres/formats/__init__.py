@@ -1,4 +1,4 @@
-"""File formats: text ↔ structure, found by content (:mod:`fluxres.formats.registry`).
+"""File formats, text ↔ structure, detected from the content (:mod:`fluxres.formats.registry`).
 
-`cluster` is the format for people; each other one is one module and one entry in the registry.
+`cluster` is the format for people. Each other format is a module and an entry in the registry.
 """

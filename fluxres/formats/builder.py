@@ -1,7 +1,7 @@
-"""A machine described in Python: `fluxres.build`, in the words of ``cluster.yaml``.
+"""A machine described in Python: `fluxres.build`, with the keys of ``cluster.yaml``.
 
-What is described here becomes the same values as such a file has, so it has the same meaning, bounds and messages; columns are
-filled from it without a loop over pools.
+A description becomes the same values as such a file, so it has the same meaning, bounds and messages. The columns are filled from
+these values without a loop over pools.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from fluxres.syntax.hostlist import Hostlist
 from fluxres.syntax.idset import IDset
 
 Ids = int | str | Sequence[int] | NDArray[np.integer[Any]] | IDset
-"""The first id, an idset, or the ids."""
 
 
 class _Entry:
-    """Keys and values of an entry as its fields say them."""
+    """Its fields are the keys of an entry in the file."""
 
     __slots__ = ()
 
@@ -36,25 +35,25 @@ class _Entry:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said if value is not UNSET)})"
 
     def described(self) -> dict[str, object]:
-        """The entry of ``cluster.yaml``: what was left out is left out."""
+        """The entry as in ``cluster.yaml``, without the fields that are unset."""
         found = {f.metadata.get("key", f.name): getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # all are dataclasses
         return {key: value for key, value in found.items() if value is not UNSET}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Resource(_Entry):
-    """A sort of pool, how many of it stand in each parent, and what is in each of them (specs/cluster-yaml.md, Entries).
+    """A kind of pool, how many of it each parent has, and its children (specs/cluster-yaml.md, Entries).
 
     Args:
         type: resource type.
-        count: pools in each parent; as many as there are ids or names by default, else 1.
-        children: what is in each of these pools.
+        count: pools in each parent. Default: the number of ids or names given, else 1.
+        children: the children of each of these pools.
         name: name, or template such as ``node-${rack}-${id}``; basename and id by default.
-        hosts, names: names as a hostlist, whose numbers become the ids; names word for word.
+        hosts, names: `hosts` is a hostlist whose numbers become the ids; `names` are literal names.
         basename: first part of the default name; the type by default.
-        id: ids; a mapping ``{"start": 0, "within": "node"}`` lets them run on; None for no id.
+        id: ids; a mapping ``{"start": 0, "within": "node"}`` continues them across parents; None for no id.
         size, unit: units of each pool.
-        draw: units that each pool draws from its suppliers, by type or by name of a graph: ``{"power": 400}``.
+        draw: units that each pool draws from its suppliers, by type or by graph name: ``{"power": 400}``.
         properties, tags: names with values, or a list of names.
         state, exclusive, rank, uuid: as in the file.
 
@@ -84,16 +83,16 @@ class Resource(_Entry):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Edge(_Entry):
-    """Edges of an auxiliary graph: one, or all between two selections of pools (specs/cluster-yaml.md, Graphs).
+    """Edges of an auxiliary graph: one edge, or those between two selections of pools (specs/cluster-yaml.md, Graphs).
 
     Args:
         source, target: paths or URIs, with ``[0-3]`` for numbers and ``*`` for any name; or several of them.
-        relation: what an edge says; ``link`` by default.
+        relation: ``link`` by default.
         direction: ``out`` from source to target, ``in`` or ``both``.
-        pairing: ``each``, ``cross`` or ``share``; by default what the numbers of pools say.
+        pairing: ``each``, ``cross`` or ``share``; by default it follows from the number of pools on each side.
         capacity, unit: of each edge.
         supply: ``all`` or ``any``: whether a pool with several suppliers needs all of them.
-        attributes: further ones of each edge.
+        attributes: further attributes of each edge.
     """
 
     source: str | Sequence[str] = field(metadata={"key": "from"})
@@ -110,7 +109,7 @@ class Edge(_Entry):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class AuxiliaryGraph(_Entry):
-    """An auxiliary graph: pools that stand only in it, and edges.
+    """An auxiliary graph: its edges, and the pools that belong to no other graph.
 
     Args:
         hierarchy: whether it is a forest, in which every pool has a URI ``name:/path``.
@@ -129,18 +128,18 @@ def build(
     graphs: Mapping[str, AuxiliaryGraph] | None = None,
     clock: Clock | None = None,
 ) -> ResourceGraph:
-    """A resource graph described in Python, in the words of ``cluster.yaml``.
+    """Build a resource graph from a description with the keys of ``cluster.yaml``.
 
     Args:
-        resources: what the root has, a pool of type cluster; or the root itself, one of type cluster or center.
+        resources: the children of the root, a pool of type cluster; or one entry of type cluster or center, the root itself.
         name: of the graph and of its root.
-        root: in place of resources, the root, of any type: a node, say, to be merged into a machine.
-        pools: that stand outside the containment tree and in no graph in particular.
+        root: a root of any type, instead of `resources`: for example a node to be merged into a machine.
+        pools: pools outside the containment tree that belong to no particular graph.
         graphs: auxiliary graphs by name.
-        clock: "now" of the graph in seconds; stands still at 0 by default.
+        clock: returns "now" in seconds; always 0 by default.
 
-    Errors: InputError and LimitExceeded with the place, as it would be in the file: ``resources[0].with[1].count``.
-    Cost: in the entries, and array writes for the pools.
+    Errors: InputError and LimitExceeded with the place as in a file: ``resources[0].with[1].count``.
+    Cost: O(entries) Python and O(pools) array writes.
 
     >>> node = Resource("node", 4, children=[Resource("core", 16), Resource("memory", size=64, unit="GiB")])
     >>> g = build(

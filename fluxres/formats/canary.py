@@ -1,7 +1,7 @@
-"""canary's resource pool: counts, `resources` (or `local`), and today's `nodes`, in JSON or YAML.
+"""canary's resource pool: counts, `resources` (or `local`), and the current form `nodes`, in JSON or YAML.
 
-Which form a pool has is told by its keys.  canary itself stopped to read the older ones and still documents them, so all are read
-unless a grammar is asked for.  An instance is a pool whose size is its slots; slots in fractions are ten-thousandths.
+The keys of a pool determine its form. canary itself no longer reads the older forms but still documents them, so all are read
+unless a grammar is given. An instance is a pool whose size is its slots; fractional slots are counted in ten-thousandths.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fluxres.syntax import canary as words
 Grammar = Literal["any", "seed", "current"]
 """`seed`: counts, `resources` and `local`; `current`: `nodes`."""
 
-#: the property of an instance that is the unit of its slots
+#: the property of an instance that holds the unit of its slots
 UNIT: Final = "unit"
 _SLOTS_PER: Final = "slots_per_"
 _NOTHING: Final = msgspec.Raw(b"{}")
@@ -41,19 +41,18 @@ _NOTHING: Final = msgspec.Raw(b"{}")
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """A number of things of a type, with ids from 0 and a number of slots each."""
+    """A number of instances of one type, with ids from 0 and the same number of slots each."""
 
     count: int
     slots: int = 1
 
     def instances(self) -> Iterator[Instance]:
-        """Each of them."""
         return (Instance(str(number), self.slots) for number in range(self.count))
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node and what it has by type; `id` is None where the form has no nodes."""
+    """One node and its instances by type; `id` is None where the form has no nodes."""
 
     resources: Mapping[str, Sequence[Instance] | Alike]
     id: str | None = None
@@ -61,11 +60,11 @@ class Node:
     path: tuple[Key, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """How many instances of each type there are."""
+        """Instances of each type."""
         return {word: each.count if isinstance(each, Alike) else len(each) for word, each in self.resources.items()}
 
     def slots(self) -> dict[str, int | float]:
-        """How many slots of each type there are."""
+        """Slots of each type."""
         return {
             word: listed.count * listed.slots if isinstance(listed, Alike) else sum(each.slots for each in listed)
             for word, listed in self.resources.items()
@@ -74,14 +73,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePool:
-    """What a resource pool says."""
+    """The content of a resource pool."""
 
     nodes: tuple[Node, ...]
     properties: Mapping[str, Any] = field(default_factory=dict)
     allow_multinode: bool | None = None
 
     def machine(self) -> dict[str, dict[str, dict[str, int | float]]]:
-        """Slots by node, type and id, as canary's way to check out has them."""
+        """Slots by node, type and id, the form in which canary checks out resources."""
         return {
             name: {
                 word: {str(each.id): each.slots for each in (listed.instances() if isinstance(listed, Alike) else listed)}
@@ -91,22 +90,22 @@ class ResourcePool:
         }
 
     def named(self) -> dict[str, Node]:
-        """The nodes by name; a form without names has `node0` and so on."""
+        """The nodes by name; a form without names has `node0`, `node1`, …."""
         return {node.id if node.id is not None else f"node{number}": node for number, node in enumerate(self.nodes)}
 
     def per_node(self, word: str) -> int:
-        """How many instances of a type each node has.
+        """Instances of a type on each node.
 
-        Errors: InputError where nodes differ in it.
+        Errors: InputError if the nodes differ in it.
         """
         found = {node.counts().get(word, 0) for node in self.nodes}
         if len(found) != 1:
             hint = "ask node by node"
-            raise InputError(f"nodes differ in how many {word} they have: {sorted(found)}"[:200], where=word, hint=hint)
+            raise InputError(f"the nodes have different numbers of {word}: {sorted(found)}"[:200], where=word, hint=hint)
         return found.pop()
 
     def types(self) -> list[str]:
-        """The types it declares, also those of which it has none."""
+        """The types it declares, including those of which it has no instances."""
         return list(dict.fromkeys(word for node in self.nodes for word in node.resources))
 
 
@@ -127,7 +126,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 def read_words(text: str, *, origin: int | None = None) -> Loaded:
-    """The machine of ``canary:gpus=4 cpus=32`` or ``canary:resource_pool:gpus:4``: a pool in words of the command line.
+    """The machine of ``canary:gpus=4 cpus=32`` or ``canary:resource_pool:gpus:4``, a pool written on the command line.
 
     >>> read_words("nodes=2 cpus=4").structure.n
     11
@@ -136,7 +135,6 @@ def read_words(text: str, *, origin: int | None = None) -> Loaded:
 
 
 def machine(pool: ResourcePool, file: str, origin: int | None, document: Document | Places | None) -> Loaded:
-    """The machine of a pool."""
     if not pool.nodes:
         where = document.where(()) if document is not None else file
         raise InputError("the resource pool has no nodes", where=where, hint="list at least one under 'nodes'")
@@ -149,7 +147,7 @@ def machine(pool: ResourcePool, file: str, origin: int | None, document: Documen
 
 
 def _host(node: Node, document: Document | Places | None, known: dict[object, tuple[tuple[Stock, ...], list[str]]]) -> Host:
-    """The host of a node; nodes that have the very same lists share what is made of them."""
+    """The recipe of a node; nodes with the very same lists share what is made from them."""
 
     def where(*more: Key) -> str:
         return document.where([*node.path, *more]) if document is not None else "canary:"
@@ -165,7 +163,7 @@ def _host(node: Node, document: Document | Places | None, known: dict[object, tu
 
 
 def _stocks(node: Node, where: Callable[..., str]) -> tuple[tuple[Stock, ...], list[str]]:
-    """What a node has, and the types it has nothing of."""
+    """The instances of a node, and the types of which it has none."""
     stocks: list[Stock] = []
     empty: list[str] = []
     runs: tuple[Run, ...]
@@ -203,7 +201,7 @@ def _size(slots: int | float, where: Callable[[], str]) -> tuple[int, str | None
         return int(slots), None
     made = 0 if math.isnan(slots) else round(slots * FRACTIONS)
     if made < 1 or abs(made / FRACTIONS - slots) > 1e-9:
-        raise InputError(f"slots are counted to four decimals, got {slots!r}", where=where(), hint="round them")
+        raise InputError(f"slots have at most four decimals, got {slots!r}", where=where(), hint="round them")
     return made, FRACTION_UNIT
 
 
@@ -211,9 +209,9 @@ def _size(slots: int | float, where: Callable[[], str]) -> tuple[int, str | None
 
 
 def of_counts(counts: Mapping[str, int]) -> ResourcePool:
-    """The pool of counts: of types, of nodes, and of slots for each thing of a type.
+    """The pool described by counts: of types, of nodes, and of slots per instance of a type.
 
-    Errors: InputError for slots of a type that there is nothing of.
+    Errors: InputError for slots of a type that has no count.
 
     >>> of_counts({"gpus": 2, "slots_per_gpus": 3}).nodes[0].slots()
     {'gpus': 6}
@@ -223,15 +221,15 @@ def of_counts(counts: Mapping[str, int]) -> ResourcePool:
     for word in slots:
         if word not in types:
             hint = f"give {word} a number"
-            raise InputError(f"slots are given of {word}, and no number of them", where=f"{_SLOTS_PER}{word}", hint=hint)
+            raise InputError(f"slots are given for {word}, but not how many there are", where=f"{_SLOTS_PER}{word}", hint=hint)
     number = counts.get("nodes", 1)
     if not 1 <= number <= limits.RANKS_MAX:
         raise InputError(f"expected 1 to {limits.RANKS_MAX} nodes, got {number}", where="nodes")
     pools = number * (1 + sum(types.values()))
     if pools > limits.POOLS_MAX:
-        hint = "give one pool a size in place of many pools"
+        hint = "give one pool a size instead of many pools"
         where = "nodes" if number > 1 else ""
-        raise LimitExceeded(f"{pools} pools in all, at most {limits.POOLS_MAX} fit", where=where, hint=hint)
+        raise LimitExceeded(f"{pools} pools in all, at most {limits.POOLS_MAX} are allowed", where=where, hint=hint)
     resources = {word: Alike(count, slots.get(word, 1)) for word, count in types.items()}
     return ResourcePool(tuple(Node(resources) for _ in range(number)))
 
@@ -240,7 +238,7 @@ def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
     """The pool in a document, with or without the key `resource_pool` above it.
 
     Args:
-        grammar: which forms are taken.
+        grammar: the forms to accept.
 
     Errors: InputError with file, line, column and path; LimitExceeded.
     """
@@ -265,7 +263,7 @@ def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...])
         below = (*path, "nodes", at)
         name = str(node.id)
         if name in seen:
-            message = f"the node {shown(name)} stands twice"
+            message = f"the node {shown(name)} is listed twice"
             raise InputError(message, where=document.where([*below, "id"]), hint="rename one")
         seen.add(name)
         resources = _instances(document, node.resources, (*below, "resources"))
@@ -276,7 +274,7 @@ def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...])
 def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
     if "resources" in values and "local" in values:
         where = document.where([*path, "local"], key=True)
-        raise InputError("both 'resources' and 'local'", where=where, hint="they are one thing")
+        raise InputError("both 'resources' and 'local'", where=where, hint="they mean the same; keep one")
     part = Part(document, values, path)
     found: Local | Flat
     if "local" in values:
@@ -290,20 +288,20 @@ def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) 
 
 
 def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> Types:
-    """Instances with text for ids.
+    """Instances with their ids as text.
 
-    Errors: InputError for an id that stands twice.
+    Errors: InputError for an id that occurs twice.
     """
     for word, listed in types.items():
         twice = _named(listed)
         if twice is not None:
-            message = f"the id {shown(listed[twice].id)} stands twice"
-            raise InputError(message, where=document.where([*path, word, twice, "id"]), hint="ids of one type differ")
+            message = f"the id {shown(listed[twice].id)} is listed twice"
+            raise InputError(message, where=document.where([*path, word, twice, "id"]), hint="the ids of one type must differ")
     return types
 
 
 def _named(listed: Sequence[Instance]) -> int | None:
-    """Make ids of numbers text; the number of the first instance whose id another has, None where there is none."""
+    """Convert numeric ids to text; return the index of the first instance with a repeated id, None if there is none."""
     for each in listed:
         if each.id.__class__ is int:
             each.id = str(each.id)
@@ -315,7 +313,7 @@ def _named(listed: Sequence[Instance]) -> int | None:
 
 
 def _of_parts(source: Source) -> ResourcePool | None:
-    """The pool of a JSON text with nodes, in which what nodes have alike is read once; None for any other text."""
+    """The pool of a JSON text with nodes, decoding equal parts of nodes once; None for any other text."""
     alike = json_typed.Alike(source)
     try:
         top = alike.parts(alike.data)

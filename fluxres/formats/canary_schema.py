@@ -1,4 +1,4 @@
-"""canary's resource pool as a typed document: what its three forms have in common once they are told apart."""
+"""canary's resource pool as a typed document: the common parts of its three forms."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ Slots = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)] | Annotated[float, Meta(g
 
 
 class Instance(Struct, forbid_unknown_fields=True):
-    """One thing of a type."""
+    """One instance of a type."""
 
-    id: Annotated[Identity, Meta(description="Its name on its node; a number is taken as text.")]
-    slots: Annotated[Slots, Meta(description="How many shares of it are given out, to four decimals. Default: 1.")] = 1
-    properties: Annotated[dict[str, Any], Meta(description="What is known of it, such as vendor and uuid.")] = {}
+    id: Annotated[Identity, Meta(description="Its name on its node; a number is read as text.")]
+    slots: Annotated[Slots, Meta(description="Number of slots, with up to four decimals. Default: 1.")] = 1
+    properties: Annotated[dict[str, Any], Meta(description="Its properties, such as vendor and uuid.")] = {}
 
 
 Types = dict[str, list[Instance]]
 
 
 class Node(Struct, forbid_unknown_fields=True):
-    """One node."""
-
-    id: Annotated[Identity, Meta(description="Its name; nodes differ in it.")]
+    id: Annotated[Identity, Meta(description="Its name, unique among the nodes.")]
     resources: Types = {}
     additional_properties: dict[str, Any] = {}
 
 
 class Nodes(Struct, forbid_unknown_fields=True):
-    """Today's form: nodes and what each has."""
+    """The current form: nodes and the instances on each."""
 
     nodes: list[Node]
     allow_multinode: bool | None = None
@@ -50,7 +48,7 @@ class Flat(Struct, forbid_unknown_fields=True):
 
 
 class Local(Struct, forbid_unknown_fields=True):
-    """The same with the word that CTest has."""
+    """The older form with the key that CTest uses."""
 
     local: Types
     allow_multinode: bool | None = None
@@ -58,7 +56,7 @@ class Local(Struct, forbid_unknown_fields=True):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a resource pool, as it stands in ``specs/schemas/canary.schema.json``.
+    """The JSON Schema of a resource pool, as in ``specs/schemas/canary.schema.json``.
 
     >>> json_schema()["title"]
     'canary resource pool'

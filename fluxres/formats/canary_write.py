@@ -1,4 +1,4 @@
-"""canary's resource pool, written: its nodes and the instances on each, with their slots and properties."""
+"""Write canary's resource pool: its nodes and the instances on each, with their slots and properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(
     """The nodes of a machine as a resource pool.
 
     Args:
-        form: ``nodes`` is today's; ``resources`` the older one, which has no nodes and says one machine.
+        form: ``nodes`` is the current form; ``resources`` the older one, which describes one machine without nodes.
 
     Errors: UsageError for several nodes in the older form.  Cost: O(instances) Python, since each is an entry of the file.
 
@@ -44,10 +44,10 @@ def write(
     b'{"resource_pool":{"resources":{"gpus":[{"id":"0","slots":2}]}}}\\n'
     """
     if form not in ("nodes", "resources"):
-        raise UsageError(f"no form {form!r} of a resource pool", hint="forms are nodes and resources")
+        raise UsageError(f"no form {form!r} of a resource pool", hint="the forms are nodes and resources")
     inventory, lost = Inventory(structure, marks=frozenset({MULTINODE, NESTED + EMPTY})), Lost(structure)
     if form == "resources" and len(inventory.hosts) > 1:
-        message = f"{len(inventory.hosts)} nodes, and the older form of a resource pool has one"
+        message = f"{len(inventory.hosts)} nodes, but the older form of a resource pool has one"
         raise UsageError(message, hint="write the form 'nodes'")
     words, more = inventory.words(str)
     writing = _Kinds(structure)
@@ -77,7 +77,7 @@ def write(
 
 
 def _top(structure: Structure, inventory: Inventory) -> dict[str, Any]:
-    """What a pool says of all of its nodes."""
+    """The part of a pool that applies to all of its nodes."""
     if inventory.hosts[0] == 0:
         return {}
     made: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def _top(structure: Structure, inventory: Inventory) -> dict[str, Any]:
 
 
 def _described(kind: Kind) -> tuple[dict[str, Any], list[str]]:
-    """The properties of a pool as the file has them, and the types it says there are none of."""
+    """The properties of a pool as the file has them, and the types of which it declares none."""
     made: dict[str, Any] = {}
     empty: list[str] = []
     for key, value in kind.properties:
@@ -122,7 +122,7 @@ def _is_sayable(key: str, value: PropertyValue) -> bool:
 
 
 class _Kinds:
-    """What the instances of each kind have in common."""
+    """The common part of all instances of a kind."""
 
     def __init__(self, structure: Structure) -> None:
         self.described: list[Mapping[str, Any]] = []

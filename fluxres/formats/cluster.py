@@ -1,7 +1,7 @@
-"""``cluster.yaml``: the format of fluxres for people, read (:mod:`fluxres.formats.cluster_write` writes it).
+"""``cluster.yaml``: the format of fluxres for people. Reader; :mod:`fluxres.formats.cluster_write` is the writer.
 
-The steps are those of the file: parts and includes, entries to recipes, recipes to columns, then what names
-pools of the finished tree: uuids, edges, allocations.  ``specs/cluster-yaml.md`` describes the format.
+Reading goes in this order: parts and includes, entries to recipes, recipes to columns, then whatever refers to pools of the
+finished tree: uuids, edges, allocations.  ``specs/cluster-yaml.md`` describes the format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 
-#: types that a single top entry may have to be the root itself
+#: a single top entry of one of these types is the root itself
 ROOT_TYPES = ("cluster", "center")
 
 __all__ = ["ROOT_TYPES", "Hold", "Loaded", "build", "read", "read_cluster"]
@@ -59,12 +59,12 @@ def read_cluster(source: str | Path | bytes, *, file: str | None = None, origin:
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
-    """The machine of a cluster file; see :func:`read_cluster`."""
+    """See :func:`read_cluster`."""
     return build(source.document, origin=origin)
 
 
 def build(document: Document, *, origin: int | None = None) -> Loaded:
-    """The machine of a document that was read already; see :func:`read_cluster`."""
+    """The machine of a parsed document; see :func:`read_cluster`."""
     cluster = _typed(document)
     entries = Entries(Parts(document, cluster))
     root = _root(document, cluster, entries)
@@ -89,7 +89,7 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
     allocations = [_hold(document, selectors, held, i) for i, held in enumerate(cluster.allocations or ())]
     name = cluster.name if cluster.name is not UNSET else structure.name(0)
     if not name.isprintable():
-        raise InputError(f"{name!r} has control characters", where=document.where(["name"]), hint="a name is plain text")
+        raise InputError(f"{name!r} has control characters", where=document.where(["name"]), hint="a name is printable text")
     return Loaded(structure, allocations, name)
 
 
@@ -103,7 +103,7 @@ def _typed(document: Document) -> Cluster:
         raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
     if type(version) is not int or version != 1:
         message = f"expected 1, got {shown(version)}"
-        raise InputError(message, where=document.where(["fluxres"]), hint="1 is the only version of this format so far")
+        raise InputError(message, where=document.where(["fluxres"]), hint="1 is the only version of this format")
     return typed.convert(document, Cluster)
 
 
@@ -115,11 +115,11 @@ def _root(document: Document, cluster: Cluster, entries: Entries) -> Recipe:
     name = None if cluster.name is UNSET else cluster.name
     if cluster.root is not UNSET:
         if resources is not UNSET:
-            hint = "what is in the root stands in its 'with'"
+            hint = "the children of the root go into its 'with'"
             raise InputError("both 'root' and 'resources'", where=document.where(["resources"], key=True), hint=hint)
         return entries.root(cluster.root, document, ("root",), name)
     if resources is UNSET:
-        hint = "it has only parts: include it from a file with resources" if cluster.parts else "list what the machine has"
+        hint = "this file has only parts: include it from a file with resources" if cluster.parts else "list what the machine has"
         raise InputError("the key 'resources' is missing", where=document.where(()), hint=hint)
     tops = [i for i, resource in enumerate(resources) if resource.type in ROOT_TYPES]
     if tops and len(resources) > 1:
@@ -159,19 +159,19 @@ def _homes(structure: Structure, roots: dict[str, int]) -> dict[str, list[int]]:
 
 
 def _check_graph_name(document: Document, structure: Structure, name: str) -> None:
-    hint = "rename the graph"
+    hint = "choose another name for the graph"
     if not name or not name.isprintable() or "/" in name or ":" in name or len(name) > limits.NAME_LENGTH_MAX:
-        message, hint = f"{name!r} is no name for a graph", "no '/', no ':', no control characters"
+        message, hint = f"{name!r} is not a valid graph name", "names have no '/', no ':' and no control characters"
     elif name == structure.hierarchy:
-        message = f"'{name}:/' stands for the machine itself"
+        message = f"'{name}:/' denotes the machine itself"
     elif name == OUTSIDE:
-        message = f"'{name}:/' stands for pools of no particular graph"
+        message = f"'{name}:/' denotes pools of no particular graph"
     else:
         return
     raise InputError(message, where=document.where(["graphs", name], key=True), hint=hint)
 
 
-# -- what names pools of the tree ------------------------------------------------------------------------------------
+# -- parts that refer to pools of the tree ------------------------------------------------------------------------------------
 
 
 def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[str | list[Any]]) -> None:
@@ -187,19 +187,19 @@ def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[st
             raise InputError("expected a UUID, or [UUID, count]", where=document.where(path))
         text, count = run
         if at + count > structure.n:
-            raise InputError(f"more uuids than the {structure.n} pools there are", where=document.where(path))
+            raise InputError(f"more uuids than there are pools ({structure.n})", where=document.where(path))
         parts = uuids.split(text)
         if parts is not None and uuids.text(*parts) == text and (parts[0] in origins or len(origins) < limits.ORIGINS_MAX):
             if parts[1] + count - 1 > uuids.SERIAL_MAX:
-                raise InputError(f"a run of {count} from {text} leaves its last 48 bits", where=document.where(path))
+                raise InputError(f"a run of {count} from {text} overflows its last 48 bits", where=document.where(path))
             structure.origin[at : at + count] = origins.setdefault(parts[0], len(origins))
             structure.serial[at : at + count] = np.arange(parts[1], parts[1] + count)
         elif count == 1 and 0 < len(text) <= limits.NAME_LENGTH_MAX:
             if text in explicit:
-                raise InputError(f"the uuid {text!r} stands twice", where=document.where(path))
+                raise InputError(f"the uuid {text!r} is given twice", where=document.where(path))
             explicit.add(text)
             structure.uuid_texts[at] = text
-            structure.serial[at] = -1  # no uuid of base and serial may lead here
+            structure.serial[at] = -1  # this uuid must not be found by base and serial
         else:
             raise InputError(f"expected a UUID, got {shown(text)}", where=document.where(path))
         at += count
@@ -209,26 +209,26 @@ def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[st
     structure.origins[:] = list(origins) or structure.origins
     for v, text in of_entries.items():
         if structure.uuid(v) != text:
-            message = f"{structure.where(v)} has the uuid {text} in its entry, and {structure.uuid(v)} here"
+            message = f"{structure.where(v)} has the uuid {text} in its entry, but {structure.uuid(v)} here"
             raise InputError(message, where=document.where(["uuids"]), hint="remove one of them")
 
 
 def _require_unique_uuids(document: Document, structure: Structure) -> None:
-    """No uuid stands for two pools, be it counted in one place and written out in another."""
+    """Two pools must not have one uuid, whether it is part of a run or written in an entry."""
     again = repeated(*uuid_keys([structure]))
     if len(again):
         text = structure.uuid(int(again[0]))
-        hint = "runs must not overlap, nor meet the 'uuid' of an entry"
-        raise InputError(f"the uuid {text} stands for two pools", where=document.where(["uuids"]), hint=hint)
+        hint = "runs must not overlap each other or contain the 'uuid' of an entry"
+        raise InputError(f"two pools have the uuid {text}", where=document.where(["uuids"]), hint=hint)
 
 
 def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
     path: tuple[Key, ...] = ("allocations", i)
     if held.end is not None and held.end <= held.start:
         message = f"the window ends at {held.end:g}, before it begins at {held.start:g}"
-        raise InputError(message, where=document.where((*path, "end")), hint="end is after start")
+        raise InputError(message, where=document.where((*path, "end")), hint="the end must be after the start")
     if not held.job.isprintable():
-        raise InputError(f"{held.job!r} is no id of a job", where=document.where((*path, "job")))
+        raise InputError(f"{held.job!r} is not a valid job id", where=document.where((*path, "job")))
     pools: dict[int, int] = {}
     accounts = selectors.structure.accounts
     for text, amount in held.pools.items():
@@ -242,7 +242,7 @@ def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
         for v in vertices.tolist():
             if v in pools:
                 raise InputError(
-                    f"{accounts.where(v)} stands twice", where=document.where(where, key=True), hint="add the units up"
+                    f"{accounts.where(v)} is listed twice", where=document.where(where, key=True), hint="add the units up"
                 )
             pools[v] = amount
     return Hold(held.job, held.start, held.end, pools, held.slots, _drawn(document, selectors, held, path))

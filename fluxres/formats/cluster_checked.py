@@ -1,7 +1,7 @@
-"""``cluster.yaml`` written and read again before it is believed.
+"""Write ``cluster.yaml``, then read it back to verify it.
 
-This is the one format that says everything, and in the shortest way, by rules that meet in many ways.  So it alone is
-not taken at its word: what its own reader does not give back is told, and what could not be read at all is refused.
+This is the one format that can express everything, in the shortest form, by rules that interact in many ways. So this writer
+alone is not trusted: it reports whatever its own reader does not give back, and refuses to write a file that could not be read.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fluxres.formats.loaded import Hold, Loaded, Output
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 
-#: characters of a text that is parsed again to see what it says; of a longer one the values are taken that went into it
+#: a text of up to this many characters is parsed again; for a longer one the values that went into it are checked
 _PARSED_AGAIN_MAX: Final = 65_536
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
-    """The bytes of a cluster file, and what it does not give back.
+    """The bytes of a cluster file, and a list of what it does not give back.
 
-    Errors: InputError and LimitExceeded for a machine that could not be read again.
-    Cost: writing and reading, some tenths of a second for the largest regular machines.
+    Errors: InputError and LimitExceeded for a machine that could not be read again. Cost: writing and reading, a few tenths of a
+    second for the largest regular machines.
     """
     document = cluster_write.document(structure, allocations, name=name)
     data = document.text.encode()
@@ -38,9 +38,9 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
 def _require_readable(document: Document, size: int) -> None:
     most = limits.DOCUMENT_BYTES_MAX if document.is_json else limits.YAML_BYTES_MAX
     if size > most:
-        raise LimitExceeded(f"{size} bytes, and at most {most} are read")
+        raise LimitExceeded(f"{size} bytes, but a reader accepts at most {most}")
     if size > limits.DOCUMENT_VALUES_MAX and json_places.measure(document.values, document.file)[0] > limits.DOCUMENT_VALUES_MAX:
-        raise LimitExceeded(f"more values than the {limits.DOCUMENT_VALUES_MAX} that are read")
+        raise LimitExceeded(f"more values than a reader accepts ({limits.DOCUMENT_VALUES_MAX})")
 
 
 def _differences(loaded: Loaded, structure: Structure, allocations: Sequence[Hold], name: str | None) -> list[str]:
@@ -50,5 +50,5 @@ def _differences(loaded: Loaded, structure: Structure, allocations: Sequence[Hol
     if list(allocations) != loaded.allocations:
         missing = [hold for hold in allocations if hold not in loaded.allocations]
         jobs = ", ".join(dict.fromkeys(hold.job for hold in missing[:5]))
-        found.append(f"what is held in {len(missing)} windows, of {jobs or 'jobs in another order'}")
+        found.append(f"allocations in {len(missing)} windows, of {jobs or 'jobs in another order'}")
     return found

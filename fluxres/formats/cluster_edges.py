@@ -1,4 +1,6 @@
-"""Edges of ``cluster.yaml`` → auxiliary graphs: which pools of the two sides belong together, and what the edges carry."""
+"""Read the edges of ``cluster.yaml`` into auxiliary graphs: which pools of the two sides are connected, and what each edge
+carries.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from fluxres.graph.edges import RESERVED, is_float
 from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.structure import Structure
 
-#: the relation of edges, when none is given
+#: the default relation
 LINK = "link"
 
 Int64 = NDArray[np.int64]
@@ -43,9 +45,9 @@ def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
     """Sources and targets of the edges between two selections.
 
     Args:
-        pairing: `each`, `cross`, `share`, or None for what the numbers of pools say.
+        pairing: `each`, `cross`, `share`, or None to derive it from the number of pools on each side.
 
-    Errors: InputError when the numbers do not allow it, LimitExceeded past EDGES_MAX.
+    Errors: InputError when the numbers of pools do not allow it, LimitExceeded past EDGES_MAX.
 
     >>> [x.tolist() for x in pair(np.array([1]), np.array([2, 3]), None)]
     [[1, 1], [2, 3]]
@@ -55,15 +57,15 @@ def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
     one = len(a) == 1 or len(b) == 1
     if pairing == "cross" or (one and pairing != "each"):
         if len(a) * len(b) > limits.EDGES_MAX:
-            raise LimitExceeded(f"{len(a) * len(b)} edges, at most {limits.EDGES_MAX} fit")
+            raise LimitExceeded(f"{len(a) * len(b)} edges, at most {limits.EDGES_MAX} are allowed")
         return np.repeat(a, len(b)), np.tile(b, len(a))
     if pairing == "share":
         short, long = sorted((len(a), len(b)))
         if long % short:
-            raise InputError(f"{long} pools cannot be shared out to {short} in equal runs")
+            raise InputError(f"{long} pools cannot be divided among {short} in equal runs")
         return (np.repeat(a, long // short), b) if len(a) == short else (a, np.repeat(b, long // short))
     if len(a) != len(b):
-        hint = "'pairing: share' deals the longer side out to the shorter, 'pairing: cross' joins all with all"
+        hint = "'pairing: share' divides the longer side among the shorter in equal runs, 'pairing: cross' connects all with all"
         raise InputError(f"{len(a)} pools on one side and {len(b)} on the other", hint=hint)
     return a, b
 
@@ -72,7 +74,7 @@ class Edges:
     """Makes the auxiliary graphs of one document.
 
     Args:
-        graphs: names of all that it has.
+        graphs: the names of all its graphs.
     """
 
     def __init__(self, document: Document, structure: Structure, selectors: Selectors, graphs: Iterable[str]) -> None:
@@ -85,9 +87,9 @@ class Edges:
         """One auxiliary graph.
 
         Args:
-            roots: of the pools that it declares; in a hierarchy, has-a among them becomes edges.
+            roots: of the pools that it declares; in a hierarchy, containment among them becomes edges.
 
-        Errors: InputError for selections of nothing, pairs that do not come out, and hierarchies that are no forest.
+        Errors: InputError for selections that match nothing, sides that cannot be paired, and hierarchies that are not forests.
         """
         path: tuple[Key, ...] = ("graphs", name)
         hierarchy = graph.hierarchy is True
@@ -97,18 +99,18 @@ class Edges:
         blocks = [block for block in blocks if len(block.src)]
         rows = sum(len(block.src) for block in blocks)
         if rows > limits.EDGES_MAX:
-            raise LimitExceeded(f"{rows} edges, at most {limits.EDGES_MAX} fit", where=self._document.where(path))
+            raise LimitExceeded(f"{rows} edges, at most {limits.EDGES_MAX} are allowed", where=self._document.where(path))
         relations = list(dict.fromkeys(block.relation for block in blocks)) or [LINK]
         if len(relations) > limits.RELATIONS_MAX:
             raise LimitExceeded(
-                f"{len(relations)} relations, at most {limits.RELATIONS_MAX} fit", where=self._document.where(path)
+                f"{len(relations)} relations, at most {limits.RELATIONS_MAX} are allowed", where=self._document.where(path)
             )
         numbers = {relation: i for i, relation in enumerate(relations)}
         lengths = [len(block.src) for block in blocks]
         keys = dict.fromkeys(key for block in blocks for key in block.attributes)
         if len(keys) > limits.EDGE_ATTRIBUTES_MAX or len(keys) * sum(lengths) > limits.EDGES_MAX:
-            message = f"{len(keys)} attributes of {sum(lengths)} edges, at most {limits.EDGE_ATTRIBUTES_MAX} fit"
-            raise LimitExceeded(message, where=self._document.where(path), hint="what edges have in common is few attributes")
+            message = f"{len(keys)} attributes of {sum(lengths)} edges, at most {limits.EDGE_ATTRIBUTES_MAX} are allowed"
+            raise LimitExceeded(message, where=self._document.where(path), hint="use the same few attributes for all edges")
         subsystem = Subsystem(
             name,
             hierarchy,
@@ -162,7 +164,7 @@ class Edges:
         if edge.capacity is not UNSET:
             if math.isnan(edge.capacity) or edge.capacity < 0:
                 message = f"expected a number >= 0, got {edge.capacity}"
-                raise InputError(message, where=self._document.where((*path, "capacity")), hint="leave it out if it is not known")
+                raise InputError(message, where=self._document.where((*path, "capacity")), hint="leave it out if it is unknown")
             if not is_countable(edge.capacity):
                 message = f"expected at most {limits.CAPACITY_MAX}, got {edge.capacity}"
                 raise InputError(message, where=self._document.where((*path, "capacity")), hint=LARGER_UNIT)
@@ -174,7 +176,7 @@ class Edges:
         for key, value in (edge.attributes or {}).items():
             where = (*path, "attributes", key)
             if key in RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
-                raise InputError(f"{key!r} is no name for an attribute", where=self._document.where(where, key=True))
+                raise InputError(f"{key!r} is not a valid attribute name", where=self._document.where(where, key=True))
             if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
                 message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
                 raise LimitExceeded(message, where=self._document.where(where))
@@ -198,7 +200,7 @@ class Edges:
                 f"{self._structure.path(v)} would have two parents in the hierarchy '{subsystem.name}': "
                 f"{self._structure.path(first)} and {self._structure.path(int(subsystem.src[row]))}"
             )
-            hint = "a graph with 'hierarchy: false' may have them"
+            hint = "only a graph with 'hierarchy: false' may have two parents"
             raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint)
         try:
             subsystem.require_forest()
@@ -208,12 +210,12 @@ class Edges:
             message = (
                 f"{self._structure.where(int(subsystem.dst[row]))} would be below itself in the hierarchy '{subsystem.name}'"
             )
-            hint = "remove one edge of the cycle; a graph with 'hierarchy: false' may have it"
+            hint = "remove one edge of the cycle; only a graph with 'hierarchy: false' may have one"
             raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint) from None
 
 
 def _row_of_cycle(subsystem: Subsystem) -> int:
-    """An edge of a cycle, in a graph in which no pool has two parents; -1 where there is none.  Cost O(edges)."""
+    """An edge of a cycle, in a graph in which no pool has two parents; -1 if there is no cycle. Cost O(edges)."""
     targets: list[int] = subsystem.dst.tolist()
     above = dict(zip(targets, subsystem.src.tolist(), strict=True))
     free: set[int] = set()

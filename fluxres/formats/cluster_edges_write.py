@@ -1,4 +1,4 @@
-"""Auxiliary graphs → edges of ``cluster.yaml``: rows in their order, folded into as few entries as say the same."""
+"""Write auxiliary graphs as edges of ``cluster.yaml``, folding rows into as few entries as possible."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fluxres.graph.structure import Structure
 Int64 = NDArray[np.int64]
 Values = dict[str, Any]
 
-#: rows that one entry says, below what a selector may name
+#: rows of one entry, fewer than a selector may name
 _ROWS_MAX = 1_000_000
 
 
 def outside_homes(structure: Structure) -> dict[str, list[int]]:
-    """Which graph declares which of the pools outside the containment tree: the first that touches them.
+    """The graph that declares each tree outside the containment tree: the first graph with an edge to it.
 
-    Those before the first that a graph touches stand in the top-level `pools`; all of them do where their order or the
-    edges of a hierarchy would not come out otherwise.
+    Pools before the first one that any graph has an edge to go into the top-level `pools`. All of them go there where their order
+    or the edges of a hierarchy would otherwise not be preserved.
     """
     roots = (np.flatnonzero(structure.parent[structure.tree_end :] < 0) + structure.tree_end).tolist()
     if not roots:
@@ -43,7 +43,7 @@ def outside_homes(structure: Structure) -> dict[str, list[int]]:
     numbers = [first.get(root, -1) for root in roots]
     for at in range(1, len(numbers)):
         if numbers[at] < 0:
-            numbers[at] = numbers[at - 1]  # a pool without edges stays with the one before it
+            numbers[at] = numbers[at - 1]  # a pool without edges is declared where the one before it is
     homes = {
         OUTSIDE if number < 0 else order[number]: [root for root, home in zip(roots, numbers, strict=True) if home == number]
         for number in sorted(set(numbers))
@@ -57,7 +57,7 @@ def outside_homes(structure: Structure) -> dict[str, list[int]]:
 
 
 def _contained(structure: Structure, subsystem: Subsystem, roots: Sequence[int]) -> int | None:
-    """How many rows, the first ones, are the has-a of these trees that a hierarchy implies; None if they are not there."""
+    """Number of leading rows that are containment edges of these trees, implied by a hierarchy; None if they are missing."""
     if not subsystem.hierarchy:
         return 0
     below = [np.arange(root + 1, structure.end.item(root)) for root in roots]
@@ -76,13 +76,13 @@ def edge_entries(structure: Structure, subsystem: Subsystem, selectors: Selector
     """Entries for the rows of an auxiliary graph, in order.
 
     Args:
-        roots: of the trees that this graph declares; their has-a is not written again.
+        roots: of the trees that this graph declares; their containment edges are not written again.
     """
     skipped = _contained(structure, subsystem, roots) or 0
     src, dst = subsystem.src[skipped:].astype(np.int64), subsystem.dst[skipped:].astype(np.int64)
     if not len(src):
         return []
-    # Pools of another type begin another entry: one list of racks and nodes would be short, and say nothing to a reader.
+    # Pools of another type begin another entry: one list of racks and nodes would be shorter, but hard to read.
     columns: list[NDArray[Any]] = [structure.type[src], structure.type[dst], subsystem.relation[skipped:]]
     columns.extend(_codes(column[skipped:]) for column in subsystem.attributes.values())
     change = np.zeros(len(src) - 1, np.bool_)
@@ -101,7 +101,7 @@ def edge_entries(structure: Structure, subsystem: Subsystem, selectors: Selector
 
 @dataclass(slots=True)
 class _Block:
-    """Rows that one entry says: the two sides, what else it says, and the rows themselves."""
+    """Rows that one entry describes: the two sides, what the edges carry, and the rows themselves."""
 
     a: Int64
     b: Int64
@@ -111,7 +111,7 @@ class _Block:
 
 
 def _both_ways(blocks: list[_Block]) -> Iterator[_Block]:
-    """The blocks, with one in place of two neighbours that are each other's way back."""
+    """Merge neighbouring blocks that are the two directions of the same edges."""
     at = 0
     while at < len(blocks):
         block = blocks[at]
@@ -131,7 +131,7 @@ def _is_back(block: _Block, back: _Block) -> bool:
 
 
 def _blocks(src: Int64, dst: Int64, carried: Values) -> Iterator[_Block]:
-    """Blocks of rows that carry the same, in order."""
+    """Blocks of rows with the same relation, capacity and attributes, in order."""
     half = len(src) // 2
     if len(src) % 2 == 0 and np.array_equal(src[:half], dst[half:]) and np.array_equal(dst[:half], src[half:]):
         folded = list(_one_way(src[:half], dst[:half], carried))
@@ -177,7 +177,7 @@ def _is_absent(value: object) -> bool:
 
 
 def _codes(column: NDArray[Any]) -> Int64:
-    """A number for each value, equal where the values (and their types) are."""
+    """A number for each value; equal for values that are equal and of the same type."""
     if column.dtype.kind == "f":
         codes: Int64 = np.unique(column, return_inverse=True)[1].reshape(-1)
         return codes
@@ -189,7 +189,7 @@ def _codes(column: NDArray[Any]) -> Int64:
 
 
 def _short(value: object) -> object:
-    """A whole float without its fraction, as long as it has no more digits than a float."""
+    """A whole float as an int, unless that has more digits than the float."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 

@@ -1,6 +1,6 @@
-"""Entries of ``cluster.yaml`` → recipes: the defaults, and the short forms of ids, names and ranks.
+"""Turn entries of ``cluster.yaml`` into recipes: the defaults, and the short forms of ids, names and ranks.
 
-The rule for ids that nobody wrote (`DefaultIds`) is shared with the writer, which leaves out exactly what it gives back.
+The rule for default ids (`DefaultIds`) is shared with the writer, which leaves out exactly the ids that the rule gives back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fluxres.syntax import hostlist, idset, template
 Chain = tuple[tuple[str, int], ...]
 
 
-#: keys of an entry that may have made a value of a recipe
+#: keys of an entry that may determine a value of a recipe
 _ALSO = {
     "name": ("name", "hosts"),
     "names": ("names", "hosts"),
@@ -38,10 +38,10 @@ _ALSO = {
 
 
 class DefaultIds:
-    """Ids of entries that do not say theirs, among one list of brothers.
+    """Ids of entries that do not give theirs, among one list of siblings.
 
-    Pools of one type and basename count on from the highest id before them.  A single pool has an id only if it was counted
-    (``count: 1``), its name asks for one, or another entry beside it has the same type and basename and no name of its own.
+    Pools of one type and basename are numbered from the highest id before them. A single pool has an id only if it was counted
+    (``count: 1``), its name uses one, or a sibling entry has the same type and basename and no name of its own.
 
     >>> ids = DefaultIds([("node", "node", None), ("node", "node", None), ("gpu", "gpu", None)])
     >>> ids.start("node", "node", None, counted=True), ids.start("gpu", "gpu", None, counted=False)
@@ -56,20 +56,20 @@ class DefaultIds:
         self._next: dict[tuple[str, str], int] = {}
 
     def start(self, type_name: str, basename: str, name: str | None, *, counted: bool) -> int | None:
-        """First id of an entry without one, None for no id."""
+        """The first id of an entry that does not give one, None for no id."""
         among = name is None and self._unnamed.get((type_name, basename), 0) > 1
         if not (counted or among or (name is not None and asks_for_id(name))):
             return None
         return self._next.get((type_name, basename), 0)
 
     def took(self, type_name: str, basename: str, highest: int) -> None:
-        """An entry has ids up to `highest`."""
+        """Record that an entry uses ids up to `highest`."""
         key = (type_name, basename)
         self._next[key] = max(self._next.get(key, 0), highest + 1)
 
 
 def asks_for_id(name: str) -> bool:
-    """Whether a name template has ``${id}``; False for one that cannot be read.
+    """Whether a name template contains ``${id}``; False for a malformed template.
 
     >>> asks_for_id("node-${rack}-${id:02}"), asks_for_id("login")
     (True, False)
@@ -81,7 +81,7 @@ def asks_for_id(name: str) -> bool:
 
 
 class Entries:
-    """Makes recipes of entries, and remembers where each recipe was written."""
+    """Makes recipes from entries and remembers where each was written."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -91,7 +91,7 @@ class Entries:
         self._made = 0
 
     def where(self, recipe: Recipe, key: str = "") -> str:
-        """The place of a recipe's entry, or of the value of a key in it; nothing for a root that no entry made."""
+        """The place of a recipe's entry, or of the value of a key in it; empty for a root without an entry."""
         entry = self._entries.get(id(recipe))
         if entry is None:
             return ""
@@ -107,25 +107,26 @@ class Entries:
         chain: Chain = (),
         around: tuple[str, ...] = (),
     ) -> tuple[Recipe, ...]:
-        """Recipes of a list of brothers."""
+        """Recipes of a list of siblings."""
         if len(chain) > limits.DEPTH_MAX:
-            hint = "leave out levels that nobody asks for"
+            hint = "leave out levels that no request names"
             raise LimitExceeded(f"more than {limits.DEPTH_MAX} levels", where=document.where(path), hint=hint)
         entries = [self._parts.entry(Layer(r, document, (*path, i)), around) for i, r in enumerate(resources)]
         defaults = DefaultIds([self._identity(entry) for entry in entries])
         return tuple(self._recipe(entry, defaults, chain) for entry in entries)
 
     def root(self, resource: Resource, document: Document, path: tuple[Key, ...], name: str | None) -> Recipe:
-        """The recipe of the root pool; its id is only what is written."""
+        """The recipe of the root pool; it has an id only if one is written."""
         entry = self._parts.entry(Layer(resource, document, path))
         return self._recipe(entry, DefaultIds([self._identity(entry)]), (), root_name=name, is_root=True)
 
     def require_supplied(self, draws: Draws) -> None:
-        """Refuse entries that draw what nothing gives.  What a property such as draw.power says is left to `check`.
+        """Refuse entries that draw from a supplier that does not exist. Draws written as properties (draw.power) are left to
+        `check`.
 
         Errors: InputError.
         """
-        if not draws.types or not draws.supplied:  # a node may be described alone, and merged into a machine with power
+        if not draws.types or not draws.supplied:  # a node may be described alone and later merged into a machine with power
             return
         for recipe in self._recipes:
             entry = self._entries[id(recipe)]
@@ -139,7 +140,7 @@ class Entries:
             hint = "name the resource type, such as 'type: node', or a part, as 'use: PART'"
             raise InputError("the key 'type' is missing", where=entry.where(), hint=hint)
         named = next((key for key in ("name", "hosts", "names") if entry.get(key) is not UNSET), None)
-        # Only a name is a template: what stands in a list of names stands there word for word.
+        # Only `name` is a template: the names of a list are literal.
         name = entry.get("name") if named == "name" else None if named is None else ""
         return type_name, entry.get("basename") or type_name, name
 
@@ -148,7 +149,7 @@ class Entries:
     ) -> Recipe:
         self._made += 1
         if self._made > limits.RECIPES_MAX:
-            raise LimitExceeded(f"more than {limits.RECIPES_MAX} entries after parts are followed", where=entry.where())
+            raise LimitExceeded(f"more than {limits.RECIPES_MAX} entries after parts are expanded", where=entry.where())
         type_name = self._identity(entry)[0]
         name, names, ids, count = self._names_and_ids(entry, defaults, chain)
         if is_root and isinstance(ids, int):
@@ -162,7 +163,9 @@ class Entries:
         }
         if fields.get("size") == 0 and not fields.get("way"):
             raise InputError(
-                "expected int >= 1, got 0", where=entry.where("size"), hint="0 is for the way of a copy, with 'way: true'"
+                "expected int >= 1, got 0",
+                where=entry.where("size"),
+                hint="0 is only for pools of a copy that lead to its content, with 'way: true'",
             )
         for key in ("properties", "tags"):
             value = entry.get(key)
@@ -170,8 +173,8 @@ class Entries:
                 fields[key] = dict.fromkeys(value) if isinstance(value, list) else value
         if (draw := entry.get("draw")) is not UNSET:
             if fields.get("size", 1) != 1:
-                hint = "say it of a pool of one unit that has these in it"
-                raise InputError("only a pool of one unit draws by itself", where=entry.where("draw"), hint=hint)
+                hint = "put the draw on a pool of one unit that contains these"
+                raise InputError("only a pool of one unit can have a draw", where=entry.where("draw"), hint=hint)
             fields["properties"] = {**fields.get("properties", {}), **{DRAW + name: units for name, units in draw.items()}}
         state = entry.get("state")
         if state is not UNSET:
@@ -188,14 +191,15 @@ class Entries:
             **fields,
         )
         self._entries[id(recipe)] = entry
-        self._recipes.append(recipe)  # an id() stands for its object only while that lives
+        self._recipes.append(recipe)  # keeps the object alive, so that its id() is not reused
         return recipe
 
     def _below(self, entry: Entry, chain: Chain) -> tuple[Recipe, ...]:
         resources = entry.get("with_")
         if not resources:
             return ()
-        # A part that a thousand entries use is made once; the chain matters to ids that run on within an enclosing pool.
+        # A part that a thousand entries use is made once. The chain is in the key because ids may run on within an enclosing
+        # pool.
         key = (id(resources), chain)
         known = self._children.get(key)
         if known is None:
@@ -239,7 +243,7 @@ class Entries:
         return name, names, ids, count
 
     def _hosts(self, entry: Entry) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None]:
-        """Template and ids of a plain range, without making the names; a list of names otherwise."""
+        """Template and ids of a plain range, without making the names; otherwise a list of names."""
         text = entry.get("hosts")
         plain = hostlist.regular(text)
         if plain is None:
@@ -248,7 +252,7 @@ class Entries:
         prefix, width, suffix, first, last = plain
         field = f"${{id:0{width}}}" if width > 1 else "${id}"
         if last > limits.ID_MAX:
-            raise LimitExceeded(f"{last} is no id, at most {limits.ID_MAX}", where=entry.where("hosts"))
+            raise LimitExceeded(f"{last} is not a valid id, at most {limits.ID_MAX}", where=entry.where("hosts"))
         return f"{prefix.replace('$', '$$')}{field}{suffix.replace('$', '$$')}", None, np.arange(first, last + 1)
 
     @staticmethod
@@ -271,7 +275,7 @@ class Entries:
         if isinstance(value, int):
             if value < 0:
                 raise InputError(
-                    f"expected int >= 0, got {value}", where=entry.where("id"), hint="'id: null' is a pool without id"
+                    f"expected int >= 0, got {value}", where=entry.where("id"), hint="write 'id: null' for a pool without id"
                 )
             if value > limits.ID_MAX:
                 raise LimitExceeded(f"expected int <= {limits.ID_MAX}, got {value}", where=entry.where("id"))
@@ -286,11 +290,11 @@ class Entries:
         if value.within not in types:
             around = ", ".join(types) or "nothing"
             place = entry.layer("id").where("id", "within")
-            raise InputError(f"no {value.within!r} around this entry", where=place, hint=f"around it are {around}")
+            raise InputError(f"this entry is in no {value.within!r}", where=place, hint=f"it is in {around}")
         nearest = len(types) - 1 - types[::-1].index(value.within)
         total = count * math.prod(times for _, times in chain[nearest + 1 :])
         if total > limits.POOLS_MAX:
-            raise LimitExceeded(f"{total} pools, at most {limits.POOLS_MAX} fit", where=entry.where("id"))
+            raise LimitExceeded(f"{total} pools, at most {limits.POOLS_MAX} are allowed", where=entry.where("id"))
         return np.arange(value.start, value.start + total)
 
     @staticmethod
@@ -322,5 +326,7 @@ class Entries:
             return None if value is UNSET else NO_RANK
         numbers = np.array([value]) if isinstance(value, int) else self._numbers(entry, "rank", value)
         if int(numbers.min()) < 0 or int(numbers.max()) > limits.POOLS_MAX:
-            raise InputError(f"expected ranks >= 0 and <= {limits.POOLS_MAX}", where=entry.where("rank"), hint="null is no rank")
+            raise InputError(
+                f"expected ranks >= 0 and <= {limits.POOLS_MAX}", where=entry.where("rank"), hint="write null for no rank"
+            )
         return value if isinstance(value, int) else numbers

@@ -1,7 +1,7 @@
-"""Includes and parts of ``cluster.yaml``: which entries a name stands for, and where each was written.
+"""Includes and parts of ``cluster.yaml``: the entry that a part's name denotes, and where each key was written.
 
-An entry that uses a part is a stack of layers, its own keys on top; nothing is copied, so a message about
-an inherited key points into the file that has it.
+An entry that uses a part is a stack of layers with its own keys on top. Nothing is copied, so a message about an inherited key
+points into the file that has it.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from fluxres.formats.cluster_schema import Cluster, Resource
 
 @dataclass(slots=True, eq=False)
 class Layer:
-    """A resource as it stands in a document."""
+    """A resource as written in a document."""
 
     resource: Resource
     document: Document
     path: tuple[Key, ...]
 
     def where(self, *more: Key, key: bool = False) -> str:
-        """``file:line:column: path`` of this entry or of something in it."""
+        """``file:line:column: path`` of this entry or of a key in it."""
         return self.document.where((*self.path, *more), key=key)
 
 
 class Entry:
-    """A resource with the parts it uses: a key's value is that of the first layer that has it."""
+    """A resource with the parts it uses: the value of a key is that of the first layer that has it."""
 
     __slots__ = ("layers", "parts")
 
     def __init__(self, layers: list[Layer], parts: tuple[str, ...]) -> None:
         self.layers = layers
-        #: names of the parts that were followed to get here, those around it included
+        #: names of the parts that were expanded to get here, including those of enclosing entries
         self.parts = parts
 
     def get(self, key: str) -> Any:
@@ -51,20 +51,20 @@ class Entry:
         return UNSET
 
     def layer(self, key: str) -> Layer:
-        """The layer a key comes from; the entry itself when none has it."""
+        """The layer that a key comes from; the entry itself if no layer has it."""
         return next((layer for layer in self.layers if getattr(layer.resource, key) is not UNSET), self.layers[0])
 
     def where(self, key: str = "") -> str:
-        """Place of the value of a key, or of the entry."""
+        """The place of the value of a key, or of the entry."""
         layer = self.layer(key) if key else self.layers[0]
         return layer.where(key.rstrip("_")) if key else layer.where()
 
 
 class Parts:
-    """All parts a document can use: its own, and those of the files it includes, in turn.
+    """All parts a document can use: its own and, recursively, those of the files it includes.
 
-    Errors: InputError for a part that stands twice, a file that includes itself, what cannot be read;
-    LimitExceeded for includes deeper than INCLUDE_DEPTH_MAX.
+    Errors: InputError for a part that is defined twice, a file that includes itself or cannot be read; LimitExceeded for includes
+    deeper than INCLUDE_DEPTH_MAX.
     """
 
     def __init__(self, document: Document, cluster: Cluster) -> None:
@@ -82,13 +82,13 @@ class Parts:
             parts = typed.convert(inner, Cluster)
             for key in ("resources", "root", "pools", "graphs", "allocations", "uuids"):
                 if getattr(parts, key) is not UNSET:
-                    message = f"an included file has parts only, and this one has {key!r}"
+                    message = f"an included file may only have parts, but this one has {key!r}"
                     raise InputError(message, where=inner.where([key], key=True), hint="move it to the file that includes it")
             self._collect(inner, parts, [*chain, path])
         for name, part in (cluster.parts or {}).items():
             known = self._parts.get(name)
             if known is not None:
-                message = f"the part {name!r} stands in {known.document.file} too"
+                message = f"the part {name!r} is also defined in {known.document.file}"
                 raise InputError(message, where=document.where(["parts", name], key=True), hint="rename one")
             self._parts[name] = Layer(part, document, ("parts", name))
 
@@ -97,7 +97,7 @@ class Parts:
             return document.where(["include", i])
 
         if document.path is None:
-            raise InputError("text that is not in a file cannot include one", where=where(), hint="load it from a file")
+            raise InputError("only a document loaded from a file can include files", where=where(), hint="load it from a file")
         try:
             path = (self._folder(document) / name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
@@ -120,7 +120,7 @@ class Parts:
         """An entry with the parts that it uses.
 
         Args:
-            around: parts inside which it stands; using one of them again would never end.
+            around: parts in which it is nested; using one of them again would never end.
         """
         layers = [layer]
         while (name := layers[-1].resource.use) is not UNSET:
@@ -129,9 +129,7 @@ class Parts:
                 hint = typed.nearest(name, list(self._parts)) if self._parts else "there are no parts"
                 raise InputError(f"no part {name!r}", where=layers[-1].where("use"), hint=hint)
             if name in around:
-                raise InputError(
-                    f"the part {name!r} contains itself", where=layers[-1].where("use"), hint="parts cannot repeat without end"
-                )
+                raise InputError(f"the part {name!r} contains itself", where=layers[-1].where("use"), hint="remove the recursion")
             around = (*around, name)
             layers.append(part)
         return Entry(layers, around)

@@ -1,8 +1,8 @@
-"""Columns → repetition: which brothers are equal, found without a look at single pools.
+"""Find repetition in columns: which siblings are equal, without a Python loop over pools.
 
-Two subtrees are equal when the rows of one are those of the other, ids, ranks and uuids aside, which lists can say.
-A polynomial hash over the pre-order rows gives every subtree a number in one pass; brothers with equal numbers make a
-run, and the run is then compared row by row, so that a collision costs compactness and never correctness.
+Two subtrees are equal when their rows are equal apart from ids, ranks and uuids, which lists can express. A polynomial hash over
+the pre-order rows gives every subtree a number in one pass. Siblings with equal numbers make a run, and the run is then compared
+row by row, so a collision costs compactness and never correctness.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UInt64 = NDArray[np.uint64]
 #: odd, so that it has an inverse modulo 2**64
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
-#: pools below which contents are compared with others seen: enough for a rack, not a copy of the machine
+#: contents of fewer pools than this are compared with those seen before: enough for a rack, not a copy of the machine
 _INSIDE_MAX = 65_536
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 @dataclass(slots=True)
 class Group:
-    """A run of equal brothers, in each of the equal parents.
+    """A run of equal siblings, in each of the equal parents.
 
     Args:
         at: the first pool, in the first parent.
@@ -51,13 +51,13 @@ class Runs:
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
-        #: kinds, those of explicitly named pools without their template: the name is not made by it
+        #: kinds; explicitly named pools have theirs without the template, which does not make their name
         self.kinds = KindTable(structure.kinds)
         self.rows = self._rows()
         self._hash = self._subtree_hashes()
 
     def groups(self) -> list[Group]:
-        """The containment tree's group, and those of the trees outside it, in order."""
+        """The group of the containment tree, then those of the trees outside it, in order."""
         structure = self._structure
         tops = np.flatnonzero(structure.parent < 0)
         groups = []
@@ -102,7 +102,7 @@ class Runs:
         return (sums[self._structure.end] - sums[:-1]) * _powers(_INVERSE, n)
 
     def _brothers(self, vertices: NDArray[Any]) -> Iterator[tuple[int, int]]:
-        """Runs of equal neighbours: the first and how many."""
+        """Runs of equal neighbours: the first vertex and the length."""
         if not len(vertices):
             return
         cuts = np.flatnonzero(self._hash[vertices[1:]] != self._hash[vertices[:-1]]) + 1
@@ -135,7 +135,7 @@ class Runs:
         return found
 
     def inside(self, group: Group) -> bytes | None:
-        """A key of what is below a run of brothers under one parent, ids and all; None where lists run on over them."""
+        """A key for everything below a run of siblings in one parent, ids included; None if lists run on across them."""
         if not 1 < group.length <= _INSIDE_MAX or len(group.positions) != group.count:
             return None
         stop = group.at + group.count * group.length
@@ -154,7 +154,7 @@ def _powers(base: int, n: int) -> UInt64:
 
 
 def per_parent(values: NDArray[Any], counts: Iterable[int]) -> int:
-    """The shortest length at which a running list repeats.
+    """The shortest period of a list that may repeat in every parent.
 
     Args:
         values: one for each instance, in order.

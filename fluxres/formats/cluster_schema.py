@@ -1,8 +1,7 @@
-"""The typed documents of ``cluster.yaml``, from which its JSON Schema is made.
+"""The typed documents of ``cluster.yaml``, from which its JSON Schema is generated.
 
-One definition serves the reader, the editors (``specs/cluster.schema.json``) and the messages: what a key
-may hold stands here once.  Keys left out are ``UNSET`` and not a default, because an entry that uses a part
-overrides exactly the keys it has.
+One definition serves the reader, editors (``specs/cluster.schema.json``) and messages. Missing keys are ``UNSET`` and have no
+default here, because an entry that uses a part overrides exactly the keys it has.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fluxres import limits
 
 Count = Annotated[
-    int, Meta(ge=1, description="How many of these pools each parent has. Default: as many as there are ids or names, else 1.")
+    int, Meta(ge=1, description="Number of these pools in each parent. Default: the number of ids or names given, else 1.")
 ]
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
@@ -25,7 +24,7 @@ IdList = Annotated[list[int | str], Meta(min_length=1)]
 
 
 class IdStart(Struct, forbid_unknown_fields=True):
-    """Ids that count up from a start, beginning anew in each pool of an enclosing type."""
+    """Ids that count up from a start and start over in each pool of an enclosing type."""
 
     start: Annotated[int, Meta(ge=0, le=limits.ID_MAX, description="The first id. Default: 0.")] = 0
     within: Annotated[
@@ -37,16 +36,18 @@ class IdStart(Struct, forbid_unknown_fields=True):
 
 
 class Resource(Struct, forbid_unknown_fields=True):
-    """One entry of the containment tree: a pool, how many of it each parent has, and what is in it."""
+    """One entry of the containment tree: a pool, how many of it each parent has, and its children."""
 
-    use: Annotated[Word | UnsetType, Meta(description="Name of a part; keys beside it replace those of the part.")] = UNSET
+    use: Annotated[
+        Word | UnsetType, Meta(description="Name of a part; the other keys of this entry override those of the part.")
+    ] = UNSET
     type: Annotated[Word | UnsetType, Meta(description="Resource type.", examples=["node", "core", "gpu", "memory"])] = UNSET
     count: Count | UnsetType = UNSET
     basename: Annotated[Word | UnsetType, Meta(description="First part of the default name. Default: the type.")] = UNSET
     name: Annotated[
         Word | UnsetType,
         Meta(
-            description="Name, or a template: ${id}, ${id:05}, ${type}, a property, or the type of a pool above for its id. "
+            description="Name, or a template: ${id}, ${id:05}, ${type}, a property, or the type of an enclosing pool for its id. "
             "Default: basename and id.",
             examples=["login", "node-${rack}-${id}"],
         ),
@@ -55,13 +56,13 @@ class Resource(Struct, forbid_unknown_fields=True):
         str | UnsetType, Meta(description="Names as a hostlist. The numbers become the ids.", examples=["tioga[10-17]"])
     ] = UNSET
     names: Annotated[
-        str | list[Word] | UnsetType, Meta(description="Names word for word, as a hostlist or a list; ids stay what they are.")
+        str | list[Word] | UnsetType, Meta(description="Literal names, as a hostlist or a list; they do not affect ids.")
     ] = UNSET
     id: Annotated[
         int | str | IdList | IdStart | UnsetType | None,
         Meta(
-            description="First id, an idset such as 0-7, a list of ids and idsets, or where to start and within what to run on; "
-            "null for no id. Default: 0, 1, ...; no id for a single pool without brothers of its name.",
+            description="First id, an idset such as 0-7, a list of ids and idsets, or where to start and within which type; "
+            "null for no id. Default: 0, 1, ...; no id for a single pool without siblings of the same name.",
             examples=[0, "0-3,8", {"start": 1, "within": "cluster"}],
         ),
     ] = UNSET
@@ -76,14 +77,14 @@ class Resource(Struct, forbid_unknown_fields=True):
     draw: Annotated[
         dict[Word, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]] | UnsetType,
         Meta(
-            description="Units of a type, or of a graph by its name, that each pool draws from its suppliers, whichever job "
-            "has it; also a property such as draw.power.",
+            description="Units that each pool draws from its suppliers, by their type or the name of the graph, whichever job "
+            "holds it; the same as a property such as draw.power.",
             examples=[{"power": 400}],
         ),
     ] = UNSET
     tags: Annotated[Tags | UnsetType, Meta(description="Tags: keys with a text or null, or a list of keys.")] = UNSET
     state: Annotated[State | UnsetType | None, Meta(description="State of each pool. Default: up.")] = UNSET
-    exclusive: Annotated[bool | UnsetType, Meta(description="May only be allocated whole. Default: false.")] = UNSET
+    exclusive: Annotated[bool | UnsetType, Meta(description="May only be allocated exclusively. Default: false.")] = UNSET
     rank: Annotated[
         int | str | IdList | UnsetType | None,
         Meta(
@@ -91,51 +92,57 @@ class Resource(Struct, forbid_unknown_fields=True):
             "Default: nodes are numbered from 0, other pools have the rank of their parent."
         ),
     ] = UNSET
-    uuid: Annotated[Word | UnsetType, Meta(description="UUID of an entry that makes one pool. Default: made up.")] = UNSET
+    uuid: Annotated[Word | UnsetType, Meta(description="UUID of an entry that makes one pool. Default: generated.")] = UNSET
     capacity: (
-        Annotated[int, Meta(ge=1, le=limits.SIZE_MAX, description="Full size of a pool of which a copy took a part.")] | UnsetType
+        Annotated[int, Meta(ge=1, le=limits.SIZE_MAX, description="Full size of a pool of which a copy has a part.")] | UnsetType
     ) = UNSET
-    way: Annotated[bool | UnsetType, Meta(description="Stands here only as the way from the root, in a copy.")] = UNSET
-    with_: Annotated[list[Resource] | UnsetType, Meta(description="What is in each of these pools.")] = msgspec.field(
+    way: Annotated[
+        bool | UnsetType, Meta(description="In a copy: only connects the root with copied pools and has nothing to allocate.")
+    ] = UNSET
+    with_: Annotated[list[Resource] | UnsetType, Meta(description="The children of each of these pools.")] = msgspec.field(
         default=UNSET, name="with"
     )
 
 
 class Edge(Struct, forbid_unknown_fields=True):
-    """Edges between pools: one, or all that two selections of pools describe."""
+    """Edges between pools: one, or those between two selections of pools."""
 
     from_: Annotated[
         str | Annotated[list[str], Meta(min_length=1)],
-        Meta(description="Where the edges begin: paths with [0-3] for numbers and * for any name.", examples=["power:/pdu[0-1]"]),
+        Meta(description="Source pools: paths with [0-3] for numbers and * for any name.", examples=["power:/pdu[0-1]"]),
     ] = msgspec.field(name="from")
     to: Annotated[
-        str | Annotated[list[str], Meta(min_length=1)], Meta(description="Where they end.", examples=["/demo/rack[0-1]/node*"])
+        str | Annotated[list[str], Meta(min_length=1)], Meta(description="Target pools.", examples=["/demo/rack[0-1]/node*"])
     ]
-    relation: Annotated[Word | UnsetType, Meta(description="What the edge means. Default: link.", examples=["supplies"])] = UNSET
+    relation: Annotated[
+        Word | UnsetType, Meta(description="Relation that the edge expresses. Default: link.", examples=["supplies"])
+    ] = UNSET
     direction: Annotated[
-        Literal["out", "in", "both"] | UnsetType, Meta(description="From 'from' to 'to', the other way, or both. Default: out.")
+        Literal["out", "in", "both"] | UnsetType,
+        Meta(description="From 'from' to 'to' (out), the reverse (in), or both. Default: out."),
     ] = UNSET
     pairing: Annotated[
         Literal["each", "cross", "share"] | UnsetType,
         Meta(
-            description="each: first with first, second with second; the default where both sides are equally many. "
+            description="each: first with first, second with second; the default for sides of equal length. "
             "cross: all with all. "
-            "share: the longer side is dealt out to the shorter in equal runs. One pool on a side goes with all of the other."
+            "share: the longer side is divided among the shorter in equal runs. A single pool is connected with every pool on "
+            "the other side."
         ),
     ] = UNSET
     capacity: Annotated[
         float | int | UnsetType,
-        Meta(description="Units that each edge carries at once, whole ones; more than any job asks for by default."),
+        Meta(description="Integer number of units that each edge carries at once. Default: unlimited."),
     ] = UNSET
     unit: Annotated[
         Word | UnsetType,
-        Meta(description="Unit of the capacity. Default: that of the pools that the graph distributes.", examples=["Gbit/s"]),
+        Meta(description="Unit of the capacity. Default: the unit of the pools that the graph distributes.", examples=["Gbit/s"]),
     ] = UNSET
     supply: Annotated[
         Literal["all", "any"] | UnsetType,
         Meta(
-            description="Of a pool with several suppliers: all of them give all that it draws; or any one does, the first in "
-            "service, of those whose edges say so. Default: all."
+            description="For a pool with several suppliers: each supplies the full draw (all), or one does (any), the first in "
+            "service among those whose edges say so. Default: all."
         ),
     ] = UNSET
     attributes: Annotated[
@@ -147,55 +154,64 @@ class Graph(Struct, forbid_unknown_fields=True):
     """An auxiliary graph over the pools."""
 
     hierarchy: Annotated[
-        bool | UnsetType, Meta(description="Every pool has at most one edge into it, and a URI NAME:/path. Default: false.")
+        bool | UnsetType, Meta(description="Each pool has at most one incoming edge, and a URI NAME:/path. Default: false.")
     ] = UNSET
     pools: Annotated[
-        list[Resource] | UnsetType, Meta(description="Pools that stand in this graph and not in the containment tree.")
+        list[Resource] | UnsetType, Meta(description="Pools of this graph that are not in the containment tree.")
     ] = UNSET
     edges: Annotated[list[Edge] | UnsetType, Meta(description="Edges, in order.")] = UNSET
 
 
 class Held(Struct, forbid_unknown_fields=True):
-    """What one job holds over one window."""
+    """The pools that one job holds in one window."""
 
     job: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX, description="Id of the job.")]
     pools: Annotated[
         dict[str, Annotated[int, Meta(ge=1)]],
-        Meta(description="Units by path; a path may select several pools, as in edges.", examples=[{"/demo/rack0/node[0-1]": 1}]),
+        Meta(
+            description="Units by path; a path may select several pools, as for edges.", examples=[{"/demo/rack0/node[0-1]": 1}]
+        ),
     ]
-    start: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="First second. Default: 0.")] = 0.0
-    end: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="The second after the last; null for no end.")] | None = (
-        None
-    )
+    start: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="First second of the window. Default: 0.")] = 0.0
+    end: (
+        Annotated[
+            float, Meta(ge=0, le=limits.TIME_MAX_S, description="End of the window in seconds, exclusive; null for no end.")
+        ]
+        | None
+    ) = None
     slots: Annotated[
-        int, Meta(ge=0, le=limits.COUNT_MAX, description="Slots of the requests of the job; those of all its entries add up.")
+        int, Meta(ge=0, le=limits.COUNT_MAX, description="Slots of the requests of the job; the slots of all its entries add up.")
     ] = 0
     drawn: Annotated[
         dict[str, dict[str, Annotated[int, Meta(ge=0)]]] | UnsetType,
         Meta(
-            description="For which of these pools what of the others is drawn, and goes with them: units by pool and supplier or "
-            "edge. 0 says that a supplier held whole is there for this pool as well."
+            description="Which units are drawn for which of these pools, and are released with it: units by pool and supplier or "
+            "edge. 0 means that an exclusively held supplier also serves this pool."
         ),
     ] = UNSET
 
 
 class Cluster(Struct, forbid_unknown_fields=True):
-    """A machine, or parts of machines to include."""
+    """A machine, or a file of parts for other files to include."""
 
     fluxres: Annotated[Literal[1], Meta(description="Version of this format.")]
     name: Annotated[Word | UnsetType, Meta(description="Name of the machine and of its root pool.")] = UNSET
-    include: Annotated[list[str] | UnsetType, Meta(description="Files with further parts, relative to this one.")] = UNSET
-    parts: Annotated[dict[str, Resource] | UnsetType, Meta(description="Entries by name, for use elsewhere.")] = UNSET
+    include: Annotated[list[str] | UnsetType, Meta(description="Files with further parts; paths are relative to this file.")] = (
+        UNSET
+    )
+    parts: Annotated[dict[str, Resource] | UnsetType, Meta(description="Entries by name, for 'use'.")] = UNSET
     resources: Annotated[
         list[Resource] | UnsetType,
-        Meta(description="What is in the root, a pool of type cluster; or one entry of type cluster or center that is the root."),
+        Meta(
+            description="Children of the root, a pool of type cluster; or one entry of type cluster or center, the root itself."
+        ),
     ] = UNSET
-    root: Annotated[Resource | UnsetType, Meta(description="Instead of resources: the root, of any type.")] = UNSET
+    root: Annotated[Resource | UnsetType, Meta(description="A root of any type, instead of resources.")] = UNSET
     pools: Annotated[
-        list[Resource] | UnsetType, Meta(description="Pools outside the containment tree, of no particular graph.")
+        list[Resource] | UnsetType, Meta(description="Pools outside the containment tree that belong to no particular graph.")
     ] = UNSET
     graphs: Annotated[dict[str, Graph] | UnsetType, Meta(description="Auxiliary graphs by name.")] = UNSET
-    allocations: Annotated[list[Held] | UnsetType, Meta(description="Who holds what; written by save.")] = UNSET
+    allocations: Annotated[list[Held] | UnsetType, Meta(description="Allocations and reservations; written by save.")] = UNSET
     uuids: Annotated[
         str | list[str | list[str | int]] | UnsetType,
         Meta(
@@ -206,7 +222,7 @@ class Cluster(Struct, forbid_unknown_fields=True):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of ``cluster.yaml``, as it stands in ``specs/cluster.schema.json``.
+    """The JSON Schema of ``cluster.yaml``, as in ``specs/cluster.schema.json``.
 
     >>> json_schema()["title"]
     'fluxres cluster file'

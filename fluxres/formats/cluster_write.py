@@ -1,8 +1,8 @@
-"""A structure → ``cluster.yaml``, as short as its regularity allows.
+"""Write a structure as ``cluster.yaml``, as short as its regularity allows.
 
-Runs of equal brothers become counts, lists that repeat in every parent are written once, contents that stand in several
-entries become parts, and what the reader would assume anyway is left out.  A pool that differs costs one entry more; the
-file says the same machine either way, pool by pool and uuid by uuid.
+Runs of equal siblings become counts, lists that repeat in every parent are written once, contents shared by several entries
+become parts, and defaults are left out. A pool that differs costs one more entry. The file always describes the same machine,
+pool by pool and uuid by uuid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fluxres.syntax import hostlist, template
 
 Values = dict[str, Any]
 
-#: keys that a part takes over; the others say which pools these are and how they are now
+#: keys that move into a part; the others identify the pools or are their current state
 _PART_KEYS = ("type", "basename", "name", "size", "unit", "properties", "draw", "with")
 _ORDER = (
     *("use", "type", "count", "basename", "name", "names", "id", "size", "unit", "properties", "draw", "tags"),
@@ -45,11 +45,11 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
     """The text of a cluster file.
 
     Args:
-        structure: what it describes.
-        allocations: who holds what.
-        name: of the machine, where it is not that of the root.
+        structure: the machine.
+        allocations: what each job holds.
+        name: of the machine, if it is not that of the root.
 
-    What the format cannot say is written all the same; :mod:`fluxres.formats.cluster_checked` sees to that.
+    This function also writes what the format cannot express; :mod:`fluxres.formats.cluster_checked` detects that.
 
     Cost: O(pools) array operations and O(entries written) Python.
 
@@ -62,7 +62,7 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
 
 
 def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
-    """As :func:`write_cluster`, with the values that the text says; JSON where YAML would be too long to read."""
+    """As :func:`write_cluster`, with the values that the text contains; JSON where YAML would be too long to read."""
     values = _values(structure, allocations, name)
     text = yaml_text.block(values)
     if len(text) <= limits.YAML_BYTES_MAX // 4 or len(text.encode()) <= limits.YAML_BYTES_MAX:
@@ -78,7 +78,7 @@ def _values(structure: Structure, allocations: Iterable[Hold], name: str | None)
     root_name = _plain_name(structure, entry)
     shown = name if name is not None else root_name
     if shown is not None and "name" not in entry and "names" not in entry:
-        # A file's own name becomes that of a root without one, which therefore needs its own where it is another.
+        # A root without a name takes the name of the file, so a root with another name needs its own.
         root_name = structure.name(0)
         if root_name != shown:
             named = {**entry, "name": root_name.replace("$", "$$")}
@@ -120,7 +120,7 @@ def _values(structure: Structure, allocations: Iterable[Hold], name: str | None)
 
 
 def _plain_name(structure: Structure, root: Values) -> str | None:
-    """The name of a root that a file's own name can stand for: literal text."""
+    """The literal name of a root that may be left out because the name of the file gives it."""
     kind = structure.kind_of(0)
     if kind.name is None or "names" in root:
         return None
@@ -129,7 +129,7 @@ def _plain_name(structure: Structure, root: Values) -> str | None:
 
 
 class _Writing:
-    """Entries of one structure."""
+    """The entries of one structure."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
@@ -140,17 +140,17 @@ class _Writing:
         inherited[nodes] = np.arange(len(nodes))
         self._shared: dict[bytes, list[Values]] = {}
         draws = Draws(structure)
-        #: Properties that stand as `draw`; a draw that the reader would refuse there stays a property.
+        #: Properties that are written as `draw`; a draw that the reader would refuse there stays a property.
         self._draws = frozenset(DRAW + name for name in draws.types if name and (not draws.supplied or draws.fault(name) is None))
-        #: where the rank is not the one the reader would give
+        #: where the rank is not the reader's default
         self.ranked = structure.rank != inherited
 
     def kind(self, group: Group) -> Kind:
-        """What the pools of a group share."""
+        """The kind of the pools of a group."""
         return self.runs.kinds[self.runs.rows["kind"].item(group.at)]
 
     def by_home(self, outside: Sequence[Group], homes: dict[str, list[int]]) -> dict[str, list[Values]]:
-        """Entries of the trees outside, by the graph that declares them."""
+        """Entries of the trees outside containment, by the graph that declares them."""
         found: dict[str, list[Values]] = {}
         for graph, roots in homes.items():
             wanted = set(roots)
@@ -158,7 +158,7 @@ class _Writing:
         return {graph: entries for graph, entries in found.items() if entries}
 
     def entries(self, groups: Sequence[Group], *, is_root: bool = False) -> list[Values]:
-        """Entries of brothers."""
+        """Entries of a list of siblings."""
         named = [self._named(group) for group in groups]
         kinds = [self.kind(group) for group in groups]
         defaults = DefaultIds([(k.type, k.basename, name) for k, name in zip(kinds, named, strict=True)])
@@ -216,9 +216,9 @@ class _Writing:
         return {key: entry[key] for key in _ORDER if key in entry}
 
     def _below(self, group: Group) -> list[Values]:
-        """Entries below a group; groups with equal contents share them, so that a thousand odd nodes cost what one costs."""
+        """Entries below a group. Groups with equal contents share them, so a thousand odd nodes cost as much as one."""
         stop = group.at + group.count * group.length
-        # Ranks and names of single pools are in no key: where there are any, contents are worked out anew.
+        # The key has no ranks or names of single pools, so contents that have any are not shared.
         key = None if self.ranked[group.at : stop].any() or self.structure.names else self.runs.inside(group)
         below = self._shared.get(key) if key is not None else None
         if below is None:
@@ -268,7 +268,7 @@ class _Writing:
 
 
 def _cut(groups: Sequence[Group], wanted: set[int]) -> list[Group]:
-    """The groups of these roots; where a graph begins in the middle of a run, the run is cut."""
+    """The groups of these roots, cutting a run where a graph begins in the middle of it."""
     found = []
     for group in groups:
         inside = [v for v in group.positions.tolist() if v in wanted]
@@ -283,7 +283,7 @@ def _counts_up(numbers: NDArray[Any]) -> bool:
 
 
 def _numbers(numbers: NDArray[Any]) -> str | list[int | str]:
-    """Numbers as an idset, or, where they do not ascend, as a list of idsets."""
+    """Numbers as an idset, or, if they do not ascend, as a list of idsets."""
     cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
     starts = np.concatenate([[0], cuts])
     lows = numbers[starts].tolist()
@@ -295,12 +295,12 @@ def _numbers(numbers: NDArray[Any]) -> str | list[int | str]:
 
 
 def _short_pairs(pairs: dict[str, Any]) -> dict[str, Any] | list[str]:
-    """Keys with values, or only the keys where there are no values."""
+    """Keys with values, or a list of keys if none has a value."""
     return list(pairs) if all(value is None for value in pairs.values()) else pairs
 
 
 class _Parts:
-    """Contents that several entries have, each written once."""
+    """Contents that several entries share, each written once."""
 
     def __init__(self, entries: Iterable[Values]) -> None:
         self.defined: Values = {}
@@ -331,7 +331,7 @@ class _Parts:
                 self._count(child)
 
     def apply(self, entry: Values) -> Values:
-        """The entry with parts in place of what stands elsewhere too."""
+        """The entry, with parts instead of contents that occur elsewhere too."""
         if "with" not in entry:
             return entry
         key = self._key(entry)
@@ -381,7 +381,7 @@ def _seconds(value: float) -> int | float:
 
 
 def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
-    """The uuids of all pools in order: the first one where they count up from it, else runs of [first, count].
+    """The uuids of all pools in order: the first one if they count up from it, else runs of [first, count].
 
     >>> from fluxres.graph.recipe import Recipe, expand
     >>> uuid_runs(expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=8 << 76 | 2 << 62))

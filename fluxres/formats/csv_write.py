@@ -1,4 +1,4 @@
-"""CSV (RFC 4180), written: a table of pools for spreadsheets and data frames."""
+"""Write CSV (RFC 4180): a table of pools for spreadsheets and data frames."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fluxres.graph.structure import Structure
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
-    """A machine as a table; `name` is that of its root, and in the paths.
+    """A machine as a table; `name` is that of its root and appears in the paths.
 
-    Cost: about 1.5 µs a pool.
+    Cost: about 1.5 µs per pool.
     """
     lost = left_out.lines(structure, allocations, table_columns.CARRIES, within=table_columns.within(structure))
     if name is not None and name != structure.name(0):
@@ -24,7 +24,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
 
 
 def quoted(text: str) -> str:
-    """A text as one field.
+    """A text as one field, quoted if necessary.
 
     >>> print(quoted("a"), quoted("a,b"))
     a "a,b"
@@ -42,7 +42,7 @@ def _rows(structure: Structure) -> Iterator[bytes]:
     texts, sorts = PoolTexts(structure), by_kind(structure, sort, ("", "", ""))
     tags = {v: quoted(text) for v, text in table_columns.tags_texts(structure).items()}
     exclusive = ((structure.flags & EXCLUSIVE) != 0).tolist()
-    # Hardly any name needs quotes: one look at all of them together tells.
+    # Hardly any name needs quotes, so check all of them at once.
     joined = "\0".join(texts.names)
     plain = not any(character in joined for character in ',"\r\n \t\f\v\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029')
     names = texts.names if plain else [quoted(text) for text in texts.names]

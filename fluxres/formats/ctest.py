@@ -1,8 +1,8 @@
-"""CTest's resource specification files, version 1.0 and to the letter.
+"""CTest's resource specification files, version 1.0, read exactly as CTest reads them.
 
-CTest is strict in what it refuses and silent in what it ignores, and a reader that differs in either loads a machine that CTest
-would not see.  Types that it ignores for their name are not read here either.  The same file with ``local`` as an object, which
-canary reads and writes, is read as well, but not in the strict form.
+CTest is strict in what it refuses and silent in what it ignores. A reader that differs in either would load a machine that CTest
+does not see. Types that CTest ignores because of their name are ignored here too. The same file with ``local`` as an object,
+which canary reads and writes, is also read, but not in strict mode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _U32_MAX: Final = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One thing of a type, and into how many slots it is divided."""
+    """One instance of a type and its number of slots."""
 
     id: str
     slots: int = 1
@@ -45,7 +45,7 @@ Machine = dict[str, list[Instance]]
 def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a resource specification file: one node.
 
-    An instance is a pool whose size is its slots.  Errors: InputError with the words that CTest has for it, and the place.
+    An instance is a pool whose size is its slots.  Errors: InputError with CTest's wording and the place.
 
     >>> text = b'{"version": {"major": 1, "minor": 0}, "local": [{"gpus": [{"id": "0", "slots": 2}]}]}'
     >>> s = read(Source(text)).structure
@@ -63,7 +63,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 def _of_parts(source: Source) -> dict[str, list[Run]] | None:
-    """What a machine has in a JSON text that CTest takes as it is, in a third of the memory; None for any other text."""
+    """The instances in a JSON text that CTest accepts as it is, using a third of the memory; None for any other text."""
     alike = json_typed.Alike(source)
     try:
         top = alike.parts(alike.data)
@@ -94,7 +94,7 @@ def parse(document: Document, *, strict: bool = True) -> Machine:
     """The instances that CTest sees in a document.
 
     Args:
-        strict: take only what CTest takes; else also `local` as an object, with or without a version.
+        strict: accept only what CTest accepts; otherwise also `local` as an object, with or without a version.
 
     Source: CTest manual, resource specification file.
     """
@@ -105,13 +105,13 @@ def parse(document: Document, *, strict: bool = True) -> Machine:
     if strict or not isinstance(local, Mapping) or "version" in top:
         _version(document, top)
     if local is None:
-        hint = 'what the machine has: [{"gpus": [{"id": "0"}]}]'
+        hint = 'list what the machine has: [{"gpus": [{"id": "0"}]}]'
         raise InputError("Invalid socket object: the key 'local' is missing", where=document.where(()), hint=hint)
     if isinstance(local, Mapping) and not strict:
         return _socket(document, local, ("local",))
     if not isinstance(local, list) or len(local) > 1:
         message = f"Invalid socket object: expected a list of one object, got {shown(local)}"
-        raise InputError(message, where=document.where(["local"]), hint="CTest knows one machine, and of it one part")
+        raise InputError(message, where=document.where(["local"]), hint="CTest supports one machine with one part")
     if local and not isinstance(local[0], Mapping):
         message = f"Invalid socket object: expected an object in the list, got {shown(local[0])}"
         raise InputError(message, where=document.where(["local", 0]), hint='write [{"gpus": [{"id": "0"}]}]')
@@ -156,11 +156,11 @@ def _instance(document: Document, value: object, path: tuple[Key, ...]) -> Insta
     name, slots = value["id"], value.get("slots", 1)
     if not isinstance(name, str) or not ID.fullmatch(name):
         message = f"Invalid resource object: expected an id, got {shown(name)}"
-        hint = "ids are text of lower case letters, digits and underscores"
+        hint = "an id consists of lower case letters, digits and underscores"
         raise InputError(message, where=document.where([*path, "id"]), hint=hint)
     if not _is_integer(slots) or slots < 0:
         message = f"Invalid resource object: expected a number of slots, got {shown(slots)}"
-        raise InputError(message, where=document.where([*path, "slots"]), hint="slots are a whole number, 1 unless given")
+        raise InputError(message, where=document.where([*path, "slots"]), hint="slots is an integer, 1 by default")
     if slots > _U32_MAX:
         message = f"Invalid resource object: expected at most {_U32_MAX} slots, got {shown(slots)}"
         raise LimitExceeded(message, where=document.where([*path, "slots"]))

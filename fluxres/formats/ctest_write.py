@@ -1,7 +1,7 @@
-"""CTest's resource specification file, written.
+"""Write CTest's resource specification file.
 
-It says one machine.  Of several nodes it can say one, which is named; without a name all instances are written, as those of one
-machine, with the node in front of their ids, and that is told.
+The file describes one machine. If there are several nodes, one can be chosen by name; otherwise all instances are written as
+those of one machine, with the name of the node prefixed to their ids, and this is reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     """The instances on the nodes of a machine.
 
     Args:
-        node: name of the one to write; all of them by default.
+        node: name of the node to write; all nodes by default.
 
     Errors: UsageError for a node that does not exist.  Cost: O(instances) Python, since each is an entry of the file.
 
@@ -42,7 +42,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     inventory, lost = Inventory(structure), Lost(structure)
     names = inventory.distinct_names(lost)
     if node is not None and node not in names:
-        raise UsageError(f"no node {node!r}", hint=f"nodes are {', '.join(names)}"[:200])
+        raise UsageError(f"no node {node!r}", hint=f"the nodes are {', '.join(names)}"[:200])
     chosen = [number for number, each in enumerate(names) if node is None or each == node]
     words, more = inventory.words(clean)
     local: dict[str, list[dict[str, Any]]] = {}
@@ -57,13 +57,13 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
         lost.moved |= inventory.written
     inventory.hosts = inventory.hosts[chosen]
     is_other = [structure.name(v) != "node0" for v in inventory.hosts.tolist()]
-    lost.mark("names", inventory.hosts[is_other])  # the one node comes back as node0
+    lost.mark("names", inventory.hosts[is_other])  # the single node is read back as node0
     data = orjson.dumps({"version": VERSION, "local": [local]}) + b"\n"
     return Output(data, inventory.left_out(allocations, CARRIES, lost, more))
 
 
 def clean(word: str) -> str:
-    """A word as a type of CTest: lower case letters, digits and underscores, and no digit first.
+    """A valid type name for CTest: lower case letters, digits and underscores, not starting with a digit.
 
     >>> clean("GPU/amd"), clean("1x")
     ('gpu_amd', '_1x')
@@ -82,7 +82,7 @@ def _instances(inventory: Inventory, share: Share, prefix: str, lost: Lost) -> l
     keeps = [LABEL in dict(s.kinds[number].properties) for number in kinds]
     given = list(map(str, inventory.labels(vertices)))
     own = [label for label, is_kept in zip(given, keeps, strict=True) if not is_kept]
-    if len(set(own)) < len(own):  # a label that is kept may stand twice, as it did in the file it came from
+    if len(set(own)) < len(own):  # a label may occur twice if it did so in the file it came from
         given = list(map(str, inventory.distinct(vertices, lost)))
     labels = [f"{prefix}{label}" for label in given]
     ids = list(map(_id, labels))

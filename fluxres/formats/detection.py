@@ -1,7 +1,7 @@
-"""The keys that the beginning of a file shows, before any parser has seen the file.
+"""Find the keys at the beginning of a file, before any parser has seen it.
 
-A format is told from others by its keys and not by words: a word may stand in any value.  The beginning may end
-anywhere, so this scanner takes what comes and refuses nothing; the reader of the format that was found is the one who refuses.
+Formats are distinguished by their keys and not by words, since a word may occur in any value. The text may be cut anywhere, so
+this scanner accepts everything; it is the reader of the detected format that refuses bad input.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 _DEPTH: Final = 6
 _TOKEN = re.compile(
     r"""
-    "(?:[^"\\]|\\.)*+"? | '(?:[^']|'')*+'?     # text in quotes, which the end of the head may cut
+    "(?:[^"\\]|\\.)*+"? | '(?:[^']|'')*+'?     # quoted text, which may be cut at the end of the head
     | [{}\[\],:]
     | [^\s{}\[\],"':][^\n{}\[\],:]*(?::(?![\s"'{\[])[^\n{}\[\],:]*)*      # YAML's plain words may have colons in them
     """,
@@ -30,9 +30,9 @@ _BLOCK_KEY = re.compile(
 )
 #: an item of a list in flow style
 _FLOW_ITEM = re.compile(r"([ ]*+)((?:-[ ]++)++)([{\[].*+)$")
-#: what may stand before a document: empty lines, comments, directives, the mark of its beginning
+#: what may precede a document: empty lines, comments, directives, the document start marker
 _BEFORE = re.compile(r"(?:\s++|\#[^\n]*+|%[^\n]*+|---(?=\s))*+")
-#: a table of TOML or a section of INI, and a key with a value, each on a line of its own
+#: a TOML table or INI section, and a key with a value, each on its own line
 _TABLE = re.compile(r"\[{1,2}[ \t]*[\w.\-\"' ]+\]{1,2}[ \t]*(?:#.*)?")
 _SETTING = re.compile(r"[\w.\-\"']+[ \t]*=[ \t]*\S.*")
 _XML_ROOT = re.compile(rb"(?:\s++|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+(?:\[.*?\])?\s*+>)*+<([\w.:-]+)", re.DOTALL)
@@ -40,12 +40,12 @@ _XML_ROOT = re.compile(rb"(?:\s++|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*+(?:\[.*?
 
 @lru_cache(maxsize=4)
 def keys(head: bytes) -> frozenset[str]:
-    """The keys of a YAML or JSON text in as far as `head` shows them, as paths with ``[]`` for any item of a list.
+    """The keys in the first part of a YAML or JSON text, as paths with ``[]`` for any item of a list.
 
     Args:
         head: the first bytes of a text, which may be cut anywhere.
 
-    Cost: O(length), a few milliseconds for 64 KiB; the last few answers are remembered.
+    Cost: O(length), a few milliseconds for 64 KiB; the last few results are cached.
 
     >>> sorted(keys(b'{"graph": {"nodes": [{"id": "0", "meta'))
     ['graph', 'graph.nodes', 'graph.nodes[].id']
@@ -53,7 +53,7 @@ def keys(head: bytes) -> frozenset[str]:
     ['fluxres', 'resources', 'resources[].type']
     """
     text = head.decode("utf-8-sig", "replace")
-    start = text[_BEFORE.match(text).end() :]  # type: ignore[union-attr]  # it matches nothing as well
+    start = text[_BEFORE.match(text).end() :]  # type: ignore[union-attr]  # it also matches the empty string
     if start.startswith(("{", "[")):
         return frozenset(_flow(start, ""))
     return frozenset(_block(text)) if not start.startswith("<") else frozenset()
@@ -89,7 +89,7 @@ def _flow(text: str, path: str) -> Iterator[str]:
 
 
 def _block(text: str) -> Iterator[str]:
-    """Keys of YAML's block style; what a line holds in flow style as well."""
+    """Keys of YAML's block style, and of flow style within a line."""
     above: list[tuple[int, str]] = []
     for line in text.split("\n"):
         key_line = _BLOCK_KEY.match(line.rstrip("\r"))
@@ -98,7 +98,7 @@ def _block(text: str) -> Iterator[str]:
             continue
         indent, dashes = len(match[1]), match[2].count("-")
         column = indent + len(match[2])
-        # A list may stand as far left as the key it belongs to, so a dash leaves what stands there open.
+        # A list may have the same indentation as the key it belongs to, so a dash does not close that key.
         while above and above[-1][0] >= (indent + 1 if dashes else column):
             above.pop()
         if dashes:
@@ -117,7 +117,7 @@ def _block(text: str) -> Iterator[str]:
 
 
 def is_toml(text: str) -> bool:
-    """Whether a text looks like TOML or INI: tables in brackets, and settings.
+    """Whether a text looks like TOML or INI: tables in brackets, then settings.
 
     >>> is_toml("# a\\n[project]\\nname = 'x'\\n"), is_toml("[a]"), is_toml("a: 1")
     (True, False, False)

@@ -1,4 +1,6 @@
-"""DOT, written: the graph for Graphviz.  A drawing of more than some thousand pools is of no use, but nothing here minds."""
+"""Write DOT, the graph language of Graphviz. No limit is enforced, though a drawing of more than a few thousand pools is not
+useful.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,10 @@ CARRIES: Final[frozenset[Fact]] = frozenset({"pools", "names", "sizes", "units",
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
-    """A machine as a DOT digraph: solid edges are has-a, dashed ones auxiliary graphs; what takes no work is grey.
+    """A machine as a DOT digraph. Solid edges are containment, dashed ones auxiliary graphs; pools that are out of service are
+    grey.
 
-    Cost: about 1 µs a pool.
+    Cost: about 1 µs per pool.
     """
     title = _escape(name if name is not None else structure.name(0))
     chunks = [f'digraph "{title}" {{\n  node [shape=box];\n'.encode(), *_nodes(structure), *_edges(structure), b"}\n"]
@@ -33,7 +36,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
 
 
 def _escape(text: str) -> str:
-    # A line break ends a label, so it is written as the two characters that break it.
+    # A line break would end the label, so it is written as an escape sequence.
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

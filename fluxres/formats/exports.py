@@ -1,4 +1,4 @@
-"""Formats for other programs than schedulers: graphs for networkx and for drawing, tables of pools."""
+"""Formats for programs other than schedulers: graphs for networkx and for drawing, tables of pools."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fluxres.formats.detection import keys, xml_root
 from fluxres.formats.format import ALL, Format
 
 _TYPES = re.compile(rb"""attr\.name\s*=\s*["']type["']""")
-#: what only Fluxion's recipes have
+#: keys that only Fluxion's recipes have
 _RECIPE = re.compile(rb"""(?:attr\.name|key)\s*=\s*["'](?:gen_method|multi_scale|id_scope|root)["']""")
 
 
 def _is_node_link(head: bytes) -> bool:
     found = keys(head)
-    # Names of pools and edges may be anything, so what stands in the first of them decides.
+    # Names of pools and edges may be anything, so only the keys of the first one decide.
     return bool({"nodes[].id", "nodes[].type"} <= found and found & {"directed", "multigraph", "edges", "links"})
 
 
@@ -24,7 +24,7 @@ def _is_graphml(head: bytes) -> bool:
 
 
 def _never(_head: bytes) -> bool:
-    """Of formats that are only written."""
+    """For formats that are only written."""
     return False
 
 
@@ -37,7 +37,7 @@ FORMATS: Final = (
         reader="fluxres.formats.node_link:read",
         writer="fluxres.formats.node_link_write:write",
         carries=ALL,
-        loses="numbers without end",
+        loses="infinite values",
     ),
     Format(
         "graphml",
@@ -47,7 +47,7 @@ FORMATS: Final = (
         reader="fluxres.formats.graphml:read",
         writer="fluxres.formats.graphml_write:write",
         carries=ALL - {"allocations"},
-        loses="who holds what",
+        loses="allocations",
     ),
     Format(
         "dot",
@@ -56,7 +56,7 @@ FORMATS: Final = (
         _never,
         writer="fluxres.formats.dot_write:write",
         carries=frozenset({"pools", "names", "sizes", "units", "states", "graphs"}),
-        loses="what is not drawn: ids, ranks, properties, tags, uuids, who holds what",
+        loses="what is not drawn: ids, ranks, properties, tags, uuids, allocations",
     ),
     Format(
         "csv",
@@ -65,7 +65,7 @@ FORMATS: Final = (
         _never,
         writer="fluxres.formats.csv_write:write",
         carries=ALL - {"graphs", "capacities", "allocations"},
-        loses="auxiliary graphs and the pools that stand only in them; full sizes of what a copy cut down; who holds what",
+        loses="auxiliary graphs and the pools that are only in them; full sizes of pools that a copy reduced; allocations",
     ),
     Format(
         "parquet",
@@ -74,6 +74,6 @@ FORMATS: Final = (
         _never,
         writer="fluxres.formats.parquet_write:write",
         carries=ALL - {"graphs", "capacities", "allocations"},
-        loses="auxiliary graphs and the pools that stand only in them; full sizes of what a copy cut down; who holds what",
+        loses="auxiliary graphs and the pools that are only in them; full sizes of pools that a copy reduced; allocations",
     ),
 )

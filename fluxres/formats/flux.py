@@ -1,4 +1,4 @@
-"""The formats of Flux: how files of each are told, and who reads and writes them."""
+"""The formats of Flux: how each is detected, and its reader and writer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FORMATS: Final = (
         reader="fluxres.formats.jgf:read",
         writer="fluxres.formats.jgf_write:write",
         carries=ALL - {"allocations"},
-        loses="who holds what; whether the value of a property is a number or text",
+        loses="allocations; whether the value of a property is a number or text",
         options=frozenset({"shorthand"}),
     ),
     Format(
@@ -66,7 +66,7 @@ FORMATS: Final = (
         lambda head: False,
         writer="fluxres.formats.jgf_write:write_shorthand",
         carries=ALL - {"allocations", "pools"},
-        loses="what jgf loses, and what is below pools that are only allocated whole",
+        loses="what jgf loses, and everything below pools that are only allocated exclusively",
     ),
     Format(
         "treepool",
@@ -76,7 +76,7 @@ FORMATS: Final = (
         reader="fluxres.formats.resource_set:read",
         writer="fluxres.formats.resource_set_write:write_treepool",
         carries=_RESOURCE_SET | _SIZED,
-        loses="all but nodes and what is in them: cores, gpus, levels around these, memory in GiB, storage",
+        loses="everything but nodes and, in them, cores, gpus, the levels around these, memory in GiB, storage",
     ),
     Format(
         "R",
@@ -86,7 +86,7 @@ FORMATS: Final = (
         reader="fluxres.formats.resource_set:read",
         writer="fluxres.formats.resource_set_write:write",
         carries=_RESOURCE_SET,
-        loses="all but nodes, their cores and gpus, host names and properties; nothing that jgf says with scheduling=jgf",
+        loses="everything but nodes, their cores and gpus, host names and properties; with scheduling=jgf only what jgf loses",
         options=frozenset({"scheduling"}),
     ),
     Format(
@@ -104,6 +104,6 @@ FORMATS: Final = (
         reader="fluxres.formats.resource_config:read",
         writer="fluxres.formats.resource_config_write:write",
         carries=_RESOURCE_SET - {"ranks"},
-        loses="all but nodes, their cores and gpus, host names and properties; ranks count up",
+        loses="everything but nodes, their cores and gpus, host names and properties; ranks count up",
     ),
 )

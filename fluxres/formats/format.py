@@ -1,4 +1,4 @@
-"""What is known of a format without reading a file of it: how it is told, who reads and writes it, what it can say."""
+"""The description of a format: how it is detected, its reader and writer, and what it can express."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ Fact = Literal[
     "graphs",
     "allocations",
 ]
-"""What a file may say.  ``pools``: any type of pool at any depth; ``capacities``: what a copy cut down; ``allocations``: who
-holds what when; the others are data of a pool, or what a whole machine has."""
+"""A kind of information in a file. ``pools``: any type of pool at any depth; ``capacities``: the sizes that a copy reduced;
+``allocations``: what each job holds and when; the others are data of a pool, or of the machine.
+"""
 FACTS: Final[tuple[Fact, ...]] = get_args(Fact)
 ALL: Final[frozenset[Fact]] = frozenset(FACTS)
 
@@ -35,17 +36,17 @@ class Format:
 
     Args:
         name: for ``--format`` and messages.
-        title: what it is, in a few words.
-        extensions: of its files, the first for new ones.
-        matches: whether the beginning of a file (64 KiB) looks like it; a guess that may be wrong, never slow.
-        reader: ``module:function`` from a :class:`~fluxres.documents.source.Source` to what was loaded; None where none reads it.
-        writer: ``module:function`` from structure, allocations and name to an :class:`~fluxres.formats.loaded.Output`; None where
-            none writes it.
-        many: ``module:function`` from a sequence of sources to one machine, where each file is a part of it.
-        live: ``module:function`` from the text behind ``NAME:`` to what was loaded, for what is no file.
-        carries: what it can say.
-        loses: what is lost when it is written, in words; empty when nothing is.
-        options: of its readers and writer, by keyword.
+        title: a few words for lists of formats.
+        extensions: of its files; new files get the first.
+        matches: whether the beginning of a file (64 KiB) looks like it; it may guess wrong but must be fast.
+        reader: ``module:function`` from a :class:`~fluxres.documents.source.Source` to what was loaded; None if not readable.
+        writer: ``module:function`` from structure, allocations and name to an :class:`~fluxres.formats.loaded.Output`; None if it
+            cannot be written.
+        many: ``module:function`` from a sequence of sources to one machine, if each file describes a part of it.
+        live: ``module:function`` from the text after ``NAME:`` to what was loaded, for sources other than files.
+        carries: the facts it can express.
+        loses: a description of what is lost when it is written; empty if nothing is.
+        options: keyword arguments of its readers and writer.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""Graphs as lists of nodes and edges, from whatever text they came: the common half of the readers of node-link JSON and GraphML.
+"""Graphs as lists of nodes and edges, independent of the file format: the common half of the readers of node-link JSON and
+GraphML.
 
-Has-a is the edges of the subsystem ``containment``, or of none.  A pool that nothing contains is the root of the machine if it is
-the first, and else has to be in an auxiliary graph: pools that nothing holds together are no machine.
+Containment is the edges of the subsystem ``containment``, or those without a subsystem. A pool without a parent is the root of
+the machine if it comes first, and otherwise must be in an auxiliary graph: unconnected pools do not make a machine.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CONTAINMENT: Final = "containment"
 
 
 class Fail(Protocol):
-    """Refuses a document at the place of a node or an edge: ``["nodes", 3, "size"]``."""
+    """Raises for the document at the place of a node or an edge: ``["nodes", 3, "size"]``."""
 
     def __call__(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn: ...
 
@@ -48,10 +49,10 @@ class GraphRows:
 
     Args:
         types: resource types.
-        parents: (parent, child, number of the edge) by rows, of has-a.
+        parents: (parent row, child row, number of the edge) of containment.
         graphs: edges of auxiliary graphs by name, in order.
         hierarchies: names of graphs that are hierarchies.
-        is_own: whether fluxres wrote it, so that what is absent is absent and not to be guessed.
+        is_own: whether fluxres wrote it, so that missing values are missing and must not be inferred.
     """
 
     types: list[str]
@@ -77,12 +78,12 @@ class GraphRows:
         """The machine, and the vertex of each row.
 
         Args:
-            fail: refuses the document at a place.
-            origin: base of uuids that are not given.
-            file: name for messages about the whole.
+            fail: raises for the document at a place.
+            origin: base of the uuids that the document does not give.
+            file: name for messages about the document as a whole.
 
-        Errors: what `fail` raises; InputError for edges that make no tree and names that meet; LimitExceeded.
-        Cost: about 2 µs a node, half of it for the audit.
+        Errors: what `fail` raises; InputError for edges that are not a tree and for duplicate names; LimitExceeded.
+        Cost: about 2 µs per node, half of it for the audit.
         """
         try:
             made = self._made(fail, origin)
@@ -128,7 +129,7 @@ class GraphRows:
         above, below, edges = (np.array(column, np.int32) for column in self.parents)
         twice = repeated(below)
         if len(twice):
-            fail(["edges", int(edges[twice[0]])], "leads to a pool that is in another one already", "has-a is a tree")
+            fail(["edges", int(edges[twice[0]])], "leads to a pool that already has a parent", "containment is a tree")
         parent = np.full(len(self.types), -1, np.int32)
         parent[below] = above
         return parent
@@ -145,7 +146,7 @@ class GraphRows:
             holds[parent[inside]] = True
         alone = roots[1:][~holds[roots[1:]]]
         if len(alone) and not self.is_own:
-            fail(["nodes", int(alone[0])], "is in no pool and in no auxiliary graph", "a machine has one root")
+            fail(["nodes", int(alone[0])], "has no parent and is in no auxiliary graph", "a machine has one root")
 
     def _kinds(self, kinds: KindTable, fail: Fail) -> tuple[list[int], dict[int, str]]:
         known: dict[tuple[Any, ...], int] = {}
@@ -195,7 +196,7 @@ def _column(values: Sequence[int | None], default: int) -> np.ndarray[Any, np.dt
 
 
 def _attributes(edges: Sequence[Edge]) -> dict[str, Any]:
-    """Columns of what edges have: numbers where all are, and capacity always; else objects."""
+    """Edge attributes as columns: numbers where all values are numbers (capacity always is); else objects."""
     names = dict.fromkeys(key for edge in edges for key in edge.attributes)
     if len(names) > limits.EDGE_ATTRIBUTES_MAX:
         message = f"{len(names)} attributes of edges in one graph, at most {limits.EDGE_ATTRIBUTES_MAX}"

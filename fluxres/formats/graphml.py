@@ -1,7 +1,7 @@
-"""GraphML, as fluxres writes it and as graph tools write it again: a machine that somebody edited in one comes back.
+"""Read GraphML, written by fluxres or rewritten by a graph tool, so that a machine can be edited in one.
 
-Keys may have any ids, as tools renumber them; their names say what they are.  Attributes that a tool adds for itself, such as
-colours and positions, are no part of a machine and are passed over; a machine needs no more than types and edges.
+Keys may have any ids, since tools renumber them; their names identify them. Attributes that a tool adds, such as colours and
+positions, are ignored. A machine needs no more than types and edges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fluxres.graph.kinds import STATES
 
 T = TypeVar("T")
 _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
-#: keys of one file: each is looked for in every node
+#: keys of one file: each is looked up in every node
 _KEYS_MAX: Final = 256
 _DIGITS_MAX: Final = len(str(limits.SIZE_MAX))
 
@@ -33,7 +33,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a GraphML file.
 
     Errors: InputError ``FILE:line``; LimitExceeded.
-    Cost: about 15 µs a pool.
+    Cost: about 15 µs per pool.
 
     >>> key = '<key id="d0" for="node" attr.name="type"/>'
     >>> nodes = ''.join(f'<node id="{i}"><data key="d0">{t}</data></node>' for i, t in enumerate(["cluster", "node"]))
@@ -54,10 +54,10 @@ class _Reading:
             raise InputError(f"expected <graphml> with one <graph>, got {len(graphs)}", where=source.where(root.line))
         self._graph = graphs[0]
         if self._graph.attributes.get("edgedefault") == "undirected":
-            raise InputError("is undirected, and edges of a machine lead somewhere", where=source.where(self._graph.line))
-        #: ids of the keys by their name: nodes and edges have keys of their own, and tools one for each sort of number
+            raise InputError("is undirected, but edges of a machine have a direction", where=source.where(self._graph.line))
+        #: ids of the keys by their name: nodes and edges have separate keys, and tools make one for each type of number
         self._keys: dict[str, list[str]] = {}
-        #: by node, edge or graph and the name of a key: what those without a value have
+        #: default values by node, edge or graph and the name of a key
         self._defaults: dict[tuple[str, str], str] = {}
         for number, key in enumerate(root.all("key")):
             if number >= _KEYS_MAX:
@@ -66,14 +66,14 @@ class _Reading:
         self._nodes = self._graph.all("node")
         self._edges = self._graph.all("edge")
         if not self._nodes:
-            raise InputError("describes no pool", where=source.where(self._graph.line), hint="a machine has a root")
+            raise InputError("describes no pool", where=source.where(self._graph.line), hint="a machine has at least a root")
         self._require_plain()
 
     def _declare(self, key: Element) -> None:
         name = key.attributes.get("attr.name", "")
         self._keys.setdefault(name, []).append(key.attributes.get("id", ""))
         for default in key.all("default"):
-            if len(default.text) > limits.VALUE_LENGTH_MAX:  # it is that of every node
+            if len(default.text) > limits.VALUE_LENGTH_MAX:  # it applies to every node
                 message = f"a default of {len(default.text)} characters, at most {limits.VALUE_LENGTH_MAX}"
                 raise LimitExceeded(message, where=self._source.where(default.line))
             whose = key.attributes.get("for", "all")
@@ -81,11 +81,11 @@ class _Reading:
                 self._defaults.setdefault((each, name), default.text)
 
     def _require_plain(self) -> None:
-        """Refuse what GraphML has beside nodes and edges that lead from one to another.
+        """Refuse the parts of GraphML other than nodes and directed edges between two of them.
 
         Errors: InputError with the line.
         """
-        hint = "edges say what is in what"
+        hint = "edges describe which pool contains which"
         for element in self._graph.all("hyperedge"):
             self._refuse(element, "is an edge of several nodes", hint)
         for element in self._nodes:
@@ -94,10 +94,10 @@ class _Reading:
                     self._refuse(child, "is a graph within a node", hint)
         for element in self._edges:
             if element.attributes.get("directed") == "false":
-                self._refuse(element, "is undirected, and edges of a machine lead somewhere")
+                self._refuse(element, "is undirected, but edges of a machine have a direction")
 
     def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
-        """Refuse the document at the line of a node or an edge."""
+        """Raise for the document at the line of a node or an edge."""
         elements = self._nodes if path[0] == "nodes" else self._edges
         number = path[1] if len(path) > 1 and isinstance(path[1], int) else 0
         self._refuse(elements[number], message, hint)
@@ -106,12 +106,12 @@ class _Reading:
         raise InputError(message, where=self._source.where(element.line), hint=hint)
 
     def _value(self, element: Element, name: str) -> str | None:
-        """The value of an element by the name of its key; None where there is none, or no text."""
+        """The value of an element by the name of its key; None if it is missing or empty."""
         given = [element.values[key] for key in self._keys.get(name, ()) if key in element.values]
         return next(filter(None, given), None) if given else self._defaults.get((element.name, name))
 
     def loaded(self, origin: int | None) -> Loaded:
-        """The machine; GraphML does not say who holds what."""
+        """The machine; GraphML has no allocations."""
         row: dict[str, int] = {}
         for number, element in enumerate(self._nodes):
             key = element.attributes.get("id")
@@ -237,7 +237,7 @@ class _Reading:
         return self._json(element, text, name, str | None)
 
     def _json(self, element: Element, text: str, name: str, kind: Any) -> dict[str, Any]:
-        """A mapping that stands in a text as JSON."""
+        """A mapping that is JSON in a text."""
         try:
             found = json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
@@ -255,5 +255,5 @@ class _Reading:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands in it twice")
+        raise ValueError("a key occurs in it twice")
     return found

@@ -1,7 +1,7 @@
-"""GraphML, written: for graph tools such as networkx, Gephi and yEd.
+"""Write GraphML, for graph tools such as networkx, Gephi and yEd.
 
-Every attribute is declared with its type, as the format wants it.  What has no type there (properties and tags of a pool,
-attributes of an edge but its capacity) is a text in JSON.
+Every attribute is declared with its type, as the format requires. Values of no GraphML type (properties and tags of a pool,
+attributes of an edge other than its capacity) are JSON texts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _ENTITIES: Final = {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
     """A machine as GraphML.
 
-    Errors: InputError for texts with control characters, which XML does not have.
-    Cost: about 3 µs a pool.
+    Errors: InputError for texts with control characters, which XML does not allow.
+    Cost: about 3 µs per pool.
     """
     about = {"name": name if name is not None else structure.name(0)}
     subsystems = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
@@ -60,12 +60,12 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
 
 
 def escape(text: str) -> str:
-    """A text as XML has it.
+    """A text escaped for XML.
 
-    Errors: InputError for characters that no XML document may have.
+    Errors: InputError for characters that XML does not allow.
     """
     if _FORBIDDEN.search(text):
-        raise InputError(f"{text!r} has characters that no XML has", hint="another format has them; or rename it")
+        raise InputError(f"{text!r} has characters that XML does not allow", hint="use another format or another name")
     return saxutils.escape(text, _ENTITIES)
 
 
@@ -82,7 +82,7 @@ def _json(value: object) -> str:
 
 
 def _sort(kind: Kind) -> str:
-    """What all pools of a kind have."""
+    """The attributes that all pools of a kind share."""
     found = _data("n-type", escape(kind.type))
     if kind.basename != kind.type:
         found += _data("n-basename", escape(kind.basename))
@@ -94,7 +94,7 @@ def _sort(kind: Kind) -> str:
 
 
 def _odd(structure: Structure) -> dict[int, str]:
-    """What few pools have, by vertex: states, flags, tags, full sizes."""
+    """The attributes that few pools have, by vertex: states, flags, tags, full sizes."""
     odd: dict[int, str] = {}
 
     def add(v: int, key: str, text: str) -> None:

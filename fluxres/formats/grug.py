@@ -1,8 +1,8 @@
 """GRUG: Fluxion's generation recipes for resource graphs, written in GraphML.
 
-Nodes of the GraphML graph stand for kinds of pools, edges say how many of one go into each of the other, how they are
-numbered, or that existing pools are tied into another subsystem.  The document is kept as a recipe, in the order written:
-that order decides the numbers of vertices.
+A node of the GraphML graph is a kind of pool. An edge says how many pools of one kind each pool of the other gets and how they
+are numbered, or that existing pools are connected in another subsystem. The recipe keeps the order of the document, because that
+order determines the vertex numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DIGITS_MAX: Final = len(str(limits.SIZE_MAX))
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of pool: what each vertex made of it gets."""
+    """A kind of pool, from which vertices are made."""
 
     key: str
     type: str
@@ -56,18 +56,18 @@ class Kind:
 
 @dataclass(frozen=True)
 class Rule:
-    """How targets come below each source.
+    """An edge of the recipe: how targets are placed below each source.
 
     Args:
         source: key of a kind.
         target: key of a kind.
-        method: make new vertices, or tie existing ones in.
+        method: make new vertices, or connect existing ones.
         scale: new vertices below each source.
         id_scope: enclosing edges over which ids run on.
-        target_subsystem: subsystem whose paths decide what is tied to what.
+        target_subsystem: subsystem whose paths decide which vertices are connected.
         target_up: levels cut from the end of the target's path before paths are compared.
         source_up: the same for the source.
-        line: where it stands in the file.
+        line: its line in the file.
     """
 
     source: str
@@ -95,14 +95,15 @@ class Recipe:
 
 
 def load(path: Path) -> Recipe:
-    """The recipe of a file; errors as :func:`parse`."""
+    """The recipe of a file; see :func:`parse` for errors."""
     return _recipe(safe_xml.load(path), str(path))
 
 
 def parse(data: bytes, *, file: str = "<text>") -> Recipe:
     """The recipe of a GraphML text.
 
-    Cost O(length). Errors: InputError `FILE:line` for what is no GraphML or no recipe; LimitExceeded for too large numbers.
+    Cost O(length). Errors: InputError `FILE:line` for text that is not GraphML or not a recipe; LimitExceeded for numbers that
+    are too large.
 
     >>> text = '<graphml><graph><node id="a"><data key="root">1</data><data key="type">cluster</data></node></graph></graphml>'
     >>> parse(text.encode()).kinds[0].basename
@@ -122,7 +123,7 @@ def _recipe(root: Element, file: str) -> Recipe:
     for element in graphs[0].all("node"):
         kind = _kind(_Values(element, names, {**_NODE_DEFAULTS, **defaults["node"]}, file))
         if kind.key in kinds:
-            raise InputError(f"node {kind.key!r} stands twice", where=f"{file}:{element.line}")
+            raise InputError(f"node {kind.key!r} is defined twice", where=f"{file}:{element.line}")
         kinds[kind.key] = kind
     if not any(kind.is_root for kind in kinds.values()):
         raise InputError("expected a node with root 1, got none", where=f"{file}:{graphs[0].line}")
@@ -134,7 +135,7 @@ def _recipe(root: Element, file: str) -> Recipe:
 
 
 def _keys(root: Element, file: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Attribute names by id of key, and the defaults the file gives."""
+    """Attribute names by key id, and the defaults that the file gives."""
     names: dict[str, str] = {}
     defaults: dict[str, dict[str, str]] = {"node": {}, "edge": {}}
     for element in root.all("key"):
@@ -150,7 +151,7 @@ def _keys(root: Element, file: str) -> tuple[dict[str, str], dict[str, dict[str,
 
 
 class _Values:
-    """The data of one element, over the defaults."""
+    """The data of one element, with the defaults."""
 
     def __init__(self, element: Element, names: Mapping[str, str], defaults: Mapping[str, str], file: str) -> None:
         self.line = element.line
@@ -203,7 +204,7 @@ def _rule(values: _Values, kinds: Mapping[str, Kind]) -> Rule:
     source, target = values.attribute("source"), values.attribute("target")
     for key in (source, target):
         if key not in kinds:
-            raise InputError(f"edge to a node {key!r} that is not there", where=values.where)
+            raise InputError(f"edge to a node {key!r} that does not exist", where=values.where)
     method = METHODS.get(values.text("gen_method"))
     if method is None:
         raise InputError(f"gen_method: expected {', '.join(METHODS)}, got {values.text('gen_method')!r}", where=values.where)

@@ -1,8 +1,8 @@
-"""A GRUG recipe carried out: all pools that one rule makes at once, as columns.
+"""Run a GRUG recipe: all pools that one rule makes are made at once, as columns.
 
-Fluxion walks the recipe depth first from each of its nodes in turn; an edge met for the first time makes the pools of
-its target below every pool of its source, or ties pools that exist into another subsystem.  Number, id, rank and path of a pool
-follow from the order in which they are made, so that order is kept here, and a rule is a few array operations.
+Fluxion walks the recipe depth first from each of its nodes in turn. An edge met for the first time makes the pools of its target
+below every pool of its source, or connects existing pools in another subsystem. Number, id, rank and path of a pool follow from
+the order in which pools are made, so that order is kept here, and a rule is a few array operations.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from fluxres.graph.structure import Structure
 
 CONTAINMENT: Final = "containment"
 REVERSE: Final = "reverse"
-"""Attribute of an edge: what its relation is called from the other end."""
+"""Attribute of an edge: the name of its relation in the reverse direction."""
 PASSED_OVER: Final = "grug.passed_over"
-"""Tag of the root: edges to nodes of the recipe that others had led to before, from which Fluxion makes nothing."""
+"""Tag of the root: edges of the recipe to nodes that were reached before, from which Fluxion makes nothing."""
 _NONE: Final = np.zeros(0, np.int32)
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine that a GRUG recipe makes.
 
-    Edges of containment beside those of the tree (a pool tied in a second time) are an auxiliary graph called as their relation.
-    Errors: InputError ``FILE:line`` for what is no GraphML, no recipe, or makes two pools of one path; LimitExceeded.
-    Cost: about 0.4 µs a pool.
+    Containment edges besides those of the tree (a pool that is connected a second time) become an auxiliary graph named after
+    their relation.
+
+    Errors: InputError ``FILE:line`` for text that is not GraphML, not a recipe, or makes two pools of one path; LimitExceeded.
+    Cost: about 0.4 µs per pool.
     """
     recipe = grug.parse(source.data, file=source.file)
     structure = _Making(recipe, source).structure(origin)
@@ -50,10 +52,12 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 @dataclass
 class _Graph:
-    """A subsystem while it is made: who is in it, below whom, and its edges."""
+    """A subsystem being made: its pools, their parents, and its edges."""
 
     above: Int32 = field(default_factory=lambda: np.full(1024, -2, np.int32))
-    """By pool the last one it was placed below, which its path follows; -1 for a root, -2 for a pool that is not in it."""
+    """By pool, the last parent it was placed below, which determines its path; -1 for a root, -2 for a pool outside the
+    subsystem.
+    """
     root: int = -1
     source: list[Int32] = field(default_factory=list)
     target: list[Int32] = field(default_factory=list)
@@ -67,7 +71,7 @@ class _Graph:
         self.above[pools] = above
 
     def climb(self, pools: Int32, levels: int) -> Int32:
-        """The pools `levels` levels up, -1 above the root and for pools that are not in it."""
+        """The pools `levels` levels up, -1 above the root and for pools outside the subsystem."""
         found = pools
         for level in range(levels + 1):
             inside = found < len(self.above)
@@ -117,7 +121,9 @@ class _Making:
         raise (LimitExceeded if limit else InputError)(message, where=self._source.where(line), hint=hint)
 
     def _steps(self, recipe: Recipe) -> Iterator[tuple[Kind, Rule | None, tuple[int, ...]]]:
-        """Nodes of the recipe as they are met, depth first from each in turn, by which rule, and the scales around that."""
+        """Nodes of the recipe in the order they are reached, depth first from each in turn, the rule that leads there, and its
+        scales.
+        """
         seen: set[str] = set()
         for start in recipe.kinds:
             if start.key in seen:
@@ -139,7 +145,7 @@ class _Making:
                     path.append((rule.target, 0, (*scales, rule.scale)))
 
     def _require_few(self, steps: Sequence[tuple[Kind, Rule | None, tuple[int, ...]]]) -> None:
-        """Refuse a recipe of too many pools before any is made; where pools are tied in, it is counted while they are made."""
+        """Refuse a recipe of too many pools before any is made; pools that rules connect are counted while the rules run."""
         counts: dict[str, int] = {}
         for kind, rule, _ in steps:
             if rule is None:
@@ -147,7 +153,7 @@ class _Making:
             elif rule.method == "MULTIPLY":
                 count = counts[kind.key] = counts.get(rule.source, 0) * rule.scale
                 if count > limits.POOLS_MAX:
-                    self._fail(rule.line, f"{count} pools, at most {limits.POOLS_MAX} fit", limit=True)
+                    self._fail(rule.line, f"{count} pools, at most {limits.POOLS_MAX} are allowed", limit=True)
 
     def _meet(self, kind: Kind, line: int) -> None:
         if not kind.is_root:
@@ -156,7 +162,7 @@ class _Making:
         if graph.root >= 0:
             self._fail(kind.line, f"a second root of {kind.subsystem}", "one node of a subsystem has root 1")
         if self._made.get(kind.key):
-            self._fail(line, f"{kind.key!r} is a root, and the target of an edge")
+            self._fail(line, f"{kind.key!r} is a root and also the target of an edge")
         rows = self._make(kind, np.zeros(1, np.int64), line)
         graph.root = int(rows[0])
         graph.place(rows, -1)

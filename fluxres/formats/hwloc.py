@@ -1,7 +1,7 @@
-"""hwloc topologies as `lstopo --of xml` writes them, of hwloc 1, 2 and 3: one node with what is in it.
+"""hwloc topologies as written by `lstopo --of xml` of hwloc 1, 2 and 3: one node and its content.
 
-No library is needed for files.  What becomes a pool stands in :mod:`.hwloc_pools`, which this reader and the one of this
-machine (:mod:`.hwloc_system`) share; many nodes make a cluster in :mod:`.hwloc_cluster`.
+Reading files needs no library. :mod:`.hwloc_pools` decides which objects become pools, for this reader and for the one of the
+local machine (:mod:`.hwloc_system`); :mod:`.hwloc_cluster` combines many nodes into a cluster.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["Object", "load", "parse", "read"]
 
 
 def load(path: Path) -> Object:
-    """The machine of a file as a tree of objects; errors as :func:`parse`."""
+    """The machine of a file as a tree of objects; see :func:`parse` for errors."""
     return machine_of(safe_xml.load(path), str(path))
 
 
 def parse(data: bytes, *, file: str = "<text>") -> Object:
     """The machine of an XML text as a tree of objects.
 
-    Cost O(length). Errors: InputError `FILE:line` for what is no topology.
+    Cost O(length). Errors: InputError `FILE:line` for text that is not a topology.
 
     >>> parse(b'<topology><object type="Machine"><object type="Core" os_index="4"/></object></topology>').children[0].index
     0
@@ -39,9 +39,9 @@ def read(source: Source, *, origin: int | None = None, keep: str | Iterable[str]
     Args:
         origin: base of the uuids; random by default.
         keep: types to keep (:func:`.hwloc_pools.kept`).
-        cluster: put it into a cluster of this name; the node is the root otherwise.
+        cluster: name of a cluster to put the node into; without it the node is the root.
 
-    Cost: 15 ms for 512 processing units. Errors: InputError with file and line; UsageError for types that there are not.
+    Cost: 15 ms for 512 processing units. Errors: InputError with file and line; UsageError for unknown types.
 
     >>> text = b'<topology><object type="Machine"><info name="HostName" value="n7"/><object type="Core"/></object></topology>'
     >>> read(Source(text)).structure.path(1)

@@ -1,8 +1,8 @@
-"""A cluster from hwloc topologies, one file a node.
+"""A cluster from hwloc topologies, one file per node.
 
-Nodes of one order are alike but for their name, addresses, serial numbers and the last few pages of their memory.  A file
-is cut at its quotes: where everything between them is as in a file that was read, and no value differs that a pool is made
-of, it is not parsed again.  So ten thousand files cost reading them once, and the pools of equal nodes are copied as
+Nodes of one order differ only in name, addresses, serial numbers and the last few pages of their memory. Each file is split at
+its quotes. If everything outside the quotes is as in a file read before, and no value that affects a pool differs, the file is
+not parsed again. So ten thousand files cost little more than reading their bytes, and the pools of equal nodes are copied as
 columns.
 """
 
@@ -28,46 +28,46 @@ from fluxres.formats.notes import Notes
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable
 
-#: attributes that no pool is made of
+#: attributes that do not affect any pool
 _IGNORED: Final = frozenset({b"gp_index", b"id", b"os_index", b"pci_busid", b"pci_link_speed", b"count", b"size"})
-#: keys of <info> that a pool is made of; HostName is one for itself
+#: keys of <info> that affect a pool; HostName is handled separately
 _USED: Final = frozenset(
     b"AssemblerName CPUVendor CPUModel GPUVendor GPUModel Vendor Model PCIVendor PCIDevice Size Type CoProcType Backend"
     b" OpenCLDeviceType CUDAGlobalMemorySize RSMIVRAMSize LevelZeroHBMSize LevelZeroDDRSize OpenCLGlobalMemorySize".split()
 )
-#: what a node is called when neither its topology nor the name of a file says it
+#: the name of a node if neither its topology nor a file name gives one
 NODE: Final = "node0"
 _NO_VALUE: Final = -1
 _HOST: Final = -2
 _VOLUME: Final = -3
 _BLOCK: Final = 64
-#: files whose values are kept to compare others with; where more than these are unlike each other, comparing is no use
+#: number of files whose values are kept for comparison; with more different files than this, comparing does not pay
 _REMEMBERED_MAX: Final = 64
 
 
 @dataclass(slots=True)
 class _Shape:
-    """The pools of one node as columns, which others that are like it share."""
+    """The pools of one node as columns, shared by all nodes like it."""
 
     parent: NDArray[np.int32]
     kind: NDArray[np.int32]
     id: NDArray[np.int64]
     size: NDArray[np.int64]
     line: list[int]
-    #: what the topology says that the node is called
+    #: the name that the topology gives the node
     host: str
-    #: how many things of a node were left out, by what they are
+    #: number of objects of a node that were left out, by kind
     left_out: dict[str, int]
-    #: its file cut at the quotes: every second part is a value
+    #: its file split at the quotes: every second part is a value
     parts: list[bytes] = field(default_factory=list)
-    #: what the values are that may differ: nothing, the host, a volume, or the row whose size it is; None until it is asked for
+    #: the meaning of each value that may differ: none, the host, a volume, or the row whose size it is; None until needed
     free: dict[int, int] | None = None
 
 
 class _Node(NamedTuple):
-    """One node: its shape, what it is called, and memory sizes by row where they differ from the shape's.
+    """One node: its shape, its name, and memory sizes by row where they differ from those of the shape.
 
-    `other` is what it is called where topologies do not tell the nodes apart.
+    `other` is its name if topologies do not distinguish the nodes.
     """
 
     shape: int
@@ -81,16 +81,19 @@ class _Node(NamedTuple):
 def read_many(
     sources: Sequence[Source], *, origin: int | None = None, keep: str | Iterable[str] = (), cluster: str | None = None
 ) -> Loaded:
-    """The cluster that files describe, one node each, or those of a system of several; their order is that of the ranks.
+    """The cluster that files describe, with one node per file or one per machine of an hwloc 1 system; their order determines the
+    ranks.
 
     Args:
         origin: base of the uuids; random by default.
         keep: types to keep (:func:`.hwloc_pools.kept`).
-        cluster: its name; ``cluster`` by default. One file without it is a node without a cluster around it.
+        cluster: its name; ``cluster`` by default. A single file without it gives a node without a cluster around it.
 
-    Nodes are called as their topologies say, or after their files where those say nothing, or all of them the same.
-    Cost: 0.5 ms a file that is like another one, 15 ms for one of 512 processing units that is not.
-    Errors: InputError with file and line, and for a host in two files; UsageError for types that there are not.
+    Nodes are named as their topologies say, or after their files if a topology does not say, or if all topologies give the same
+    name.
+
+    Cost: 0.5 ms for a file like one read before, 15 ms for a new one of 512 processing units. Errors: InputError with file and
+    line, also for a host in two files; UsageError for unknown types.
     """
     nodes = _Nodes(hwloc_pools.kept(keep))
     for source in sources:
@@ -101,25 +104,25 @@ def read_many(
 def of_machine(
     machine: Object, file: str, *, keep: str | Iterable[str] = (), cluster: str | None = None, origin: int | None = None
 ) -> Loaded:
-    """The node of a topology that was read already; called `NODE` if it does not say."""
+    """The node of a parsed topology; named `NODE` if the topology gives no name."""
     nodes = _Nodes(hwloc_pools.kept(keep))
     nodes.add_machine(Machine(machine, {}), file, NODE)
     return nodes.loaded(cluster, origin)
 
 
 class _Nodes:
-    """Nodes while their files are read."""
+    """Collects nodes while their files are read."""
 
     def __init__(self, keep: Keep) -> None:
         self.keep = keep
         self.kinds = KindTable()
         self.shapes: list[_Shape] = []
         self.nodes: list[_Node] = []
-        #: shapes whose files are remembered, that which was met last in front
+        #: shapes whose files are kept, the most recently used first
         self._known: list[int] = []
 
     def add(self, source: Source) -> None:
-        """The next file."""
+        """Add the next file."""
         parts = source.data.split(b'"')
         for place, number in enumerate(self._known):
             node = self._alike(number, parts, source)
@@ -133,7 +136,7 @@ class _Nodes:
                 self.add_machine(machine, source.file, f"{_stem(source)}-{number}")
             return
         self.add_machine(machines[0], source.file, _stem(source))
-        # A quote in a comment or in text would shift what is a value.
+        # A quote in a comment or in text would shift the positions of the values.
         skeleton = b"".join(parts[::2])
         is_plain = b"<!--" not in skeleton and b"<![" not in skeleton and b"'" not in skeleton
         if is_plain and len(self._known) < _REMEMBERED_MAX:
@@ -141,10 +144,10 @@ class _Nodes:
             self._known.insert(0, len(self.shapes) - 1)
 
     def add_machine(self, machine: Machine, file: str, other: str) -> None:
-        """The next node, as a shape of its own.
+        """Add the next node, with a shape of its own.
 
         Args:
-            other: what it is called where its topology does not say.
+            other: its name if its topology gives none.
         """
         found, left_out = machine.object, dict(machine.left_out)
         said = found.infos.get("HostName") or found.infos.get("AssemblerName", "").removesuffix(".xml")
@@ -153,7 +156,7 @@ class _Nodes:
         self.nodes.append(_Node(len(self.shapes) - 1, said or other, other, file, found.line, {}))
 
     def _alike(self, number: int, parts: list[bytes], source: Source) -> _Node | None:
-        """The node of a file that is like one that was read; None for one that is not."""
+        """The node of a file that is like one read before; None if there is none like it."""
         shape = self.shapes[number]
         if len(parts) != len(shape.parts):
             return None
@@ -176,10 +179,10 @@ class _Nodes:
         other = _stem(source)
         return _Node(number, host or shape.host or other, other, source.file, 0, sizes)
 
-    # -- put together ------------------------------------------------------------------------------------------------
+    # -- assembly ------------------------------------------------------------------------------------------------
 
     def loaded(self, cluster: str | None, origin: int | None) -> Loaded:
-        """The machine of all nodes that were added."""
+        """The machine of all added nodes."""
         hosts = self._hosts()
         top = 1 if cluster is not None or len(self.nodes) > 1 else 0
         name = (cluster if cluster is not None else "cluster") if top else hosts[0]
@@ -189,7 +192,7 @@ class _Nodes:
         starts = top + np.cumsum(lengths) - lengths
         total = top + int(lengths.sum())
         if total > limits.POOLS_MAX:
-            raise LimitExceeded(f"{total} pools, at most {limits.POOLS_MAX} fit", hint="keep fewer types with --keep")
+            raise LimitExceeded(f"{total} pools, at most {limits.POOLS_MAX} are allowed", hint="keep fewer types with --keep")
         columns = self._columns(starts, total, top)
         names = self._names(columns, hosts, starts)
         if top:
@@ -220,15 +223,15 @@ class _Nodes:
         return notes.lines()
 
     def _hosts(self) -> list[str]:
-        """What each node is called."""
+        """The name of each node."""
         hosts = [node.host for node in self.nodes]
         if len({*hosts}) == 1 < len(hosts):
             hosts = [node.other for node in self.nodes]
         first: dict[str, int] = {}
         for at, host in enumerate(hosts):
             if first.setdefault(host, at) != at:
-                message = f"host {host!r} is in {self.nodes[first[host]].file} too"
-                hint = "give the file of each node once, and each machine a HostName of its own"
+                message = f"host {host!r} is also in {self.nodes[first[host]].file}"
+                hint = "give the file of each node once, and each machine its own HostName"
                 raise InputError(message, where=self.nodes[at].file, hint=hint)
         return hosts
 
@@ -253,7 +256,9 @@ class _Nodes:
         return columns
 
     def _names(self, columns: dict[str, NDArray[Any]], hosts: list[str], starts: NDArray[np.int64]) -> dict[int, str]:
-        """Names that no basename and id give, by row; the nodes' kinds and ids go into the columns."""
+        """Explicit names by row, for those that do not follow from basename and id; also sets the nodes' kinds and ids in the
+        columns.
+        """
         names: dict[int, str] = {}
         for node, host, begin in zip(self.nodes, hosts, starts.tolist(), strict=True):
             row = hwloc_pools.node_row(host, f"{node.file}:{node.line}" if node.line else node.file)
@@ -264,21 +269,21 @@ class _Nodes:
 
 
 def _differing(parts: list[bytes], known: list[bytes]) -> Iterator[int]:
-    """Where two lists of one length differ."""
-    # Slices are compared without a step of the interpreter for each part, and most are equal.
+    """The positions at which two lists of equal length differ."""
+    # Comparing slices avoids an interpreter step for each part, and most slices are equal.
     for low in range(0, len(parts), _BLOCK):
         if parts[low : low + _BLOCK] != known[low : low + _BLOCK]:
             yield from (at for at in range(low, min(low + _BLOCK, len(parts))) if parts[at] != known[at])
 
 
 def _stem(source: Source) -> str:
-    """The name of a file without what follows its first dot."""
+    """The name of a file up to its first dot."""
     name = PurePath(source.file).name.partition(".")[0]
     return name if source.path is not None and name else NODE
 
 
 def _shape(rows: list[Row], kinds: KindTable, host: str, left_out: dict[str, int]) -> _Shape:
-    # The same Kind object stands in many rows: one look for each object, not for each row.
+    # Many rows share one Kind object, so look at each object once.
     known: dict[int, int] = {}
     numbers = []
     for row in rows:
@@ -298,7 +303,7 @@ def _shape(rows: list[Row], kinds: KindTable, host: str, left_out: dict[str, int
 
 
 def _free(parts: list[bytes], shape: _Shape, kinds: KindTable) -> dict[int, int]:
-    """Which values may differ between nodes of a shape, and what they are."""
+    """Which values may differ between nodes of a shape, and their meaning."""
     rows = [row for row, number in enumerate(shape.kind.tolist()) if kinds[number].type in ("memory", "gpumemory")]
     by_line = {shape.line[row]: row for row in rows}
     free: dict[int, int] = {}
@@ -310,7 +315,7 @@ def _free(parts: list[bytes], shape: _Shape, kinds: KindTable) -> dict[int, int]
         line += before.count(b"\n") + (parts[at - 2].count(b"\n") if at > 1 else 0)
         key = before[before.rfind(b" ") + 1 : -1] if before.endswith(b"=") else b""
         if key == b"name":
-            # An attribute of an info, or the name of an object, which its pool may have.
+            # An attribute of an info, or the name of an object, which may become a property or name of its pool.
             info = value if before.endswith(b"<info name=") else b""
         elif key == b"value":
             if info == b"HostName":
@@ -326,5 +331,5 @@ def _free(parts: list[bytes], shape: _Shape, kinds: KindTable) -> dict[int, int]
             sizes[at] = by_line[line]
     if len(hosts) == 1:
         free[hosts[0]] = _HOST
-    # A line tells which pool a size is of only where each of them has one of its own.
+    # A line identifies the pool of a size only if each size is on a line of its own.
     return free | sizes if len(sizes) == len({*sizes.values()}) == len(by_line) == len(rows) else free

@@ -1,13 +1,13 @@
-"""GPUs, coprocessors, network cards and disks out of the I/O devices of a topology.
+"""GPUs, coprocessors, network cards and disks from the I/O devices of a topology.
 
-The system knows one card by many names: a GPU is `card1` and `renderD128` to the kernel, `cuda0`, `nvml0` and
-`opencl0d0` to its libraries.  What stands below one PCI function is one GPU, or as many as one library has there: a partitioned
-MI300A is one function with `rsmi0` to `rsmi5`, which jobs get one by one.  So flux-core counts (`flux R encode --xml`).  It is
-one network card; each disk is its own.
+The system knows one card by many names: a GPU is `card1` and `renderD128` to the kernel, and `cuda0`, `nvml0` and `opencl0d0` to
+its libraries. Everything below one PCI function is one GPU, or as many as one library lists there: a partitioned MI300A is one
+function with `rsmi0` to `rsmi5`, which are allocated separately. flux-core counts the same way (`flux R encode --xml`). A PCI
+function is one network card; each disk is separate.
 
-A GPU that a library names can be used.  Where the topology has such GPUs, only those are counted; where it has none, the writer
-may have had no library, and those with a driver (a render node) are counted.  A function that only PCI lists has no driver that
-anything could use it through, and is left out with a note, as is a console's graphics chip, which computes nothing.
+A GPU that a library names is usable. If the topology has such GPUs, only those are counted. If it has none, the writer may have
+had no library, and GPUs with a driver (a render node) are counted. A function that only PCI lists has no driver and cannot be
+used; it is left out with a note, as is the graphics chip of a console, which does not compute.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from fluxres.graph.kinds import Kind, PropertyValue, properties_tuple
 TYPES: Final = ("gpu", "coproc", "nic", "storage")
 _NUMBERED: Final = re.compile(r"(cuda|rsmi|nvml|ze|opencl[0-9]+d)([0-9]{1,9})")
 _APIS: Final = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "VectorEngine")
-"""Libraries that name a coprocessor, the surest first; without PCI, only those of the first one are counted."""
+"""Libraries that name a coprocessor, the most reliable first; without PCI, only the devices of the first one present are counted.
+"""
 _STARTS: Final = {"cuda": "CUDA", "rsmi": "RSMI", "nvml": "NVML", "ze": "LevelZero", "opencl": "OpenCL", "ve": "VectorEngine"}
 _NAMED_AFTER: Final = re.compile(rf"({'|'.join(_STARTS)})[0-9][0-9a-z.]*")
 VOLUME: Final = "LVM PV "
-"""What the model of a disk begins with where it is the id of a volume on it, which no other disk has."""
+"""Prefix of the model of a disk if the model is the id of a volume on it, which no other disk has."""
 #: classes of PCI devices that compute: 3D and other display controllers, processing accelerators; not VGA
 _COMPUTING: Final = ("0302", "0380", "1200")
 _MEMORY_KIB: Final = ("CUDAGlobalMemorySize", "RSMIVRAMSize", "LevelZeroHBMSize", "LevelZeroDDRSize", "OpenCLGlobalMemorySize")
@@ -36,7 +37,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,18})(?:KiB)?")
 
 
 class Device(NamedTuple):
-    """One pool, but for what it is in: the fields of a row."""
+    """One pool without its parent: the fields of a row."""
 
     kind: Kind
     id: int
@@ -46,7 +47,7 @@ class Device(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What is one card or disk: the PCI function it is on, and its names."""
+    """The parts of one card or disk: the PCI function it is on, and its names."""
 
     at: int
     type: str
@@ -54,27 +55,26 @@ class _Found(NamedTuple):
     names: list[Object]
 
     def has_library(self) -> bool:
-        """Whether a library names it."""
         return any(_api(name) for name in self.names)
 
     def has_driver(self) -> bool:
-        """Whether the kernel has it as a device to compute with."""
+        """Whether the kernel exposes it as a compute device."""
         return any(name.name.startswith("renderD") or name.device == "CoProc" for name in self.names)
 
 
 def told(**values: str) -> dict[str, PropertyValue]:
-    """The properties that are known: words without their spaces at the ends, the empty ones left out."""
+    """The known properties: stripped words, without the empty ones."""
     stripped = {key: " ".join(text.split())[: limits.VALUE_LENGTH_MAX] for key, text in values.items()}
     return {key: text for key, text in stripped.items() if text}
 
 
 def pools(machine: Object, types: frozenset[str], file: str, left_out: dict[str, int]) -> dict[int, list[Device]]:
-    """The devices of a machine by id() of the object that they are in, in the order in which they stand there.
+    """The devices of a machine by id() of the object that contains them, in the order of the topology.
 
     Args:
-        left_out: takes how many GPUs and coprocessors are not counted.
+        left_out: receives the number of GPUs and coprocessors that are not counted.
 
-    Errors: LimitExceeded for a disk larger than any pool.
+    Errors: LimitExceeded for a disk larger than any pool may be.
     """
     found = _usable(list(_found(machine)), types, left_out)
     gpu_ids = _gpu_ids([each for each in found if each.type == "gpu"])
@@ -95,11 +95,11 @@ def pools(machine: Object, types: frozenset[str], file: str, left_out: dict[str,
     return by_place
 
 
-# -- which there are -----------------------------------------------------------------------------------------------------
+# -- finding devices -----------------------------------------------------------------------------------------------------
 
 
 def _usable(found: list[_Found], types: frozenset[str], left_out: dict[str, int]) -> list[_Found]:
-    """Those that something can be computed with, and all that are there for something else."""
+    """The compute devices that can be used, and all devices of other kinds."""
     is_named = any(each.type == "gpu" and each.has_library() for each in found)
     stay = []
     for each in found:
@@ -120,7 +120,7 @@ def _usable(found: list[_Found], types: frozenset[str], left_out: dict[str, int]
 
 
 def _found(machine: Object) -> Iterator[_Found]:
-    """The cards and disks in the order of the file; `at` is id() of the object that holds the bridges to them."""
+    """The cards and disks in the order of the file; `at` is id() of the object that contains the bridges to them."""
     for holder in machine.walk():
         if holder.type in ("Bridge", "PCIDev", "OSDev"):
             continue
@@ -139,7 +139,7 @@ def _found(machine: Object) -> Iterator[_Found]:
 
 
 def _cards(at: int, pci: Object, names: list[Object]) -> Iterator[_Found]:
-    """What one PCI function is."""
+    """The devices of one PCI function."""
     computing = [name for name in names if name.device in ("GPU", "CoProc")]
     type_ = _computes(pci, computing)
     if type_ is not None:
@@ -151,7 +151,7 @@ def _cards(at: int, pci: Object, names: list[Object]) -> Iterator[_Found]:
 
 
 def _partitions(names: list[Object]) -> list[list[Object]]:
-    """The names of one PCI function by the device they are of: one for each that the surest of its libraries has there."""
+    """The names of one PCI function grouped by device: one group for each device that its most reliable library lists."""
     by_api = {api: _of_library(names, api) for api in _APIS}
     surest = next((devices for devices in by_api.values() if devices), [])
     if len(surest) < 2:
@@ -160,7 +160,7 @@ def _partitions(names: list[Object]) -> list[list[Object]]:
 
 
 def _of_library(names: list[Object], api: str) -> list[Object]:
-    """The devices that one library has: no parts of devices (`ze0.1`), and no device that a second platform of OpenCL has too."""
+    """The devices of one library, without parts of devices (`ze0.1`) and without those that a second OpenCL platform repeats."""
     found = [name for name in names if _api(name) == api and "." not in name.name]
     platforms = [name.name.rpartition("d")[0] for name in found]
     return found if api != "OpenCL" else [name for name, of in zip(found, platforms, strict=True) if of == platforms[0]]
@@ -179,7 +179,7 @@ def _computes(pci: Object, names: list[Object]) -> str | None:
 
 
 def _loose(at: int, names: list[Object]) -> Iterator[_Found]:
-    """Devices of which nobody said where on PCI they are."""
+    """Devices whose PCI function is unknown."""
     coprocessors = [name for name in names if name.device == "CoProc" or _api(name) in ("RSMI", "NVML")]
     for api in _APIS:
         fitting = [name for name in coprocessors if _api(name) == api and name.infos.get("OpenCLDeviceType", "GPU") != "CPU"]
@@ -192,7 +192,7 @@ def _loose(at: int, names: list[Object]) -> Iterator[_Found]:
 
 
 def _api(name: Object) -> str:
-    """The library that gives a device its name; version 1 says it in an info, and some only by the name."""
+    """The library that names a device; hwloc 1 gives it in an info, and sometimes only the name shows it."""
     said = name.attributes.get("subtype") or name.infos.get("CoProcType") or name.infos.get("Backend", "")
     if said in _APIS:
         return said
@@ -200,11 +200,11 @@ def _api(name: Object) -> str:
     return _STARTS[match[1]] if match is not None else ""
 
 
-# -- what they are -------------------------------------------------------------------------------------------------------
+# -- their attributes -------------------------------------------------------------------------------------------------------
 
 
 def _gpu_ids(gpus: list[_Found]) -> list[int]:
-    """The numbers that their library has for the GPUs, or their order where it has none or one twice."""
+    """The numbers that their library gives the GPUs, or their order if it gives none or gives one twice."""
     for api in _APIS:
         numbers = [
             int(match[2])
@@ -218,11 +218,11 @@ def _gpu_ids(gpus: list[_Found]) -> list[int]:
 
 
 def _name(found: _Found, taken: set[str]) -> str | None:
-    """The system's name of a disk or network card as a name template, None where it cannot be the name of a pool."""
+    """The system's name of a disk or network card as a name template, None if it cannot be the name of a pool."""
     if found.type not in ("nic", "storage"):
         return None
     name = found.names[0].name
-    # A name that another pool of the node might have by its type and number is not taken.
+    # A name is not used if another pool of the node might get it from its type and number.
     plain = re.fullmatch(r"(?:socket|numa|memory|gpumemory|core|pu|group|die|gpu|coproc|nic|storage|l[1-5]i?cache)[0-9]*", name)
     if not name or plain or name in taken or "$" in name or "/" in name:
         return None
@@ -233,7 +233,7 @@ def _name(found: _Found, taken: set[str]) -> str | None:
 
 
 def _size(found: _Found, file: str) -> tuple[int, str | None]:
-    """Bytes of a disk; one disk where nobody says."""
+    """The size of a disk in bytes; 1 if it is unknown."""
     match = _SIZE.fullmatch(found.names[0].infos.get("Size", ""))
     if match is None or int(match[1]) == 0:
         return 1, None
@@ -244,7 +244,7 @@ def _size(found: _Found, file: str) -> tuple[int, str | None]:
 
 
 def _properties(found: _Found) -> dict[str, PropertyValue]:
-    """Vendor, model and kind, as far as somebody says."""
+    """Vendor, model and kind, where known."""
     infos: dict[str, str] = {}
     for name in reversed(found.names):
         infos |= name.infos

@@ -1,10 +1,9 @@
-"""The objects of an hwloc topology, from XML of hwloc 1, 2 or 3 as one tree.
+"""The objects of an hwloc topology as one tree, from XML of hwloc 1, 2 or 3.
 
-In version 1 a NUMA node stands above its cores; from version 2 on it hangs beside them.  Files of the first kind are read
-as libhwloc 2 reads them: the node goes to the object of the same processors, or to a group that is made of what was
-below it; memory that only the machine has is one NUMA node.  What the machine does not allow is left out, as libhwloc does by
-default, and so are objects without processors, memory and devices.  Numbers of kinds of devices differ between versions 2 and
-3, so they are words here.
+In version 1 a NUMA node contains its cores; from version 2 on it is beside them. Version 1 files are read as libhwloc 2 reads
+them: the node goes to the object with the same processors, or to a group made from its children; memory that only the machine has
+is one NUMA node. Disallowed resources are left out, as libhwloc does by default, and so are objects without processors, memory
+and devices. Numeric kinds of devices differ between versions 2 and 3, so they are words here.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ MEMORY: Final = frozenset(("NUMANode", "MemCache"))
 DEVICES: Final = frozenset(("Bridge", "PCIDev", "OSDev"))
 _TYPES: Final = {"Socket": "Package", "Node": "NUMANode", "System": "Machine"}
 _OS_DEVICES: Final = {"0": "Block", "1": "GPU", "2": "Network", "3": "OpenFabrics", "4": "DMA", "5": "CoProc"}
-#: bits of version 3, whose kinds may be several; the first that is set says most
+#: bits of version 3, in which a device may be of several kinds; the first one set is the most specific
 _OS_DEVICE_BITS: Final = {8: "CoProc", 4: "GPU", 1: "Block", 32: "OpenFabrics", 16: "Network", 64: "DMA", 2: "Memory"}
 _HEX: Final = re.compile(r"(?:0x)?[0-9a-f]{0,8}")
-#: what a set without an end begins with
+#: prefix of an unbounded set
 _ENDLESS: Final = "0xf...f"
-#: a group that is a die in hwloc 2.0, which had no type for it
+#: a group that means a die in hwloc 2.0, which had no type for dies
 _DIE_KIND: Final = "104"
 
 
 @dataclass(slots=True)
 class Object:
-    """One object: type as hwloc 2 calls it, what it is called, where it stands in its level."""
+    """One object: its type in hwloc 2, its name, and its position in its level."""
 
     type: str
     name: str
@@ -46,7 +45,6 @@ class Object:
     line: int = 0
 
     def walk(self) -> Iterator[Object]:
-        """The object and all below it, parents first."""
         todo = [self]
         while todo:
             found = todo.pop()
@@ -59,28 +57,28 @@ class Object:
 
 
 class Machine(NamedTuple):
-    """A machine, and how many things of it were left out, by what they are."""
+    """A machine, and the number of objects of it that were left out, by kind."""
 
     object: Object
     left_out: dict[str, int]
 
 
 def machine_of(root: Element, file: str) -> Object:
-    """The machine of a document that has one.
+    """The machine of a document that describes one machine.
 
-    Cost O(elements). Errors: InputError `FILE:line` for what is no topology, or has several machines.
+    Cost O(elements). Errors: InputError `FILE:line` for text that is not a topology, or has several machines.
     """
     found = machines_of(root, file)
     if len(found) > 1:
-        hint = "a cluster may be read from it, and not one node"
+        hint = "it describes a cluster, not a node"
         raise InputError(f"expected one machine, got {len(found)}", where=f"{file}:{root.line}", hint=hint)
     return found[0].object
 
 
 def machines_of(root: Element, file: str) -> list[Machine]:
-    """The machines of a document: one, or those below the system that hwloc 1 put several into.
+    """The machines of a document: one, or those in a system object of hwloc 1.
 
-    Cost O(elements). Errors: InputError `FILE:line` for what is no topology.
+    Cost O(elements). Errors: InputError `FILE:line` for text that is not a topology.
     """
     if root.name != "topology":
         hint = "lstopo --of xml writes one"
@@ -95,12 +93,12 @@ def machines_of(root: Element, file: str) -> list[Machine]:
         if levels:
             machines[0].left_out["levels above the machines"] = levels
         return machines
-    # From version 3 on, what is known of the whole machine stands beside it.
+    # From version 3 on, the infos of the machine are beside its element.
     return [_machine(tops[0], file, is_new, _infos(root))]
 
 
 def _machines_below(top: Element) -> tuple[list[Element], int]:
-    """The machines in a system of several, and the number of objects between; none where the system is the machine."""
+    """The machines in a system of several, and the number of objects between them and it; none if the system is the machine."""
     found: list[Element] = []
     levels = 0
     todo = top.all("object")[::-1]
@@ -117,14 +115,14 @@ def _machines_below(top: Element) -> tuple[list[Element], int]:
 def _machine(element: Element, file: str, is_new: bool, infos: Mapping[str, str]) -> Machine:
     machine = _object(element, file, is_new)
     if machine.type == "NUMANode":
-        # hwloc 1 had no machine around a single NUMA node, whose infos are those of the machine.
+        # hwloc 1 had no machine object around a single NUMA node, so the infos of that node are those of the machine.
         sets = {key: value for key, value in machine.attributes.items() if key.endswith(("cpuset", "nodeset"))}
         machine = Object("Machine", "", sets, machine.infos, [machine], line=machine.line)
     machine.infos = {**infos, **machine.infos}
     if any(_has_more(found) for found in machine.walk()):
         _lift(machine, [])
     if machine.attributes.get("local_memory", "0") != "0" and not any(found.type == "NUMANode" for found in machine.walk()):
-        # Where there is one NUMA node, version 1 may have its memory in the machine.
+        # If there is one NUMA node, version 1 may have its memory on the machine object.
         shared = {key: machine.attributes[key] for key in ("cpuset", "local_memory") if key in machine.attributes}
         machine.children.append(Object("NUMANode", "", shared, {}, line=machine.line))
     left_out: dict[str, int] = {}
@@ -133,22 +131,22 @@ def _machine(element: Element, file: str, is_new: bool, infos: Mapping[str, str]
 
 
 class _Allowed:
-    """What of a machine its user may use, as libhwloc restricts it by default: objects without processors, memory and
-    devices go.
+    """The part of a machine its user may use, restricted as libhwloc does by default: objects without processors, memory and
+    devices are removed.
 
     Args:
-        left_out: takes how many processing units and NUMA nodes go.
+        left_out: receives the number of processing units and NUMA nodes removed.
     """
 
     def __init__(self, machine: Object, left_out: dict[str, int]) -> None:
         cpus, own = _bits(machine, "allowed_cpuset"), _bits(machine, "cpuset")
-        #: None where all are
+        #: None if all are allowed
         self._cpus = None if cpus is None or (own is not None and own & ~cpus == 0) else cpus
         self._nodes = _bits(machine, "allowed_nodeset")
         self._left_out = left_out
 
     def stays(self, found: Object) -> bool:
-        """Whether an object stays; what does not stay in it is taken out."""
+        """Whether an object stays; removes the children that do not."""
         if found.children:
             found.children = [child for child in found.children if child.type in DEVICES or self.stays(child)]
             for child in found.children:
@@ -175,7 +173,7 @@ class _Allowed:
 
 
 def settled(machine: Object) -> Object:
-    """The same tree in the order of hwloc: processors, memory, devices; each object with its logical index."""
+    """The same tree in hwloc's order: processors, memory, devices. Each object gets its logical index."""
     _settle(machine)
     _merge_dies(machine)
     counts: dict[str, int] = {}
@@ -203,7 +201,7 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
     if "memory_kB" in attributes:
         attributes = _of_version_0(attributes, "cache_size" if type_ == "Cache" else "local_memory")
     if type_ == "Cache":
-        # Version 1 has one type for all caches.
+        # Version 1 has a single type for all caches.
         type_ = f"L{attributes.get('depth', '')}{'i' * (attributes.get('cache_type') == '2')}Cache"
     if type_ == "Group" and (attributes.get("subtype") == "Die" or attributes.get("kind") == _DIE_KIND):
         # Versions 1 and 2.0 have no type for dies.
@@ -225,7 +223,7 @@ def _object(element: Element, file: str, is_new: bool) -> Object:
 
 
 def _of_version_0(attributes: dict[str, str], key: str) -> dict[str, str]:
-    """Attributes with the bytes that version 0.9 has in KiB."""
+    """Attributes with bytes where version 0.9 has KiB."""
     text = attributes["memory_kB"]
     return {key: str(int(text) * 1024), **attributes} if text.isascii() and text.isdecimal() and len(text) < 20 else attributes
 
@@ -238,14 +236,14 @@ def _device(number: str, is_new: bool) -> str:
 
 
 def _has_more(numa: Object) -> bool:
-    """Whether something other than memory is in a NUMA node, as only version 1 has it."""
+    """Whether a NUMA node contains something other than memory, as only in version 1."""
     return numa.type == "NUMANode" and any(child.type not in MEMORY for child in numa.children)
 
 
 def _lift(found: Object, above: list[tuple[Object, int]]) -> None:
-    """Put the NUMA nodes of version 1 in an object beside what is in them, as libhwloc does.
+    """Move the NUMA nodes of version 1 in an object beside their content, as libhwloc does.
 
-    `above` are the objects around it and their processors, the machine first.
+    `above` are the enclosing objects and their processors, the machine first.
     """
     above.append((found, _cpus(found)))
     before, found.children = found.children, []
@@ -256,7 +254,7 @@ def _lift(found: Object, above: list[tuple[Object, int]]) -> None:
 
 
 def _beside(numa: Object, above: list[tuple[Object, int]]) -> list[Object]:
-    """What stands in place of a NUMA node, which itself goes to the highest object of its processors."""
+    """The objects that replace a NUMA node, which itself goes to the highest object with its processors."""
     within = numa.normal()
     devices = [child for child in numa.children if child.type in DEVICES]
     numa.children = [child for child in numa.children if child.type in MEMORY]
@@ -270,14 +268,14 @@ def _beside(numa: Object, above: list[tuple[Object, int]]) -> list[Object]:
 
 
 def _settle(found: Object) -> None:
-    """Put the children of an object in order, and what is in a group around one object, or none, where that is."""
+    """Sort the children of an object, and replace a group with at most one child by that child."""
     children: list[Object] = []
     for child in found.children:
         if child.children:
             _settle(child)
         within = child.normal() if child.type == "Group" else []
         while len(within) == 1 and len(child.children) > 1:
-            # libhwloc makes such groups for memory, and takes them out again where all of a level are alike.
+            # libhwloc makes such groups for memory, and removes them again if all of a level are alike.
             within[0].children += child.children[1:]
             within[0].children.sort(key=_place)
             child = within[0]
@@ -289,7 +287,7 @@ def _settle(found: Object) -> None:
 
 
 def _merge_dies(machine: Object) -> None:
-    """Take dies out that are the packages, as libhwloc does whatever is to be kept."""
+    """Remove dies that equal their packages, as libhwloc does whatever types are kept."""
     packages = [found for found in machine.walk() if found.type == "Package"]
     within = [found.normal() for found in packages]
     if all(len(each) == 1 and each[0].type == "Die" for each in within):
@@ -302,13 +300,13 @@ def _place(child: Object) -> int:
 
 
 def _cpus(found: Object) -> int:
-    """The processors of an object as bits, -1 where that cannot be read."""
+    """The processors of an object as bits, -1 if they cannot be read."""
     bits = _bits(found, "cpuset")
     return -1 if bits is None else bits
 
 
 def _bits(found: Object, key: str) -> int | None:
-    """A set of an object as bits, all of them from some bit on where it has no end; None where that cannot be read."""
+    """A set of an object as bits; an unbounded set has all bits from some bit on. None if it cannot be read."""
     text = found.attributes.get(key)
     if text is None:
         return None

@@ -1,8 +1,8 @@
-"""Which objects of a topology become pools, and what they are called.
+"""Which objects of a topology become pools, and with which types and names.
 
-Packages are sockets, groups around memory are NUMA domains, and the rest keeps its name.  Levels that hold nothing but one
-other level say nothing about where work can run, so caches, dies and groups are kept where something is beside something
-else in them, unless they are asked for.  Memory, caches and block devices have their bytes as size.
+Packages are sockets, groups around memory are NUMA domains; the other types keep their names. A level whose objects each contain
+only one other object says nothing about where work can run, so caches, dies and groups are kept only if one of them has several
+children, unless they are requested. Memory, caches and block devices have their bytes as size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CACHES: Final = ("l1cache", "l2cache", "l3cache", "l4cache", "l5cache", "l1icach
 _LEVELS: Final = ("group", "die", *CACHES)
 _PLAIN: Final = ("socket", "numa", "memory", "gpumemory", "core", "pu", *hwloc_devices.TYPES)
 TYPES: Final = (*_PLAIN, *_LEVELS)
-"""Everything that may be kept; the node always is."""
+"""All types that may be kept; the node is always kept."""
 _ALIASES: Final = {"package": "socket", "numanode": "memory", "network": "nic", "openfabrics": "nic", "block": "storage"}
 _OBJECT_TYPES: Final = {
     "Package": "socket",
@@ -38,7 +38,7 @@ _ID_DIGITS_MAX: Final = 18
 
 
 class Keep(NamedTuple):
-    """Types to keep everywhere, and those to keep where they bring structure."""
+    """Types to keep everywhere, and types to keep where they add structure."""
 
     always: frozenset[str]
     structure: frozenset[str]
@@ -46,7 +46,7 @@ class Keep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One pool: the row of what it is in, and what it is."""
+    """One pool: its attributes and the row of its parent."""
 
     parent: int
     kind: Kind
@@ -57,13 +57,14 @@ class Row:
 
 
 def kept(keep: str | Iterable[str] = ()) -> Keep:
-    """The types that words name.
+    """The types selected by words.
 
     Args:
-        keep: types, in any case, with hwloc's and Fluxion's names for them; ``default``, ``all``, and ``cache`` for all caches.
-            Commas may stand between them. None at all is ``default``.
+        keep: types in any case, by hwloc's and Fluxion's names; ``default``, ``all``, and ``cache`` for all caches. Commas may
+            separate
+            them. An empty list is ``default``.
 
-    Errors: UsageError for a type that there is not.
+    Errors: UsageError for an unknown type.
 
     >>> sorted(kept("package,L3Cache").always), kept("core").structure
     (['l3cache', 'socket'], frozenset())
@@ -81,7 +82,7 @@ def kept(keep: str | Iterable[str] = ()) -> Keep:
         elif (named := _ALIASES.get(word, word)) in TYPES:
             always.add(named)
         elif word not in ("node", "machine"):
-            raise UsageError(f"no type {word!r} to keep", hint=f"there are default, all, cache, {', '.join(TYPES)}")
+            raise UsageError(f"no type {word!r} to keep", hint=f"the types are default, all, cache, {', '.join(TYPES)}")
     return Keep(frozenset(always), frozenset(structure))
 
 
@@ -89,17 +90,17 @@ def rows(machine: Object, keep: Keep, file: str, host: str, left_out: dict[str, 
     """The pools of a node, parents first and devices last.
 
     Args:
-        host: what it is called.
-        left_out: takes how many things become no pool that somebody might expect, by what they are.
+        host: its name.
+        left_out: receives the number of objects, by kind, that somebody might expect as pools but that are left out.
 
-    Errors: InputError and LimitExceeded `FILE:line` for numbers that are none or too large.
+    Errors: InputError and LimitExceeded `FILE:line` for numbers that are malformed or too large.
     """
     found = [node_row(host, f"{file}:{machine.line}")]
     late: list[Row] = []
     groups = {"numa": 0, "group": 0}
     has_devices = keep.always.intersection(hwloc_devices.TYPES)
     devices = hwloc_devices.pools(machine, keep.always, file, left_out) if has_devices else {}
-    # A dictionary by identity: an object is what it is, and two may have equal fields.
+    # Keyed by identity, since two objects may have equal fields.
     todo = [(machine, 0)]
     while todo:
         object_, parent = todo.pop()
@@ -116,12 +117,12 @@ def rows(machine: Object, keep: Keep, file: str, host: str, left_out: dict[str, 
 
 
 def node_row(host: str, where: str) -> Row:
-    """The row of a node that is called like this: its basename is the name without the digits at its end, which are its id.
+    """The row of a node of this name: the digits at the end are its id, the rest is its basename.
 
-    Errors: InputError for what cannot be a name.
+    Errors: InputError for text that cannot be a name.
     """
     if not host or not host.isprintable() or "/" in host or len(host) > limits.NAME_LENGTH_MAX:
-        raise InputError(f"expected a host name, got {host[:40]!r}", where=where, hint="HostName is a name without '/'")
+        raise InputError(f"expected a host name, got {host[:40]!r}", where=where, hint="HostName must be a name without '/'")
     prefix, digits = _HOST_DIGITS.fullmatch(host).groups()  # type: ignore[union-attr]  # any text matches
     if len(digits) > _ID_DIGITS_MAX:
         prefix, digits = host, ""
@@ -131,7 +132,7 @@ def node_row(host: str, where: str) -> Row:
 
 
 def _row(found: Object, type_: str, parent: int, keep: Keep, file: str, groups: dict[str, int]) -> Row | None:
-    """The row of an object, None for one that is not kept; `groups` counts those that hwloc has one type for."""
+    """The row of an object, None if it is not kept; `groups` numbers the pools of a type that several hwloc types map to."""
     size, unit, id_ = 1, None, groups.get(type_, found.index)
     if type_ in groups:
         groups[type_] += 1
@@ -153,7 +154,7 @@ def _row(found: Object, type_: str, parent: int, keep: Keep, file: str, groups: 
 
 
 def _type(found: Object) -> str | None:
-    """The type of pool that an object becomes."""
+    """The pool type of an object."""
     type_ = _OBJECT_TYPES.get(found.type)
     if type_ == "memory" and found.attributes.get("subtype") == "GPUMemory":
         return "gpumemory"
@@ -163,9 +164,9 @@ def _type(found: Object) -> str | None:
 
 
 def whole(found: Object, key: str, file: str) -> int:
-    """The whole number of an attribute, 0 where it is not given.
+    """The integer value of an attribute, 0 if it is missing.
 
-    Errors: InputError for what is no whole number; LimitExceeded for one that no pool can have as size.
+    Errors: InputError for text that is not an integer; LimitExceeded for one that is too large for a size.
     """
     text = found.attributes.get(key, "0")
     if not (text.isascii() and text.isdecimal()):

@@ -1,6 +1,6 @@
-"""This machine, or a made-up one, through libhwloc: what ``hwloc:`` and ``hwloc:package:2 core:8 pu:2`` name.
+"""The local machine, or a synthetic one, through libhwloc: the sources ``hwloc:`` and ``hwloc:package:2 core:8 pu:2``.
 
-The library's objects become the same tree that XML becomes, so both have the same pools.
+The library's objects become the same tree as XML does, so both give the same pools.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _DEVICES: Final = {1: "Block", 4: "GPU", 8: "CoProc", 16: "Network", 32: "OpenFa
 
 
 def read(text: str = "", *, origin: int | None = None, keep: str | Iterable[str] = (), cluster: str | None = None) -> Loaded:
-    """The node that this runs on.
+    """The node that this program runs on.
 
     Args:
-        text: a synthetic description of another one, as libhwloc reads them; empty for this machine.
+        text: a synthetic description of another node, in libhwloc's syntax; empty for the local machine.
         origin, keep, cluster: as for :func:`.hwloc.read`.
 
-    Errors: InputError without a libhwloc, and for a description or a machine that it cannot read.
+    Errors: InputError if there is no libhwloc, or for a description or a machine that it cannot read.
     """
     from fluxres.hwloc import Topology
     from fluxres.hwloc.topology import TypeFilter
@@ -54,7 +54,7 @@ def read(text: str = "", *, origin: int | None = None, keep: str | Iterable[str]
     except FluxresError:
         raise
     except (OSError, RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
-        hint = "such as hwloc:package:2 core:8 pu:2" if text else "lstopo says more"
+        hint = "such as hwloc:package:2 core:8 pu:2" if text else "lstopo may report more"
         raise InputError(f"libhwloc cannot read this: {error}", where=name, hint=hint) from error
     return hwloc_cluster.of_machine(machine, name, keep=keep, cluster=cluster, origin=origin)
 
@@ -80,7 +80,7 @@ def _cache(type_: str) -> str:
 
 
 def _attributes(native: Native) -> dict[str, str]:
-    """What XML would say of an object, as far as a pool is made of it."""
+    """The XML attributes of an object, as far as they affect pools."""
     from fluxres.hwloc.hwobject import Cache, NumaNode, PciDevice
 
     attributes = {"subtype": native.subtype} if native.subtype else {}

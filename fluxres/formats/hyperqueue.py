@@ -1,8 +1,8 @@
-"""HyperQueue's workers: the JSON it prints, that of version 0.7 too, and the words they were started with.
+"""HyperQueue's workers: their JSON, that of version 0.7 too, and the command lines that started them.
 
-In words, each line is a worker (``hq worker start --cpus 2x4 --resource "gpus=[0,1]"``, of which ``hq worker start`` may be left
-out), or definitions stand one to a line and an empty line ends a worker.  Pools of labels become a pool for each label, groups a
-parent for each group, sums one pool with a size; see ``specs/decisions/0008-peer-systems.md``.
+In text, each line is a worker (``hq worker start --cpus 2x4 --resource "gpus=[0,1]"``; the words ``hq worker start`` may be left
+out). Alternatively, each line is one definition, and an empty line ends a worker. A resource of labels becomes one pool per
+label, a group becomes their parent, and a sum becomes one pool with a size; see ``specs/decisions/0008-peer-systems.md``.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from fluxres.syntax.hyperqueue_coupling import WEIGHT_DEFAULT, Coupling
 from fluxres.syntax.hyperqueue_pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
 
-#: the auxiliary graph of weights between groups, its relation, and the attribute that has the weight
+#: the auxiliary graph of weights between groups, its relation, and the attribute that holds the weight
 GRAPH: Final = "coupling"
 RELATION: Final = "coupled"
 WEIGHT: Final = "weight"
-#: the property of a host that names its group of workers
+#: the property of a host that holds the name of its worker group
 GROUP: Final = "worker_group"
 _NOTHING: Final[dict[str, Any]] = {"resources": []}
 
@@ -50,7 +50,7 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
     """The machine of these workers, each a node.
 
     Args:
-        fractions: give each label of a list, range or group ten-thousandths of itself to hand out (a pool `share` of size 10000).
+        fractions: make each label of a list, range or group divisible into ten-thousandths (a pool `share` of size 10000).
 
     Errors: InputError with file and line; LimitExceeded.  Cost: O(workers + labels listed) Python, O(pools) array writes.
 
@@ -64,7 +64,7 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
 
 
 def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
-    """The machine of ``hyperqueue:DEFINITION DEFINITION…``: one worker in words of the command line.
+    """The machine of ``hyperqueue:DEFINITION DEFINITION…``: one worker defined on the command line.
 
     >>> read_words("cpus=1x4 gpus=[0,1]").structure.n
     8
@@ -78,10 +78,10 @@ def read_words(text: str, *, origin: int | None = None, fractions: bool = False)
 
 
 def machine(workers: Sequence[Started], file: str, origin: int | None = None, *, fractions: bool = False) -> Loaded:
-    """The machine of workers. Errors: InputError for pools that no worker may have."""
+    """The machine of these workers. Errors: InputError for pools that no worker may have."""
     if not workers:
-        raise InputError("no worker", where=file, hint="a line is a worker, such as --cpus 4 --resource gpus=[0,1]")
-    # Workers are alike as a rule, and pools that were read once are one object: what is in them is looked at once.
+        raise InputError("no workers", where=file, hint="a line is a worker, such as --cpus 4 --resource gpus=[0,1]")
+    # Workers are usually alike and share pool objects that were read once, so the content of each is checked once.
     known: dict[object, tuple[Stock, ...]] = {}
     hosts = []
     for worker in workers:
@@ -104,7 +104,7 @@ def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
     beside = _beside(worker)
     stocks: list[Stock] = []
     _require_makeable(worker)
-    # Groups numbered through are made in one go, unless others that are not stand in the same sockets.
+    # Consecutively numbered groups are made at once, unless other groups in the same sockets are not consecutive.
     grouped = {number: pool.kind.groups for number, pool in enumerate(worker.pools) if isinstance(pool.kind, Groups)}
     grids = {number: groups for number, groups in grouped.items() if isinstance(groups, Grid)}
     together = {*beside, next(iter(grouped))} if beside else set()
@@ -130,14 +130,14 @@ def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
 
 
 def _require_makeable(worker: Started) -> None:
-    """What is refused before anything is made of it: more labels and groups than a graph has pools."""
+    """Refuse, before any pool is made, a worker with more labels and groups than a graph may have pools."""
     total = 0
     for pool in worker.pools:
         if not isinstance(pool.kind, Sum):
             total += len(pool.kind) + (len(pool.kind.groups) if isinstance(pool.kind, Groups) else 0)
     if total > limits.POOLS_MAX:
-        message = f"{total} labels and groups, at most {limits.POOLS_MAX} pools fit"
-        raise LimitExceeded(message, where=worker.where(), hint="give what is not told apart as a sum")
+        message = f"{total} labels and groups, at most {limits.POOLS_MAX} pools are allowed"
+        raise LimitExceeded(message, where=worker.where(), hint="use a sum for units without labels")
 
 
 def _pool_place(worker: Started, name: str) -> str:
@@ -149,7 +149,7 @@ def _labels(labels: Labels) -> Sequence[str] | range:
 
 
 def _beside(worker: Started) -> frozenset[int]:
-    """Pools whose groups are the sockets of the cpus: each coupled with the socket of its number, and with no other."""
+    """Pools whose groups are the sockets of the cpus: each group is coupled with the socket of its number and with no other."""
     grouped = [number for number, pool in enumerate(worker.pools) if isinstance(pool.kind, Groups)]
     if not grouped or worker.pools[grouped[0]].name != CPUS:
         return frozenset()
@@ -171,7 +171,7 @@ def _couplings_by_pair(couplings: Iterable[Coupling]) -> dict[tuple[int, int], l
 
 
 def _couple(made: Structure, workers: Sequence[Started], hosts: Sequence[Host]) -> None:
-    """The auxiliary graph of the weights that sockets do not say."""
+    """The auxiliary graph of the weights that sockets do not express."""
     ends: list[tuple[int, int]] = []
     weights: list[int] = []
     nodes = made.of_type("node").tolist()
@@ -193,7 +193,7 @@ def _couple(made: Structure, workers: Sequence[Started], hosts: Sequence[Host]) 
 
 
 def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[int]]:
-    """By number of the pool, the vertices of its groups."""
+    """The vertices of each pool's groups, by number of the pool."""
     inside = [v for v in made.children(node).tolist() if made.kind_of(v).type in ("socket", "group")]
     found: dict[int, list[int]] = {}
     at = 0
@@ -213,7 +213,7 @@ def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[in
 
 
 def _of_parts(source: Source) -> list[Started] | None:
-    """The workers of a list in JSON, in which what they have alike is read once; None for any other text."""
+    """The workers of a JSON list, decoding equal parts once; None for any other text."""
     alike, places = json_typed.Alike(source), Places(source)
     known: dict[int, Started] = {}
     workers: list[Started] = []
@@ -270,7 +270,7 @@ def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Starte
         return _called(_started(document, worker.configuration.resources, below), worker.configuration)
     if "resources" in values:
         return _started(document, typed.convert(Part(document, values, path), Resources), path)
-    hint = "a worker has its 'configuration', or 'resources' and 'coupling'"
+    hint = "a worker has a 'configuration', or 'resources' and 'coupling'"
     raise InputError("the key 'configuration' is missing", where=document.where(path), hint=hint)
 
 
@@ -295,7 +295,7 @@ def _started(document: Document | Places, resources: Resources, path: tuple[Key,
     return started
 
 
-#: the keys that each kind of pool has beside its name
+#: the keys that each kind of pool has besides its name
 _KEYS: Final = {"list": ("values",), "range": ("start", "end"), "groups": ("groups",), "sum": ("size",)}
 
 
@@ -307,7 +307,7 @@ def _pool(entry: Resource, document: Document | Places, path: tuple[Key, ...]) -
             message = f"the key '{key}' is missing"
             raise InputError(message, where=document.where(path), hint=f"a {entry.kind} has {' and '.join(keys)}")
         if key not in keys:
-            message = f"a {entry.kind} has no {key}"
+            message = f"a {entry.kind} cannot have {key}"
             raise InputError(message, where=document.where([*path, key], key=True), hint=f"it has {' and '.join(keys)}")
     if entry.size is not UNSET:
         return Pool(entry.name, Sum(entry.size))

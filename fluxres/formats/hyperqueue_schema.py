@@ -1,7 +1,7 @@
-"""HyperQueue's workers as JSON: what ``hq worker info --output-mode json`` prints, as far as it is about resources.
+"""HyperQueue's workers as JSON: the part of the output of ``hq worker info --output-mode json`` that describes resources.
 
-A worker has many more keys, which change with every version and say nothing of what it has; those are passed over.  What stands
-under ``resources`` is read to the last key.
+A worker has many more keys, which change with every version and do not describe resources; they are ignored. Under ``resources``
+every key is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ List = Annotated[list[Label], Meta(min_length=1)]
 
 
 class Resource(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One pool: a list or groups of labels, a range of numbers, or a sum in ten-thousandths."""
+    """One resource: a list or groups of labels, a range of numbers, or a sum in ten-thousandths."""
 
     name: Word
     kind: Literal["list", "range", "groups", "sum"]
@@ -33,7 +33,7 @@ class Resource(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Weight(Struct, forbid_unknown_fields=True):
-    """How much two groups belong together; pools by their number in the list of resources."""
+    """How strongly two groups are coupled; pools by their number in the list of resources."""
 
     resource1_idx: Number
     group1_idx: Number
@@ -43,20 +43,18 @@ class Weight(Struct, forbid_unknown_fields=True):
 
 
 class Coupling(Struct, forbid_unknown_fields=True):
-    """All weights."""
-
     weights: list[Weight] = []
 
 
 class Resources(Struct, forbid_unknown_fields=True):
-    """What a worker has."""
+    """The resources of a worker."""
 
     resources: list[Resource]
     coupling: Coupling | None = None
 
 
 class Configuration(Struct):
-    """How a worker was started."""
+    """The configuration of a worker."""
 
     resources: Resources
     hostname: Word | UnsetType = UNSET
@@ -64,14 +62,12 @@ class Configuration(Struct):
 
 
 class Worker(Struct):
-    """One worker."""
-
     configuration: Configuration
     id: Number | UnsetType = UNSET
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of workers, as it stands in ``specs/schemas/hyperqueue.schema.json``.
+    """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``.
 
     >>> json_schema()["title"]
     'HyperQueue workers'

@@ -1,5 +1,5 @@
-"""The resources of a worker as HyperQueue 0.7 printed them, which its documentation still shows: `cpus` in groups, and a list
-of generic resources with parameters.  Amounts are whole units, where later versions have ten-thousandths.
+"""The resources of a worker as printed by HyperQueue 0.7 and still shown in its documentation: `cpus` in groups, and a list of
+generic resources with parameters. Amounts are whole units, where later versions have ten-thousandths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZE_MAX: Final = limits.SIZE_MAX // PER_UNIT
 
 
 class Parameters(Struct, forbid_unknown_fields=True):
-    """What there is of a generic resource."""
+    """The amount or the range of a generic resource."""
 
     size: Annotated[int, Meta(ge=1, le=_SIZE_MAX)] | UnsetType = UNSET
     start: Number | UnsetType = UNSET
@@ -33,7 +33,7 @@ class Parameters(Struct, forbid_unknown_fields=True):
 
 
 class Generic(Struct, forbid_unknown_fields=True):
-    """One resource that is not the CPUs."""
+    """One resource other than the CPUs."""
 
     name: Word
     kind: Literal["sum", "list", "range", "indices"]
@@ -41,7 +41,7 @@ class Generic(Struct, forbid_unknown_fields=True):
 
 
 class Resources(Struct, forbid_unknown_fields=True):
-    """What a worker has."""
+    """The resources of a worker."""
 
     cpus: Annotated[list[List], Meta(min_length=1)]
     generic: list[Generic] = []

@@ -1,6 +1,6 @@
-"""HyperQueue's workers in the words they were started with: lines of options, or paragraphs of definitions.
+"""HyperQueue's workers as the command lines that started them: lines of options, or paragraphs of definitions.
 
-A line is taken apart as a shell does it, without variables and without running anything.
+A line is split as a shell does it, without variables and without running anything.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fluxres.syntax.hyperqueue_pools import Pool
 
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
 _BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")
-#: a word as most are, without quotes
+#: an ordinary word, without quotes
 _PLAIN = re.compile(r"""[^\s'"\\]++(?!\S)""")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^'\n]*'|"(?:[^"\\\n]|\\.)*")+""")
 _ESCAPED = re.compile(r'\\(["\\$`])')
 _QUOTED = re.compile(r"""'([^'\n]*)'|"((?:[^"\\\n]|\\.)*)"|\\(.)|([^'"\\]+)""")
-#: options that say nothing of what a worker has, with a value and without
+#: options that do not define resources, with a value and without
 _PASSED_OVER: Final = frozenset(
     {
         "time-limit",
@@ -42,7 +42,7 @@ _PASSED_OVER: Final = frozenset(
         "wait-between-download-tries",
     }
 )
-#: characters of a definition that is remembered
+#: maximal length of a definition that is cached
 _SHORT: Final = 1000
 _FLAGS: Final = frozenset({"no-detect-resources", "no-hyper-threading", "debug"})
 
@@ -52,12 +52,12 @@ _known_cpus = lru_cache(maxsize=4096)(hyperqueue.parse_cpus)
 
 
 def _pool(text: str) -> Pool:
-    """The pool of a definition; workers are alike, so short ones are read once."""
+    """The pool of a definition; short definitions are cached, because workers are usually alike."""
     return _known(text) if len(text) <= _SHORT else hyperqueue.parse(text)
 
 
 def _cpus(text: str) -> Pool:
-    """The pool that ``--cpus`` defines, short ones read once as well."""
+    """The pool that ``--cpus`` defines; short definitions are cached too."""
     return _known_cpus(text) if len(text) <= _SHORT else hyperqueue.parse_cpus(text)
 
 
@@ -66,7 +66,7 @@ class Started:
     """A worker as it was started.
 
     Args:
-        where: says its place in the file.
+        where: returns its place in the file.
     """
 
     where: Callable[[], str]
@@ -77,7 +77,7 @@ class Started:
 
 
 def of_words(source: Source) -> Iterator[Started]:
-    """Workers, each a line of options or a paragraph of definitions.
+    """Workers, one per line of options or paragraph of definitions.
 
     Errors: InputError with file and line, and the column in the definition.
     """
@@ -110,11 +110,11 @@ def of_words(source: Source) -> Iterator[Started]:
 
 
 def add_options(line: str, worker: Started) -> None:
-    """Add to a worker what options say, with or without the command before them; a word without an option is a definition.
+    """Add the options of a line to a worker, with or without the command in front; a word without an option is a definition.
 
-    Only here, beside ``--cpus=4``, is a bare number read in ``cpus=4`` too.
+    Only here, as for ``--cpus=4``, a bare number is accepted in ``cpus=4`` too.
 
-    Errors: InputError for an option that is not one of ``hq worker start``, and those of the definitions.
+    Errors: InputError for an option that ``hq worker start`` does not have, and those of the definitions.
     """
     words = _known_words(line) if len(line) <= _SHORT else _options(line)
     at = 0
@@ -147,7 +147,7 @@ def add_options(line: str, worker: Started) -> None:
             case "group":
                 worker.group = value
             case _ if option not in _PASSED_OVER:
-                hint = "options are --cpus, --resource, --coupling, --hostname and --group"
+                hint = "the options are --cpus, --resource, --coupling, --hostname and --group"
                 raise InputError(f"unknown option --{option[:40]}", where="options", hint=hint)
     worker.pools[:0] = reversed(cpus)
     if couplings:
@@ -155,9 +155,9 @@ def add_options(line: str, worker: Started) -> None:
 
 
 def _closed(words: Sequence[str], at: int) -> tuple[str, int]:
-    """The definition that begins with a word, up to where its brackets are closed, and the place after it.
+    """The definition that begins with a word, up to its closing brackets, and the position after it.
 
-    Blanks may stand round any token: `gpus=[0, 1]` is several words to a shell.
+    Blanks may surround any token: `gpus=[0, 1]` is several words to a shell.
     """
     first, opened = at, 0
     while at < len(words) and (at == first or opened > 0):
@@ -175,9 +175,9 @@ _known_words = lru_cache(maxsize=4096)(_options)
 
 
 def words_of(line: str) -> Iterator[str]:
-    """The words of a command line, as a shell makes them.
+    """The words of a command line, split as a shell does it.
 
-    Errors: InputError for quotes without an end.
+    Errors: InputError for unclosed quotes.
 
     >>> list(words_of("--a 'b c' \\"d\\"e # f"))
     ['--a', 'b c', 'de']
@@ -196,7 +196,7 @@ def words_of(line: str) -> Iterator[str]:
             continue
         found = _WORD.match(line, at)
         if found is None:
-            raise InputError(f"expected an end of the quotes that begin with {excerpt(line[at:])}", where=f"column {at + 1}")
+            raise InputError(f"unclosed quotes begin with {excerpt(line[at:])}", where=f"column {at + 1}")
         yield "".join(
             part[1] if part[1] is not None else _unescaped(part[2]) if part[2] is not None else part[3] or part[4]
             for part in _QUOTED.finditer(found[0])

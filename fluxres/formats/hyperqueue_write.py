@@ -1,9 +1,9 @@
-"""HyperQueue's workers, written: a line for each node in words of ``hq worker start``, or the JSON of its workers.
+"""Write HyperQueue's workers: one ``hq worker start`` command line per node, or the JSON of its workers.
 
-Cores become ``cpus``, GPUs ``gpus``; what stands in several pools of a node becomes groups; one pool with a size becomes a sum.
-HyperQueue groups the CPUs it finds by NUMA node, so groups are NUMA domains (what holds memory of its own) or sockets where a
-machine has those, and not the caches within; a machine without them is grouped by its innermost level.  Pools that stand in the
-same groups as the cores are coupled with them, which is how HyperQueue says that they lie together.
+Cores become ``cpus`` and GPUs ``gpus``; pools with several parents in a node become groups; a single pool with a size becomes a
+sum. HyperQueue groups the CPUs it finds by NUMA node, so the groups are NUMA domains (pools that contain memory) or sockets if
+the machine has those, and not the caches within them. On any other machine the innermost level makes the groups. Pools in the
+same groups as the cores are coupled with them, which is how HyperQueue expresses that they are close.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fluxres.syntax.hyperqueue_tokens import PER_UNIT, U32_MAX
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units"})
 _CARRIES_GRAPH: Final[frozenset[Fact]] = CARRIES | frozenset({"graphs"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9/]*")
-#: types of pools that are groups, wherever their memory is
+#: types of pools that are groups, wherever the memory is
 _GROUPS: Final = ("socket", "numa")
 
 
@@ -40,9 +40,9 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     """The nodes of a machine as workers.
 
     Args:
-        json: as ``hq worker list --output-mode json`` prints them, instead of command lines.
+        json: write what ``hq worker list --output-mode json`` prints instead of command lines.
 
-    Cost: O(pools) array operations, O(hosts × types + labels that are no range) Python.
+    Cost: O(pools) array operations, O(hosts × types + labels outside ranges) Python.
 
     >>> from fluxres.formats.hyperqueue import read
     >>> from fluxres.documents.source import Source
@@ -59,7 +59,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
 
 
 def clean(word: str) -> str:
-    """A word as the name of a resource: letters, digits and ``/``, which stands for an underscore in types.
+    """A valid resource name: letters, digits and ``/``, which replaces the underscore of a type.
 
     >>> clean("gpus_amd"), clean("a-b"), clean("1x")
     ('gpus/amd', 'a/b', 'x1x')
@@ -80,7 +80,7 @@ class _Written:
 
 
 class _Workers:
-    """Makes workers of hosts, and keeps what could not be said."""
+    """Makes workers from hosts, and records what could not be expressed."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory, self.structure = inventory, inventory.structure
@@ -90,12 +90,12 @@ class _Workers:
         self.has_unit = np.array([kind.unit is not None for kind in self.structure.kinds])
         self.merged: list[str] = []
         self.edges = _Edges(self.structure)
-        #: by vertex that is written, the pool whose group it is in, or its host
+        #: by written vertex, the pool that is its group, or its host
         self.above = self._above()
         written = inventory.written
-        #: whether each group is the parent of what is in it
+        #: whether each group is the parent of its content
         self.is_plain = bool((self.above[written] == self.structure.parent[written]).all())
-        #: by type of what is in several groups, the types of the pools that are these groups
+        #: by type of the content of several groups, the types of the pools that are these groups
         self.grouped: dict[str, dict[str, None]] = {}
 
     def worker(self, number: int) -> _Written:
@@ -109,7 +109,7 @@ class _Workers:
         placed = [(share, groups, [self._group_of(share, group) for group in groups]) for share, groups in grouped]
         of_cpus = [parents for share, _, parents in placed if self.words[share.type] == CPUS and len(parents) > 1]
         sockets = of_cpus[0] if of_cpus else None
-        # Pools beside the cpus stand behind them, as they will when this is read.
+        # Pools in the groups of the cpus follow them, as they will when this is read.
         placed.sort(key=lambda each: (self.words[each[0].type] != CPUS, each[2] != sockets))
         for share, groups, parents in placed:
             if not groups:
@@ -128,7 +128,7 @@ class _Workers:
         return made
 
     def _above(self) -> Vertices:
-        """By vertex: the nearest pool above it that is a group, or the host; for what is written only."""
+        """By written vertex: the nearest pool above it that is a group, or the host."""
         s = self.structure
         is_group = np.isin(s.type, [s.types.index(name) for name in _GROUPS if name in s.types])
         memory = s.of_type("memory")
@@ -143,18 +143,17 @@ class _Workers:
         return above
 
     def _in_groups(self, share: Share, host: int) -> Share:
-        """The same with the pools whose groups its vertices are in: their parents, where no group is above any of them."""
+        """The same for the pools whose groups the vertices are in: their parents, if no group is above any of them."""
         if self.is_plain:
             return share
         above = self.above[share.vertices]
         return share if (above == host).all() else replace(share, above=above)
 
     def _group_of(self, share: Share, group: Vertices) -> int:
-        """The pool that a group is."""
         return self.structure.parent.item(int(group[0])) if self.is_plain else int(share.above[share.vertices == group[0]][0])
 
     def _place(self, share: Share, parents: list[int], host: int, *, type_name: str) -> None:
-        """Note which pools come back in the same place: straight in the host, or in groups that come back themselves."""
+        """Record the pools that are read back in the same place: directly in the host, or in groups that are read back too."""
         s = self.structure
         if len(parents) == 1:
             self.lost.moved[share.vertices] |= s.parent[share.vertices] != host
@@ -173,7 +172,7 @@ class _Workers:
                 self.lost.moved[share.vertices[share.above == parent]] = True
 
     def _levels(self) -> Iterator[str]:
-        """Lines on what became groups, and on what is within the groups."""
+        """Messages about what became groups, and about the levels within the groups."""
         s = self.structure
         for type_name, of in self.grouped.items():
             vertices = np.flatnonzero(self.inventory.written & (s.type == s.types.index(type_name)))
@@ -193,10 +192,10 @@ class _Workers:
         first = int(vertices[0])
         if len(vertices) > 1:
             host = s.where(int(self.inventory.hosts[self.inventory.host[first]]))
-            self.merged.append(f"pools: {len(vertices)} of type {share.type} in {host} are one sum")
+            self.merged.append(f"pools: {len(vertices)} of type {share.type} in {host} are written as one sum")
         is_fraction = all(s.kind_of(v).unit == FRACTION_UNIT for v in vertices.tolist())
         total = sum(s.size[vertices].tolist()) * (1 if is_fraction else PER_UNIT)
-        if total % PER_UNIT == 0:  # comes back as whole units
+        if total % PER_UNIT == 0:  # is read back as whole units
             self.lost.mark("units", vertices[[s.kind_of(v).unit is not None for v in vertices.tolist()]])
             if is_fraction:
                 self.lost.mark("sizes", vertices)
@@ -222,13 +221,13 @@ class _Workers:
         return made[0] if len(made) == 1 else hyperqueue.of_groups(made)
 
     def left_out(self, allocations: Sequence[Hold]) -> list[str]:
-        """What could not be said of the machine."""
+        """What could not be expressed of the machine."""
         carries = _CARRIES_GRAPH if self.edges.is_all_said else CARRIES
         return self.inventory.left_out(allocations, carries, self.lost, [*self.renamed, *self._levels(), *self.merged[:1]])
 
 
 class _Edges:
-    """The weights between groups, and whether all of them are said."""
+    """The weights between groups, and whether all of them are written."""
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
@@ -238,7 +237,7 @@ class _Edges:
 
     @property
     def is_all_said(self) -> bool:
-        """Whether the machine has no auxiliary graph but this, and every edge of it was said."""
+        """Whether this is the only auxiliary graph of the machine and every edge of it is written."""
         s, graph = self._structure, self._graph
         return graph is not None and len(s.subsystems) == 1 and s.tree_end == s.n and self._said == len(graph)
 

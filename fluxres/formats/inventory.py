@@ -1,8 +1,8 @@
-"""What HyperQueue, canary, CTest and JQM say of a machine: hosts, and on each a number of named stocks of labelled things.
+"""What HyperQueue, canary, CTest and JQM describe: hosts, and on each a number of named stocks of labelled units.
 
-The four files differ and the machine they mean does not, so each reader makes this of its file, and what becomes of it in the
-graph is decided here once (``specs/decisions/0008-peer-systems.md``): one pool for each label, a parent for each group of labels,
-one pool with a size for what is only counted.
+The four files differ but describe the same kind of machine. Each reader converts its file to this, and the conversion to a graph
+is defined here once (``specs/decisions/0008-peer-systems.md``): one pool for each label, a parent for each group of labels, one
+pool with a size for units that are only counted.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 
-#: their words for what everybody else calls otherwise
+#: their words for types that have another name elsewhere
 TYPES: Final = {"cpus": "core", "gpus": "gpu"}
-#: types that mean something else in a graph
+#: types with another meaning in a graph
 RESERVED: Final = frozenset({"cluster", "node", "socket", "group", "share", "slot"})
-#: the property that names the types of which a host has none, and says so
+#: the property that lists the types of which a host explicitly has none
 EMPTY: Final = f"{OF_FILE}empty_types"
-#: numbers of one range that are looked at one by one where their names may meet others; of longer ones it is an error
+#: longest range whose numbers are checked one by one where their names may collide; a longer one is an error then
 _TOLD_APART_MAX: Final = 65_536
-#: what stands before the key of a property whose value is no single one, kept as JSON
+#: prefix of the key of a property whose value is a list or mapping, kept as JSON
 NESTED: Final = "json:"
 
 
@@ -41,12 +41,12 @@ class Stock:
 
     Args:
         word: its name in the file.
-        groups: runs by group; one group stands in the host itself, several have a pool each.
-        grid: instead of groups: their number, and one run of numbers that is dealt out to them in equal parts.
-        amount: units of what has no labels; then there are no groups.
+        groups: runs by group; a single group is in the host itself, several groups have a pool each.
+        grid: instead of groups: their number, and one run of numbers that is divided among them in equal parts.
+        amount: units of a resource without labels; then there are no groups.
         unit: of the amount.
-        beside: whether its groups are those of the first grouped stock, and stand in the same pools.
-        where: says its place in the file; asked for only when something is wrong.
+        beside: whether its groups are those of the first grouped stock, in the same pools.
+        where: returns its place in the file; called only for an error.
     """
 
     word: str
@@ -60,7 +60,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One node. Without a name it is numbered."""
+    """One node. A host without a name is numbered."""
 
     stocks: tuple[Stock, ...]
     name: str | None = None
@@ -71,8 +71,8 @@ class Host:
 def types_of(words: Iterable[str], where: str) -> dict[str, str]:
     """The type in the graph of each word in a file.
 
-    `cpus` are `core`, `gpus` are `gpu`; where the file has that word too, they keep their own.
-    Errors: InputError for two words of one type.
+    `cpus` become `core` and `gpus` become `gpu`, unless the file also uses that word.
+    Errors: InputError if two words give the same type.
 
     >>> types_of(["cpus", "gpus/amd", "node"], "x"), types_of(["cpus", "core"], "x")
     ({'cpus': 'core', 'gpus/amd': 'gpus_amd', 'node': 'node_'}, {'cpus': 'cpus', 'core': 'core'})
@@ -85,7 +85,7 @@ def types_of(words: Iterable[str], where: str) -> dict[str, str]:
         made = kept if kept is not None and kept not in known else word.replace("/", "_")
         made = f"{made}_" if made in RESERVED else made
         if made in owner:
-            message = f"{excerpt(word)} and {excerpt(owner[made])} are both the type {excerpt(made)} here"
+            message = f"{excerpt(word)} and {excerpt(owner[made])} would both be the type {excerpt(made)}"
             raise InputError(message, where=where, hint="rename one")
         found[word], owner[made] = made, word
     return found
@@ -101,9 +101,9 @@ def structure(
     """The machine of these hosts: a cluster of nodes, with ranks in their order.
 
     Args:
-        file: for messages without a place of their own.
+        file: for messages without a more specific place.
         origin: base of the uuids; random by default.
-        properties: of the cluster.
+        properties: properties of the cluster.
 
     Cost: O(hosts + stocks + labels listed) Python, O(pools) array writes.
     Errors: InputError and LimitExceeded with the place of the stock.
@@ -117,32 +117,32 @@ def structure(
     root = Recipe("cluster", properties=properties or {}, children=site.nodes(hosts))
     try:
         return expand(root, origin=uuids.new_origin() if origin is None else origin, where=site.where)
-    except LimitExceeded as error:  # of all entries together, which has no place of its own
+    except LimitExceeded as error:  # an error about all entries together, which has no place
         where = error.where if error.where.startswith(file) else file
         raise LimitExceeded(error.message, where=where, hint=error.hint) from None
 
 
 class _Site:
-    """Makes recipes of hosts.  Hosts that have the same share the entries for it: ten thousand alike cost little."""
+    """Makes recipes of hosts. Hosts with the same content share its entries, so ten thousand equal hosts cost little."""
 
     def __init__(self, types: Mapping[str, str], file: str) -> None:
         self.types = types
         self.file = file
-        #: words that with a number behind them are the names of numbered pools
+        #: words that, followed by a number, are the names of numbered pools
         self.stems = {*types.values(), "socket", *(f"{type_name}-group" for type_name in types.values())}
-        #: whether a name may be of one type or of another: `gpu10` is number 10 of gpu, and number 0 of gpu1
+        #: whether a name may belong to two types: `gpu10` is number 10 of gpu and number 0 of gpu1
         self.is_ambiguous = len({stem.rstrip(DIGITS) for stem in self.stems}) < len(self.stems)
         self.names: set[str] = set()
         self.places: dict[int, Callable[[], str]] = {}
         self.known: dict[object, tuple[Recipe, ...]] = {}
 
     def where(self, recipe: Recipe, key: str) -> str:
-        """The place of an entry in the file; of the first of those that share it."""
+        """The place of an entry in the file; for shared entries, that of the first use."""
         place = self.places.get(id(recipe))
         return (place() if place is not None else "") or self.file
 
     def nodes(self, hosts: Sequence[Host]) -> tuple[Recipe, ...]:
-        """The entries of the hosts, one for each run of those that differ in the name only."""
+        """The entries of the hosts, one for each run of hosts that differ only in their name."""
         made: list[Recipe] = []
         named = ((number, *self._named(number, host), self._contents(host)) for number, host in enumerate(hosts))
         for _, run in groupby(named, key=lambda each: (id(each[3]), [(key, type(of), of) for key, of in each[2].items()])):
@@ -216,7 +216,7 @@ class _Site:
 
 
 def _content(stock: Stock) -> object:
-    """What a stock says, as a key."""
+    """The content of a stock, as a key."""
     runs = tuple(
         tuple(
             (
@@ -235,7 +235,7 @@ def _content(stock: Stock) -> object:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """A pool for a group of labels, or several that are filled alike, while they are filled."""
+    """A pool for a group of labels, or several equal ones, while they are filled."""
 
     type: str
     basename: str
@@ -249,7 +249,7 @@ class _Group:
 
 
 def _groups(stock: Stock, type_name: str) -> list[_Group]:
-    """New groups for a stock, none where it stands in those of the cpus."""
+    """New groups for a stock; none if it uses those of the cpus."""
     if stock.beside:
         return []
     return [_Group(*_type_and_base(type_name), number) for number in range(len(stock.groups))]
@@ -260,7 +260,7 @@ def _type_and_base(type_name: str) -> tuple[str, str]:
 
 
 def _dealt(count: int, run: Run, type_name: str) -> Recipe:
-    """The entry of a run of numbers that runs on over a number of groups."""
+    """The entry of a run of numbers that continues across a number of groups."""
     assert isinstance(run.labels, range)
     ids = np.arange(run.labels.start, run.labels.stop, dtype=np.int64)
     base = Recipe(type_name, len(run.labels) // count, ids=ids, size=run.size, unit=run.unit, properties=run.properties)
@@ -275,12 +275,12 @@ def _sum(stock: Stock, type_name: str, taken: set[str]) -> Recipe:
 
 
 def kept_properties(given: Mapping[str, Any], where: Callable[[], str] = str) -> dict[str, PropertyValue]:
-    """Properties of a pool for those of a file: what is no single value is kept as JSON under a marked key.
+    """Properties of a pool for those of a file: a list or mapping is kept as JSON under a marked key.
 
     Args:
-        where: says the place of the properties.
+        where: returns the place of the properties.
 
-    Errors: InputError for a number in it that is none.
+    Errors: InputError for a number that is NaN or infinite.
 
     >>> kept_properties({"vendor": "AMD", "links": [1, 2]})
     {'vendor': 'AMD', 'json:links': '[1,2]'}
@@ -298,5 +298,5 @@ def _json(value: object, key: str, where: Callable[[], str]) -> str:
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except ValueError:
-        message = f"the property {excerpt(key)} has a number that is none (NaN, or infinite)"
+        message = f"the property {excerpt(key)} has a number that is NaN or infinite"
         raise InputError(message, where=where(), hint="write it as text") from None

@@ -1,7 +1,7 @@
-"""Runs of labelled things as entries of a machine: what of a label is a number, a name, or neither.
+"""Runs of labelled units as entries of a machine: whether a label becomes an id, a name, or neither.
 
-Numbers become ids and other labels names, as long as nobody could take one for the other.  What can be neither is numbered, and
-keeps its label as a property.
+Numbers become ids and other labels become names, as long as the two cannot be confused. A label that can be neither is kept as a
+property of a numbered pool.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fluxres import limits
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe
 
-#: what stands before the key of a property that is about the file and not about the pool
+#: prefix of the key of a property that is about the file and not about the pool
 OF_FILE: Final = "file:"
-#: the property that keeps a label which is no name: it stands twice, or has a character that no path can hold
+#: the property that keeps a label which cannot be a name: it occurs twice, or has a character not allowed in paths
 LABEL: Final = f"{OF_FILE}label"
-#: the property that keeps a number of slots which is no size
+#: the property that keeps a number of slots which cannot be a size
 SLOTS: Final = f"{OF_FILE}slots"
 #: the unit of amounts in ten-thousandths
 FRACTION_UNIT: Final = "0.0001"
@@ -33,14 +33,14 @@ DIGITS: Final = "0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Labelled things that are alike but for their label.
+    """Labelled units that are equal except for their label.
 
     Args:
         labels: in order; a `range` of numbers costs nothing however long it is.
-        size: units of each; 0 is a thing that nobody can have.
+        size: units of each; 0 if it cannot be allocated.
         unit: of the size.
         properties: of each.
-        fractions: whether each can be given out in ten-thousandths.
+        fractions: whether each can be allocated in ten-thousandths.
     """
 
     labels: Sequence[str] | range
@@ -51,7 +51,7 @@ class Run:
 
 
 def compact(labels: list[str]) -> Sequence[str] | range:
-    """Labels as a range where they are the numbers of one, which costs nothing however many there are.
+    """Labels as a range if they are consecutive numbers, which costs nothing however many there are.
 
     >>> compact(["3", "4", "5"]), compact(["3", "5"]), compact(["03", "4"])
     (range(3, 6), ['3', '5'], ['03', '4'])
@@ -65,11 +65,12 @@ def compact(labels: list[str]) -> Sequence[str] | range:
 
 
 def entries(run: Run, type_name: str, taken: set[str], stems: set[str]) -> list[Recipe]:
-    """Entries for a run: numbers become ids, other labels names, and what can be neither is numbered and keeps its label.
+    """Entries for a run: numbers become ids and other labels names; a pool whose label can be neither is numbered and keeps its
+    label.
 
     Args:
-        taken: names that brothers have, to which those of the run are added.
-        stems: words that with a number behind them are the names of numbered pools.
+        taken: names that siblings have, to which those of the run are added.
+        stems: words that, followed by a number, are the names of numbered pools.
     """
     base = Recipe(type_name, size=max(run.size, 1), unit=run.unit, properties=run.properties, children=shares(run))
     if run.size == 0:
@@ -112,7 +113,7 @@ def entries(run: Run, type_name: str, taken: set[str], stems: set[str]) -> list[
 
 
 def _are_plain_names(labels: Sequence[str], taken: set[str], stems: set[str]) -> bool:
-    """Whether all of these labels are surely names: a look at a hundred thousand together takes a few milliseconds."""
+    """Whether all of these labels can be used as names, checked together: a hundred thousand take a few milliseconds."""
     whole = "".join(labels)
     return (
         len(labels) > 0
@@ -128,7 +129,7 @@ def _are_plain_names(labels: Sequence[str], taken: set[str], stems: set[str]) ->
 
 
 def shares(run: Run) -> tuple[Recipe, ...]:
-    """What each thing of a run can be given out in."""
+    """The child that makes each pool of a run divisible."""
     return (Recipe("share", ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
 
 
@@ -138,7 +139,7 @@ def is_name(text: str) -> bool:
 
 
 def free(name: Callable[[int], str], start: int, seen: set[str]) -> str:
-    """The first of the names numbered from `start` on that nobody has."""
+    """The first free name, numbering from `start` on."""
     while name(start) in seen:
         start += 1
     return name(start)

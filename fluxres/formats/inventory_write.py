@@ -1,8 +1,8 @@
-"""A machine taken apart into hosts and what each has of every type: what writers for HyperQueue, canary, CTest and JQM write.
+"""A machine as hosts and their content by type: the input of the writers for HyperQueue, canary, CTest and JQM.
 
-Their files know hosts and labels and nothing above or between.  So of any machine, nodes become hosts; cores, GPUs and
-whatever has nothing in it become labelled things, and where several pools on the way hold them, groups.  What stands
-elsewhere is told to be left out.  All of it is told from the columns; Python runs once for each host and type.
+Their files have hosts and labels, and nothing above or between. So nodes become hosts; cores, GPUs and all pools without children
+become labelled units; their parents, if there are several, become groups. Everything else is reported as left out. This is
+derived from the columns; Python runs once for each host and type.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from fluxres.graph.structure import Structure
 Mask = NDArray[np.bool_]
 Vertices = NDArray[np.int64]
 
-#: types that are counted although something stands in them
+#: types that are counted although they have children
 COUNTED: Final = ("core", "gpu")
-#: properties that say something to these formats and nothing about the pool
+#: properties that concern these formats and not the pool
 MARKS: Final = frozenset({LABEL, SLOTS})
 _WORDS: Final = {type_name: word for word, type_name in TYPES.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share:
-    """What a host has of one type: vertices ascending, and the pool that each stands in."""
+    """The pools of one type in a host: vertices ascending, and their parents."""
 
     type: str
     vertices: Vertices
     above: Vertices
 
     def groups(self) -> list[Vertices]:
-        """The vertices by the pool they stand in, in the order of its first."""
+        """The vertices by parent, in the order of the first vertex of each."""
         if self.above[0] == self.above[-1] and not np.count_nonzero(self.above != self.above[0]):
             return [self.vertices]
         _, first, which = np.unique(self.above, return_index=True, return_inverse=True)
@@ -54,18 +54,18 @@ class Share:
 
 
 class Lost:
-    """What a writer meets and cannot say, by pool."""
+    """The facts that a writer cannot express, by pool."""
 
     def __init__(self, structure: Structure) -> None:
         self._n = structure.n
         self.facts: dict[Fact, Mask] = {}
-        #: pools that are not written and come back all the same
+        #: pools that are not written but are read back all the same
         self.between: Mask = np.zeros(structure.n, np.bool_)
-        #: pools that come back in another place
+        #: pools that are read back in another place
         self.moved: Mask = np.zeros(structure.n, np.bool_)
 
     def mark(self, fact: Fact, vertices: Vertices) -> None:
-        """Note that this is lost of these pools."""
+        """Record that these pools lose this fact."""
         if len(vertices):
             self.facts.setdefault(fact, np.zeros(self._n, np.bool_))[vertices] = True
 
@@ -75,34 +75,34 @@ class Inventory:
 
     Args:
         structure: any machine.
-        marks: properties that the format says by other means.
+        marks: properties that the format expresses in another way.
 
     Cost: O(pools) array operations; O(hosts × types) Python for `shares`.
     """
 
     def __init__(self, structure: Structure, *, marks: frozenset[str] = frozenset()) -> None:
         self.structure = s = structure
-        #: properties that need not be said
+        #: properties that need not be written
         self.marks = MARKS | marks
         nodes = s.of_type("node").astype(np.int64)
         nodes = nodes[nodes < s.tree_end]
-        #: the nodes that stand in no other node; the root of a machine without any
+        #: the nodes that are not in another node; the root of a machine without nodes
         self.hosts: Vertices = nodes[_topmost(s, nodes)] if len(nodes) else np.zeros(1, np.int64)
         number = np.arange(s.n)
         at = np.searchsorted(self.hosts, number, side="right") - 1
         inside = (at >= 0) & (number < s.end[self.hosts[at]]) & (number < s.tree_end)
         inside[self.hosts] = False
-        #: number of the host that each pool stands in, -1 for none
+        #: number of the host of each pool, -1 for none
         self.host: Vertices = np.where(inside, at, -1)
         counted = np.isin(s.type, [s.types.index(name) for name in COUNTED if name in s.types])
         tops = np.flatnonzero(inside & (counted | (s.end == number + 1)))
-        #: what is written: counted or with nothing in it, on a host, and in nothing else that is written
+        #: pools that are written: a counted type or a leaf, on a host, and not within another written pool
         self.written: Mask = np.zeros(s.n, np.bool_)
         self.written[tops[_topmost(s, tops)]] = True
 
     @cached_property
     def shares(self) -> list[list[Share]]:
-        """What each host has, types in the order of their first pool."""
+        """The shares of each host, types in the order of their first pool."""
         s = self.structure
         vertices = np.flatnonzero(self.written)
         found: list[list[Share]] = [[] for _ in self.hosts]
@@ -119,13 +119,13 @@ class Inventory:
         return found
 
     def host_name(self, number: int) -> str:
-        """The name of a host, or the label it keeps instead."""
+        """The name of a host, or the label kept for it."""
         v = int(self.hosts[number])
         kept = self.properties(v).get(LABEL)
         return kept if isinstance(kept, str) else self.structure.name(v)
 
     def distinct_names(self, lost: Lost) -> list[str]:
-        """The names of all hosts, numbered where one stands twice."""
+        """The names of all hosts, numbered where one occurs twice."""
         found: dict[str, None] = {}
         for number, v in enumerate(self.hosts.tolist()):
             name = base = self.host_name(number)
@@ -138,7 +138,6 @@ class Inventory:
         return list(found)
 
     def properties(self, v: int) -> dict[str, PropertyValue]:
-        """The properties of a pool."""
         return dict(self.structure.kind_of(v).properties)
 
     @cached_property
@@ -151,7 +150,7 @@ class Inventory:
         return plain
 
     def labels(self, vertices: Vertices) -> list[str] | range:
-        """The labels of pools: the one it keeps, its id, or else its name; a range where they are consecutive numbers."""
+        """The labels of pools: the label kept for it, its id, or else its name; a range if they are consecutive numbers."""
         ids, plain = self.structure.id[vertices], self._plain[vertices]
         if plain.all():
             first = int(ids[0])
@@ -162,7 +161,7 @@ class Inventory:
         ]
 
     def is_sum(self, share: Share) -> bool:
-        """Whether this is an amount and no labelled thing: one pool without a label or with a size, or several with a unit."""
+        """Whether this is an amount and not labelled: one pool without a label or with a size, or several with a unit."""
         s, first = self.structure, int(share.vertices[0])
         if share.type in COUNTED:
             return False
@@ -172,7 +171,7 @@ class Inventory:
         return any(s.kinds[number].unit is not None for number in np.unique(s.kind[share.vertices]).tolist())
 
     def distinct(self, vertices: Vertices, lost: Lost) -> list[str] | range:
-        """The labels of pools on one host, numbered anew where one stands twice."""
+        """The labels of pools on one host, renumbered where one occurs twice."""
         labels = self.labels(vertices)
         if isinstance(labels, range) or len(set(labels)) == len(labels):
             return labels
@@ -180,7 +179,7 @@ class Inventory:
         return range(len(vertices))
 
     def relabelled(self, fact: Fact, vertices: Vertices, lost: Lost) -> None:
-        """Note that pools come back with other labels; where one is kept beside a name, both are others."""
+        """Record that pools are read back with other labels; for a label kept besides a name, both change."""
         lost.mark(fact, vertices)
         keeps = np.array([any(key == LABEL for key, _ in kind.properties) for kind in self.structure.kinds])
         kept = vertices[keeps[self.structure.kind[vertices]]]
@@ -192,10 +191,10 @@ class Inventory:
         return kept if isinstance(kept, str) else self.structure.name(v)
 
     def words(self, clean: Callable[[str], str]) -> tuple[dict[str, str], list[str]]:
-        """The word of a format for each type that is written, and lines on those that come back as another type.
+        """The format's word for each written type, and messages about types that are read back as another.
 
         Args:
-            clean: a word that the format can say, made of any; one that it can say stays.
+            clean: turns any word into one that the format allows, and leaves an allowed one unchanged.
         """
         types = list(dict.fromkeys(share.type for shares in self.shares for share in shares))
         found: dict[str, str] = {}
@@ -218,11 +217,11 @@ class Inventory:
         return found, renamed
 
     def left_out(self, allocations: Sequence[Hold], carries: frozenset[Fact], lost: Lost, more: Sequence[str] = ()) -> list[str]:
-        """What a format does not say of the machine.
+        """What a format cannot express of the machine.
 
         Args:
-            carries: facts that it says of hosts and of what is written, but for what is `lost`.
-            more: lines of the format's own.
+            carries: facts that it can express of hosts and written pools, except for `lost`.
+            more: further messages of the format.
         """
         s = self.structure
         kept = self.written | lost.between
@@ -233,7 +232,7 @@ class Inventory:
         found = left_out.concern(s, "pools", missing)
         found += left_out.concern(s, "pools", lost.moved & kept, "the places")
         if self.hosts[0] == 0:
-            found.append(f"pools: {s.where(0)} stands in a cluster when it is read")
+            found.append(f"pools: {s.where(0)} will be in a cluster when it is read")
         found += more
         lost.mark("ids", np.flatnonzero(self._ids_lost()))
         if "properties" not in carries:
@@ -241,13 +240,13 @@ class Inventory:
         lost.mark("basenames", np.flatnonzero(self._based() & ~lost.between))
         for fact, mask in lost.facts.items():
             found += left_out.concern(s, fact, mask & kept)
-        # A thing of no slots is down, because no pool is of size 0; that is no state to be told.
+        # A unit with no slots is down, because no pool has size 0; this state need not be reported.
         ghosts = np.array([any(key == SLOTS for key, _ in kind.properties) for kind in s.kinds])[s.kind]
         found += left_out.lines(s, allocations, carries | {*lost.facts, "ids", "basenames", "properties"}, within=kept & ~ghosts)
         return list(dict.fromkeys(found))
 
     def _based(self) -> Mask:
-        """Pools whose names begin with something else than their type."""
+        """Pools whose basename is not their type."""
         found: Mask = np.array([kind.basename != kind.type for kind in self.structure.kinds])[self.structure.kind]
         return found
 
@@ -257,7 +256,7 @@ class Inventory:
         return found
 
     def _ids_lost(self) -> Mask:
-        """Pools with a name of their own beside their id, and hosts whose id does not follow from the name."""
+        """Pools with both an explicit name and an id, and hosts whose id does not follow from their name."""
         s = self.structure
         lost: Mask = self.written & (s.id >= 0) & ~self._plain
         for number, v in enumerate(self.hosts.tolist()):
@@ -268,7 +267,7 @@ class Inventory:
 
 
 def _topmost(s: Structure, vertices: Vertices) -> Mask:
-    """Which of these, ascending, stand in no other of them."""
+    """Which of these vertices, ascending, are not below another of them."""
     if not len(vertices):
         return np.zeros(0, np.bool_)
     reach = np.maximum.accumulate(s.end[vertices])

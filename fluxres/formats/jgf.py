@@ -1,7 +1,7 @@
 """JGF: resource graphs as JSON documents of nodes and edges (Flux RFC 40), as Fluxion and fluxres write them.
 
-The containment tree is the edges of containment; every other subsystem becomes an auxiliary graph.  The shorthand of Fluxion,
-which leaves out what is below pools taken whole, is a graph like any other here: what it leaves out is not in it.
+The edges of containment make the containment tree; every other subsystem becomes an auxiliary graph. Fluxion's shorthand, which
+leaves out everything below exclusively held pools, is read like any other graph: without what it leaves out.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from fluxres.formats.notes import keys_passed_over
 from fluxres.syntax import idset
 
 WRITERS: Final = ("", "fluxion", "fluxion:", "fluxion:jgf", "fluxion:jgf_shorthand")
-"""How a graph of this form may be called by its writer (RFC 40)."""
+"""The values of `writer` for a graph of this form (RFC 40)."""
 FREE_RANKS: Final = "free_ranks"
-"""Tag of the root: ranks that were given back since the graph was written."""
+"""Tag of the root: ranks that were released since the graph was written."""
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a JGF file.
 
     Errors: InputError ``FILE:line:column: path``; LimitExceeded.
-    Cost: about 2 µs a node; memory of about four times the file.
-    Source: RFC 40, and what Fluxion reads and writes.
+    Cost: about 2 µs per node; memory about four times the file.
+    Source: RFC 40, and the files that Fluxion reads and writes.
 
     >>> text = b'{"graph": {"nodes": [{"id": "0", "metadata": {"type": "node", "paths": {"containment": "/node0"}}}]}}'
     >>> read(Source(text)).structure.path(0)
@@ -54,10 +54,10 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:
-    """Refuse a graph that calls itself something else than Fluxion's.
+    """Refuse a graph whose `writer` is not Fluxion.
 
     Errors: InputError at the path.
     """
     if writer not in WRITERS:
-        hint = "fluxion:jgf and fluxion:jgf_shorthand are read"
-        raise InputError(f"a graph of the writer {shown(writer)}", where=json_typed.where(source, path), hint=hint)
+        hint = "fluxres reads fluxion:jgf and fluxion:jgf_shorthand"
+        raise InputError(f"unknown writer {shown(writer)}", where=json_typed.where(source, path), hint=hint)

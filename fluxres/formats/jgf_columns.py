@@ -1,4 +1,4 @@
-"""The nodes and edges of a JGF document by column, made one after the other so that their objects never exist together."""
+"""The nodes and edges of a JGF document by column, decoded one at a time so that their objects never exist together."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class NodeColumns:
     """The nodes of a graph, in the order of the document.
 
     Args:
-        parts: the lists of nodes that the document has, that of the graph first.
+        parts: the lists of nodes in the document, that of the graph first.
 
     Attributes:
-        n: how many there are.
-        shown: how many the first list has.
+        n: number of nodes.
+        shown: number of nodes in the first list.
         key, type: of each node.
-        path: in containment, None for a node that is not in it.
-        auxiliary: paths in other subsystems, by node, of those that have any.
-        labels: by node, of those that have one.
-        keys: how many keys of mappings the nodes have.
+        path: in containment, None for a node outside containment.
+        auxiliary: paths in other subsystems, by node, for nodes that have any.
+        labels: by node, for nodes that have one.
+        keys: number of mapping keys in the nodes.
     """
 
     def __init__(self, source: Source, parts: Sequence[Buffer], whole: type[Any]) -> None:
@@ -85,11 +85,11 @@ class NodeColumns:
             self.keys += sum(json_typed.keys_in(value, source.file) for value in self.given(name).values())
 
     def column(self, name: str) -> list[Any] | None:
-        """The values of an optional key, UNSET where a node does not have it; None where no node has."""
+        """The values of an optional key, UNSET for nodes without it; None if no node has it."""
         return self._optional.get(name)
 
     def given(self, name: str) -> dict[int, Any]:
-        """The values of an optional key by node, of those that have it."""
+        """The values of an optional key, by node that has it."""
         column = self._optional.get(name)
         return {} if column is None else {i: value for i, value in enumerate(column) if value is not UNSET}
 
@@ -100,20 +100,20 @@ _PLAIN_EDGES: Final = msgspec.json.Decoder(list[PlainEdge])
 
 
 class EdgeColumns:
-    """The edges of a graph, in the order of the document; one that is of several subsystems is an edge of each.
+    """The edges of a graph, in the order of the document; an edge of several subsystems appears once in each.
 
     Args:
-        parts: the lists of edges that the document has, that of the graph first.
-        directed: whether an edge that does not say it leads from its source to its target only.
+        parts: the lists of edges in the document, that of the graph first.
+        directed: whether an edge is directed if it does not say so itself.
 
     Attributes:
         source, target: keys of nodes.
-        metadata: by edge, of those that have some.
+        metadata: by edge, for edges that have some.
         undirected: edges without direction.
-        place: by edge, where it stands in the lists one after the other.
-        shown: how many the first list has.
-        keys: how many keys of mappings the edges have.
-        passed_over: what is said of edges and not kept.
+        place: by edge, its index in the concatenated lists.
+        shown: number of edges in the first list.
+        keys: number of mapping keys in the edges.
+        passed_over: data of edges that is ignored.
     """
 
     def __init__(self, source: Source, parts: Sequence[Buffer], whole: type[Any], *, directed: bool) -> None:
@@ -162,7 +162,7 @@ class EdgeColumns:
                 self.place.append(i)
 
     def _by_subsystem(self, edge: Edge, data: EdgeMetadata) -> list[EdgeMetadata]:
-        """What is said of an edge, once for each subsystem that it is of."""
+        """The data of an edge, once for each of its subsystems."""
         relation = data.relationship if data.relationship is not UNSET else edge.relation or UNSET
         of = {UNSET if _is_contained(data) else data.subsystem: relation}
         if data.subsystem is UNSET and data.name is not UNSET:
@@ -194,7 +194,7 @@ def _keys_of(data: PlainEdgeMetadata | EdgeMetadata) -> int:
 
 
 def _is_older_form(name: Any) -> bool:
-    """Whether this is the relationship of an edge by subsystem."""
+    """Whether this is a mapping from subsystem to relation."""
     if not isinstance(name, dict) or not name:
         return False
     words = [*name, *name.values()]

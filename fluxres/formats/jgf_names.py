@@ -1,4 +1,4 @@
-"""What the nodes of a JGF document are called: by name, by basename and id, or by the last step of a path, which must agree."""
+"""Names of the nodes of a JGF document: the name, basename and id, or the last step of a path, all of which must agree."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _DIGITS_MAX: Final = 18
 
 
 class Fail(Protocol):
-    """Refuses a document at a place in its graph."""
+    """Raises for the document at a place in its graph."""
 
     def __call__(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn: ...
 
 
 class Names(NamedTuple):
-    """Ids of all nodes; name templates by node where any has one; the names that no template gives, by node."""
+    """Ids of all nodes; name templates by node if any has one; the names that no template gives, by node."""
 
     ids: NDArray[np.int64]
     templates: list[str | None] | None
@@ -36,9 +36,8 @@ class Names(NamedTuple):
 def name_nodes(nodes: NodeColumns, parent: Int32, fail: Fail) -> Names:
     """Ids and names of all nodes.
 
-    Errors: what `fail` raises for a path that does not lead on from that of the node above, or does not end in the name; for
-    two nodes of one path; for names that no path can hold.
-    Cost: about 0.5 µs a node, more for those whose name is not basename and id.
+    Errors: what `fail` raises for a path that does not continue the parent's path or does not end in the name, for two nodes of
+    one path, and for invalid names. Cost: about 0.5 µs per node, more for those whose name is not basename and id.
     """
     basenames = nodes.type
     if (given := nodes.column("basename")) is not None:
@@ -50,7 +49,7 @@ def name_nodes(nodes: NodeColumns, parent: Int32, fail: Fail) -> Names:
     usual = [f"{head}/{word}{number}" for head, word, number in zip(up, basenames, ids.tolist(), strict=True)]
     odd = [i for i, (expected, path) in enumerate(zip(usual, nodes.path, strict=True)) if expected != path]
     del usual
-    # Where a path is not that of the node above with basename and id, its last step is a name, which the node must have said.
+    # If a path is not the parent's path with basename and id, its last step must be the explicit name of the node.
     steps = {i: _step(nodes, i, up[i], fail) for i in odd}
     del up, above
     _distinct(nodes, fail)
@@ -64,23 +63,23 @@ def name_nodes(nodes: NodeColumns, parent: Int32, fail: Fail) -> Names:
         if (names is None or names[i] is UNSET) and numbers is not None and numbers[i] is not UNSET:
             fail(["nodes", i, "metadata", "id"], f"the id makes the name {default!r:.300}, and the path ends in {name!r:.300}")
         if len(name) > limits.NAME_LENGTH_MAX or not name.isprintable() or "/" in name:
-            fail(["nodes", i], f"{name[:80]!r} is no name: 1 to {limits.NAME_LENGTH_MAX} characters without '/'")
+            fail(["nodes", i], f"{name[:80]!r} is not a valid name: 1 to {limits.NAME_LENGTH_MAX} characters without '/'")
         explicit[i] = name
     return Names(ids, *_templates(nodes, basenames, ids, explicit))
 
 
 def _step(nodes: NodeColumns, i: int, up: str, fail: Fail) -> str:
-    """The last step of the path of a node, which is what the node is called."""
+    """The last step of the path of a node, which is its name."""
     path = nodes.path[i]
     if path is None:
         return _outside_step(nodes, i, fail)
     head, slash, step = path.rpartition("/")
     place: list[Key] = ["nodes", i, "metadata", "paths", "containment"]
     if head != up or not slash:
-        hint = f"by the edges it is in {up:.300}" if up else "a path begins with '/'"
-        fail(place, f"{path:.300} does not lead on from the node above", hint)
+        hint = f"according to the edges it is in {up:.300}" if up else "a path begins with '/'"
+        fail(place, f"{path:.300} does not continue the path of its parent", hint)
     if not step:
-        fail(place, f"{path:.300} ends in no name")
+        fail(place, f"{path:.300} does not end in a name")
     return step
 
 
@@ -95,13 +94,13 @@ def _distinct(nodes: NodeColumns, fail: Fail) -> None:
 
 
 def _outside_step(nodes: NodeColumns, i: int, fail: Fail) -> str:
-    """What a node outside containment is called: as its paths end, or by its name or its basename and id."""
+    """The name of a node outside containment: the end of its paths, its name, or its basename and id."""
     steps = {path.rpartition("/")[2] for path in nodes.auxiliary.get(i, {}).values()}
     for path in nodes.auxiliary.get(i, {}).values():
         if not path.startswith("/"):
             fail(["nodes", i, "metadata", "paths"], f"expected a path such as /pdu0, got {path!r:.300}")
     if len(steps) > 1 or "" in steps:
-        fail(["nodes", i, "metadata", "paths"], f"paths that end differently: {', '.join(sorted(steps)):.300}")
+        fail(["nodes", i, "metadata", "paths"], f"paths with different last steps: {', '.join(sorted(steps)):.300}")
     if steps:
         return steps.pop()
     columns = [nodes.column(key) for key in ("name", "basename", "id")]
@@ -147,7 +146,7 @@ def _compare(nodes: NodeColumns, basenames: list[str], ids: NDArray[np.int64], s
 def _templates(
     nodes: NodeColumns, basenames: list[str], ids: NDArray[np.int64], explicit: dict[int, str]
 ) -> tuple[list[str | None] | None, dict[int, str]]:
-    """Templates for the names that follow a rule, and those that are left."""
+    """Templates for the names that follow a rule, and the names that do not."""
     sorts: dict[tuple[str, str], list[int]] = {}
     for i in explicit:
         sorts.setdefault((nodes.type[i], basenames[i]), []).append(i)
@@ -169,7 +168,7 @@ def _templates(
 
 
 def _template_of(name: str, names: list[str]) -> str | None:
-    """A template that gives this name by a number at its end, with zeros before it where one of the names has some."""
+    """A template that gives this name from a number at its end, with leading zeros if one of the names has some."""
     stem = name.rstrip(_DIGITS)
     width = len(name) - len(stem)
     if not 0 < width <= _DIGITS_MAX or "$" in stem:

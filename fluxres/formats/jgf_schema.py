@@ -1,8 +1,8 @@
-"""JGF as a typed document: the nodes and edges of Flux RFC 40, with what Fluxion and fluxres write beside them.
+"""JGF as a typed document: the nodes and edges of Flux RFC 40, with the additional keys that Fluxion and fluxres write.
 
-Everything that a node may leave out is UNSET then, since its default depends on the rest of the node.  There are two types of a
-node, and of an edge: what nearly each of nearly every file is, which takes half the memory, and all that it may have.  Keys that
-are not known here are passed over, as by Fluxion, and a note names them (:func:`fluxres.documents.json_typed.passed_over`).
+Every key that a node may leave out is UNSET by default, since its default depends on the rest of the node. There are two types of
+a node and of an edge: a plain one that covers nearly every node of nearly every file and takes half the memory, and the complete
+one. Unknown keys are ignored, as in Fluxion, and a note lists them (:func:`fluxres.documents.json_typed.passed_over`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
 
 
 class PlainPaths(Struct, gc=False, forbid_unknown_fields=True):
-    """The path of a pool that stands in containment only."""
+    """The path of a pool that is only in containment."""
 
     containment: Path
 
 
 class PlainMetadata(Struct, gc=False, forbid_unknown_fields=True):
-    """What Fluxion says of a pool that stands in containment only, and the way to what a job has."""
+    """What Fluxion writes about a pool that is only in containment or leads to what a job holds."""
 
     type: Word
     paths: PlainPaths
@@ -51,64 +51,71 @@ class PlainMetadata(Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainNode(Struct, gc=False, forbid_unknown_fields=True):
-    """A pool that stands in containment only."""
+    """A pool that is only in containment."""
 
     id: Word
     metadata: PlainMetadata
 
 
 class Metadata(Struct, gc=False):
-    """What is said of a pool."""
+    """The attributes of a pool."""
 
     type: Annotated[Word, Meta(description="Resource type.")]
-    paths: Annotated[dict[Word, Path], Meta(description="By subsystem; one step makes the pool its root.")]
+    paths: Annotated[dict[Word, Path], Meta(description="By subsystem; a path of one step makes the pool its root.")]
     uuid: Word | UnsetType = UNSET
     basename: Annotated[Word | UnsetType, Meta(description="First part of the default name. Default: the type.")] = UNSET
     name: Annotated[Word | UnsetType, Meta(description="Default: basename and id.")] = UNSET
     id: Annotated[
-        Number | UnsetType, Meta(description="Default: the number in the path, that at the end of a node's name, or uniq_id.")
+        Number | UnsetType,
+        Meta(description="Default: the number in the path, the number at the end of a node's name, or uniq_id."),
     ] = UNSET
     uniq_id: Annotated[Number | UnsetType, Meta(description="Default: the key of the node, if it is a number.")] = UNSET
-    rank: Annotated[Rank | UnsetType, Meta(description="Execution target. Default: that of the pool above.")] = UNSET
+    rank: Annotated[Rank | UnsetType, Meta(description="Execution target. Default: that of the parent.")] = UNSET
     exclusive: Annotated[
         bool | UnsetType,
-        Meta(description="In R: whether the job holds all of it. In a file: whether it may only be allocated whole."),
+        Meta(description="In R: whether the job holds it exclusively. In a file: whether it may only be allocated exclusively."),
     ] = UNSET
     status: Annotated[Literal[0, 1] | UnsetType, Meta(description="0 up, 1 down.")] = UNSET
     unit: Unit | UnsetType = UNSET
     size: Annotated[Units | UnsetType, Meta(description="Units of the pool. Default: 1.")] = UNSET
     properties: dict[Word, Value | int | float | bool | None] | UnsetType = UNSET
-    agfilter: Annotated[Any, Meta(description="Sums that Fluxion's planner keeps; they follow from the pools below.")] = UNSET
-    ephemeral: Annotated[dict[Word, Value] | UnsetType, Meta(description="Properties of a while; they become tags.")] = UNSET
-    state: Annotated[State | UnsetType, Meta(description="Where it is not what status says. Written by fluxres.")] = UNSET
+    agfilter: Annotated[Any, Meta(description="Totals of Fluxion's planner, which follow from the pools below.")] = UNSET
+    ephemeral: Annotated[dict[Word, Value] | UnsetType, Meta(description="Temporary properties; they become tags.")] = UNSET
+    state: Annotated[State | UnsetType, Meta(description="State that status cannot express. Written by fluxres.")] = UNSET
     tags: Annotated[dict[Word, Value | None] | UnsetType, Meta(description="Written by fluxres.")] = UNSET
-    capacity: Annotated[Units | UnsetType, Meta(description="Full size of what a copy cut down. Written by fluxres.")] = UNSET
-    whole: Annotated[bool | UnsetType, Meta(description="Whether it may only be allocated whole. Written by fluxres.")] = UNSET
-    way: Annotated[bool | UnsetType, Meta(description="Whether it is only the way from the root. Written by fluxres.")] = UNSET
-    unranked: Annotated[bool | UnsetType, Meta(description="Without rank, though below one. Written by fluxres.")] = UNSET
+    capacity: Annotated[Units | UnsetType, Meta(description="Full size of a pool that a copy reduced. Written by fluxres.")] = (
+        UNSET
+    )
+    whole: Annotated[bool | UnsetType, Meta(description="Whether it may only be allocated exclusively. Written by fluxres.")] = (
+        UNSET
+    )
+    way: Annotated[
+        bool | UnsetType, Meta(description="Whether it only connects the root with copied pools. Written by fluxres.")
+    ] = UNSET
+    unranked: Annotated[
+        bool | UnsetType, Meta(description="Has no rank although it is below a pool with one. Written by fluxres.")
+    ] = UNSET
     within: Annotated[
-        Word | UnsetType, Meta(description="Key of the pool that one outside containment is in. Written by fluxres.")
+        Word | UnsetType, Meta(description="Key of the parent of a pool outside containment. Written by fluxres.")
     ] = UNSET
     hosts: Annotated[
         str | UnsetType,
-        Meta(description="In R, nodes that the shorthand leaves out below it, as a hostlist. Written by fluxres."),
+        Meta(description="In R: the nodes below it that the shorthand leaves out, as a hostlist. Written by fluxres."),
     ] = UNSET
     children: Annotated[
         dict[Word, str] | UnsetType,
-        Meta(description="In R, ids by type that the shorthand leaves out below it, as in R_lite. Written by fluxres."),
+        Meta(description="In R: the ids by type below it that the shorthand leaves out, as in R_lite. Written by fluxres."),
     ] = UNSET
 
 
 class Node(Struct, gc=False):
-    """A pool."""
-
     id: Annotated[Word, Meta(description="Key of the node in this document.")]
     metadata: Metadata
-    label: Annotated[Value | UnsetType | None, Meta(description="Where it is not the name, it becomes a tag.")] = UNSET
+    label: Annotated[Value | UnsetType | None, Meta(description="Becomes a tag if it is not the name.")] = UNSET
 
 
 class PlainEdgeMetadata(Struct, gc=False, forbid_unknown_fields=True):
-    """Of which graph an edge is, as Fluxion and fluxres write it."""
+    """The subsystem of an edge, as Fluxion and fluxres write it."""
 
     subsystem: Word | UnsetType = UNSET
     relationship: Word | UnsetType = UNSET
@@ -124,14 +131,14 @@ class PlainEdge(Struct, gc=False, forbid_unknown_fields=True):
 
 
 class EdgeMetadata(Struct, gc=False):
-    """Of which graph an edge is."""
+    """The subsystem of an edge."""
 
     subsystem: Annotated[Word | UnsetType, Meta(description="Default: containment.")] = UNSET
     relationship: Annotated[Word | UnsetType, Meta(description="Default: the relation of the edge, or link.")] = UNSET
     attributes: Annotated[dict[Word, int | float | bool | Value | None] | UnsetType, Meta(description="Written by fluxres.")] = (
         UNSET
     )
-    name: Annotated[Any, Meta(description="Older form: the relationship of each subsystem, by subsystem.")] = UNSET
+    name: Annotated[Any, Meta(description="Older form: the relationship by subsystem.")] = UNSET
 
 
 class Edge(Struct, gc=False):
@@ -141,13 +148,13 @@ class Edge(Struct, gc=False):
     target: Word
     metadata: EdgeMetadata | UnsetType | None = UNSET
     directed: Annotated[bool | UnsetType, Meta(description="Default: that of the graph.")] = UNSET
-    relation: Annotated[Label | UnsetType | None, Meta(description="The relationship, where the metadata have none.")] = UNSET
+    relation: Annotated[Label | UnsetType | None, Meta(description="The relationship, if the metadata have none.")] = UNSET
     label: Annotated[Value | UnsetType | None, Meta(description="An attribute of an edge of a subsystem.")] = UNSET
     id: Annotated[Value | int | UnsetType | None, Meta(description="An attribute of an edge of a subsystem.")] = UNSET
 
 
 class Auxiliary(Struct):
-    """Auxiliary graphs that Fluxion would refuse, and pools that only they have. Written by fluxres."""
+    """Auxiliary graphs that Fluxion would refuse, and pools that only they contain. Written by fluxres."""
 
     nodes: list[Node] | UnsetType = UNSET
     edges: list[Edge] | UnsetType = UNSET
@@ -157,15 +164,15 @@ Uuids = list[tuple[Word, Annotated[int, Meta(ge=1)]]]
 
 
 class GraphMetadata(Struct):
-    """What fluxres says of all nodes together, and what Fluxion must not see."""
+    """What fluxres stores about all nodes together, and what Fluxion must not see."""
 
     uuids: Annotated[
         Uuids | UnsetType,
-        Meta(description="Uuids of all nodes in their order, as runs that count up: the first, and how many."),
+        Meta(description="Uuids of all nodes in order, as runs that count up: the first uuid and the number of uuids."),
     ] = UNSET
     graphs: Annotated[
         dict[Word, bool] | UnsetType,
-        Meta(description="Subsystems in their order, with or without edges, and whether they are hierarchies."),
+        Meta(description="Subsystems in order, with or without edges, and whether they are hierarchies."),
     ] = UNSET
     auxiliary: Auxiliary | UnsetType = UNSET
 
@@ -175,12 +182,12 @@ class Graph(Struct):
 
     nodes: Annotated[list[Node], Meta(min_length=1)]
     edges: list[Edge] | UnsetType = UNSET
-    directed: Annotated[bool | UnsetType, Meta(description="Whether edges lead from source to target only. Default: true.")] = (
-        UNSET
-    )
+    directed: Annotated[
+        bool | UnsetType, Meta(description="Whether edges are directed from source to target. Default: true.")
+    ] = UNSET
     label: Annotated[Label | UnsetType | None, Meta(description="Name of the machine. Default: that of the root.")] = UNSET
-    id: Annotated[Value | UnsetType | None, Meta(description="It becomes a tag of the root.")] = UNSET
-    type: Annotated[Value | UnsetType | None, Meta(description="It becomes a tag of the root.")] = UNSET
+    id: Annotated[Value | UnsetType | None, Meta(description="Becomes a tag of the root.")] = UNSET
+    type: Annotated[Value | UnsetType | None, Meta(description="Becomes a tag of the root.")] = UNSET
     metadata: GraphMetadata | UnsetType | None = UNSET
 
 
@@ -189,11 +196,11 @@ class Jgf(Struct):
 
     graph: Graph
     writer: Annotated[str | UnsetType, Meta(description="fluxion:jgf or fluxion:jgf_shorthand.")] = UNSET
-    free_ranks: Annotated[str | UnsetType, Meta(description="Ranks given back since; they become a tag of the root.")] = UNSET
+    free_ranks: Annotated[str | UnsetType, Meta(description="Ranks released since; they become a tag of the root.")] = UNSET
 
 
 class RawAuxiliary(Struct):
-    """As `Auxiliary`, whose nodes and edges are decoded one after the other."""
+    """As `Auxiliary`, but nodes and edges are decoded one at a time."""
 
     nodes: msgspec.Raw | UnsetType = UNSET
     edges: msgspec.Raw | UnsetType = UNSET
@@ -208,7 +215,7 @@ class RawGraphMetadata(Struct):
 
 
 class RawGraph(Struct):
-    """A graph whose nodes and edges are decoded one after the other."""
+    """A graph whose nodes and edges are decoded one at a time."""
 
     nodes: msgspec.Raw
     edges: msgspec.Raw | UnsetType = UNSET
@@ -220,7 +227,7 @@ class RawGraph(Struct):
 
 
 class RawJgf(Struct):
-    """A file whose nodes and edges are decoded one after the other."""
+    """A file whose nodes and edges are decoded one at a time."""
 
     graph: RawGraph
     writer: str | UnsetType = UNSET
@@ -228,7 +235,7 @@ class RawJgf(Struct):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a JGF file, as it stands in ``specs/schemas/jgf.schema.json``.
+    """The JSON Schema of a JGF file, as in ``specs/schemas/jgf.schema.json``.
 
     >>> json_schema()["title"]
     'JSON Graph Format'

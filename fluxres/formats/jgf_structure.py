@@ -1,8 +1,8 @@
 """From the columns of a JGF document to a structure: keys to rows, paths to names, edges to a tree and auxiliary graphs.
 
-A document says the same thing several times: what a pool is called in its name, its id and its paths, what it is in
-in its paths and in edges.  All of it is compared here, since a reader that believes one of them loses what the others say.
-Comparisons are those of whole lists, and only where they fail is a single node looked at.
+A document states the same fact several times: the name of a pool in its name, its id and its paths, its parent in its paths and
+in edges. All of them are compared here, since a reader that trusts one loses what the others say. Whole lists are compared;
+single nodes are looked at only where a comparison fails.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _DOWN: Final = STATES.index("down")
 
 
 LABEL: Final = "label"
-"""Tag of a pool: what JSON Graph Format calls it, where that is not its name."""
+"""Tag of a pool: its label in JSON Graph Format, if that is not its name."""
 
 
 class Built(NamedTuple):
-    """A structure, how many keys of mappings its graph has in the text, the label of the graph, and what was not kept."""
+    """A structure, the number of mapping keys of its graph in the text, the label of the graph, and what was not kept."""
 
     structure: Structure
     keys: int
@@ -49,7 +49,7 @@ class Built(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """Pools that R says all of is held, what is below them or not; and what a shorthand leaves out below some.
+    """Pools that R says are held exclusively with everything below them, and what a shorthand leaves out below some of them.
 
     Args:
         held: ascending vertex numbers.
@@ -69,15 +69,15 @@ def build(
 
     Args:
         source: the text.
-        graph: what was decoded of it.
+        graph: the decoded graph.
         whole: type of the whole text.
         prefix: path of the graph in the text.
-        origin: base of uuids that the graph does not give; random by default.
-        is_of_job: whether the graph says what a job holds, and not what may only be allocated whole.
+        origin: base of the uuids that the graph does not give; random by default.
+        is_of_job: whether `exclusive` means held by the job, and not that a pool may only be allocated exclusively.
 
-    Errors: InputError with the place: keys that stand twice, edges to nowhere, pools with two parents or none, names and
+    Errors: InputError with the place: duplicate keys, edges to missing nodes, pools with two parents or none, names and
     ids that disagree with paths.
-    Cost: about 2 µs a node.
+    Cost: about 2 µs per node.
     """
     metadata = graph.metadata if isinstance(graph.metadata, RawGraphMetadata) else RawGraphMetadata()
     auxiliary = metadata.auxiliary if metadata.auxiliary is not UNSET else RawAuxiliary()
@@ -115,7 +115,7 @@ class _Builder:
             twice = next(i for i, key in enumerate(nodes.key) if self._row[key] != i)
             self.fail(["nodes", self._row[nodes.key[twice]], "id"], f"a second node with the id {nodes.key[twice]!r}")
         self._src, self._dst = self._ends(edges.source, "source"), self._ends(edges.target, "target")
-        del edges.source[:], edges.target[:]  # as large as the rows they became are small
+        del edges.source[:], edges.target[:]  # the nodes take more memory than the rows made from them
         self._data = edges.metadata
         names = {CONTAINMENT: 0}
         self._of_subsystem = np.zeros(len(self._src), np.int32)
@@ -127,7 +127,7 @@ class _Builder:
             self._direct(edges.undirected)
 
     def fail(self, path: Sequence[Key], message: str, hint: str = "", *, limit: bool = False) -> NoReturn:
-        """Refuse the document at a place in the graph, whose nodes and edges may stand in two lists."""
+        """Raise for the document at a place in the graph, whose nodes and edges may be in two lists."""
         if len(path) > 1 and path[0] in ("nodes", "edges") and isinstance(path[1], int):
             at, shown = path[1], self.nodes.shown
             if path[0] == "edges":
@@ -141,10 +141,10 @@ class _Builder:
             return np.fromiter(map(self._row.__getitem__, keys), np.int32, len(keys))
         except KeyError as error:
             edge = keys.index(error.args[0])
-            self.fail(["edges", edge, side], f"no node has the id {keys[edge]!r}", "edges name nodes by their id")
+            self.fail(["edges", edge, side], f"no node has the id {keys[edge]!r}", "edges refer to nodes by their id")
 
     def _direct(self, rows: Sequence[int]) -> None:
-        """Turn edges without direction such that paths lead along them; others are edges both ways."""
+        """Orient edges without direction so that paths lead along them; the others become edges in both directions."""
         names = [CONTAINMENT, *self._subsystems]
         there = set(zip(self._src.tolist(), self._dst.tolist(), self._of_subsystem.tolist(), strict=True))
         both = []
@@ -167,7 +167,7 @@ class _Builder:
         return self.nodes.path[row] if subsystem == CONTAINMENT else self.nodes.auxiliary.get(row, {}).get(subsystem)
 
     def structure(self, origin: int | None, uuid_runs: Sequence[tuple[str, int]] | None, *, is_of_job: bool) -> Structure:
-        """What the document describes."""
+        """The structure that the document describes."""
         nodes = self.nodes
         parent = self._parents()
         names = name_nodes(nodes, parent, self.fail)
@@ -209,14 +209,14 @@ class _Builder:
         return made.structure
 
     def _may_be_whole(self, exclusive: NDArray[np.int64], *, is_of_job: bool) -> NDArray[np.int64]:
-        """Which nodes may only be allocated whole.  That a job holds all of one does not say so."""
+        """Which nodes may only be allocated exclusively; that a job holds one exclusively does not imply this."""
         found = np.zeros(self.nodes.n, np.int64) if is_of_job else exclusive.copy()
         for row, whole in self.nodes.given("whole").items():
             found[row] = whole
         return found
 
     def _label(self, structure: Structure, vertex: Int32) -> None:
-        """Keep what nodes are called beside their names."""
+        """Keep labels that are not the names of their nodes."""
         for row, label in self.nodes.labels.items():
             v = int(vertex[row])
             if label and label != structure.name(v):
@@ -225,11 +225,11 @@ class _Builder:
     # -- the containment tree --------------------------------------------------------------------------------------------------
 
     def _containment_first(self) -> NDArray[np.int64]:
-        """Rows in the order in which they become a structure: those outside containment behind the others."""
+        """Rows in the order of the structure: those outside containment come last."""
         path, shown = self.nodes.path, self.nodes.shown
         inside = np.array([p is not None for p in path])
         parts = [np.flatnonzero(inside), np.flatnonzero(~inside)]
-        # Those that Fluxion does not see stand behind those that it sees: their keys are numbers in the order they had.
+        # Nodes that Fluxion does not see come after those that it sees; their keys are numbers in their original order.
         for i, rows in enumerate(parts):
             keys = [self.nodes.key[row] for row in rows.tolist()] if len(rows) and rows[-1] >= shown else []
             if keys and all(key.isascii() and key.isdecimal() for key in keys):
@@ -237,7 +237,7 @@ class _Builder:
         return np.concatenate(parts)
 
     def _parents(self) -> Int32:
-        """By node: the node it is in, -1 for the root and for nodes outside containment that are in none."""
+        """By node: its parent, -1 for the root and for nodes outside containment without a parent."""
         path, n = self.nodes.path, self.nodes.n
         rows = np.flatnonzero(self._of_subsystem == 0)
         src, dst = self._src[rows], self._dst[rows]
@@ -255,13 +255,13 @@ class _Builder:
         stray = np.flatnonzero(~(is_inside[src] & is_inside[dst]))
         if len(stray):
             row = int(src[stray[0]] if not is_inside[src[stray[0]]] else dst[stray[0]])
-            message = f"an edge of containment at node {self.nodes.key[row]!r}, which has no path in it"
+            message = f"a containment edge at node {self.nodes.key[row]!r}, which has no containment path"
             self.fail(["edges", int(rows[stray[0]])], message)
         is_inside[root] = False
         alone = np.flatnonzero(is_inside & (count == 0))
         if len(alone):
             row = int(alone[0])
-            self.fail(["nodes", row], f"no edge of containment leads to {path[row]}", "an edge has source, target")
+            self.fail(["nodes", row], f"no containment edge leads to {path[row]}", "an edge has a source and a target")
         for row, key in self.nodes.given("within").items():
             if key not in self._row or path[row] is not None:
                 self.fail(["nodes", row, "metadata", "within"], f"expected the id of a node outside containment, got {key!r}")
@@ -283,7 +283,7 @@ class _Builder:
         return roots[0]
 
     def _downward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of the edges of containment those from a pool to one in it; there may be others back up, which say the same again."""
+        """The containment edges from a parent to its child; edges in the opposite direction are redundant and allowed."""
         level = np.array([0 if p is None else p.count("/") for p in self.nodes.path], np.int32)
         up = level[self._src[rows]] > level[self._dst[rows]]
         down = rows[~up]
@@ -293,16 +293,16 @@ class _Builder:
         wrong = back[parent[self._src[back]] != self._dst[back]]
         if len(wrong):
             source, target = (self.nodes.path[int(end[wrong[0]])] for end in (self._src, self._dst))
-            self.fail(["edges", int(wrong[0])], f"an edge from {source} up to {target}, which does not contain it")
+            self.fail(["edges", int(wrong[0])], f"an edge from {source} to {target}, which is not its child")
         return down
 
     def _two_parents(self, rows: NDArray[np.int64], parent: Int32, row: int) -> NoReturn:
         first, second = rows[self._dst[rows] == row][:2].tolist()
         path = self.nodes.path[row]
         if self._src[first] == self._src[second]:
-            self.fail(["edges", second], f"the edge to {path} stands twice", "remove one")
+            self.fail(["edges", second], f"the edge to {path} is listed twice", "remove one")
         above = " and ".join(str(self.nodes.path[int(self._src[edge])]) for edge in (first, second))
-        self.fail(["edges", second], f"{path} is in {above}", "other edges than of has-a are of a subsystem")
+        self.fail(["edges", second], f"{path} is already in {above}", "edges other than containment belong to a subsystem")
 
     # -- columns ---------------------------------------------------------------------------------------------------------
 
@@ -321,12 +321,14 @@ class _Builder:
                 _, code = np.unique(code * len(values) + which, return_inverse=True)
         _, first, code = np.unique(code, return_index=True, return_inverse=True)
         table, numbers = KindTable(), np.empty(len(first), np.int32)
-        # In the order of the document, so that a second reading of what is written numbers them alike.
+        # In the order of the document, so that reading what was written numbers them the same way.
         for i in np.argsort(first).tolist():
             type_, basename, unit, name, pairs = (values[which[first[i]]] for values, which in parts)
             for what, word in (("type", type_), ("basename", basename)):
                 if word is not UNSET and ("/" in word or not word.isprintable()):
-                    self.fail(["nodes", int(first[i]), "metadata", what], f"{word!r} has a character that no path can hold")
+                    self.fail(
+                        ["nodes", int(first[i]), "metadata", what], f"{word!r} has a character that is not allowed in paths"
+                    )
             if unit is not UNSET and not unit.isprintable():
                 self.fail(["nodes", int(first[i]), "metadata", "unit"], f"{unit!r} has a control character")
             kind = Kind(
@@ -386,7 +388,7 @@ class _Builder:
                 if data.attributes is not UNSET:
                     if taken := {"subsystem", "type"} & data.attributes.keys():
                         place: list[str | int] = ["edges", row, "metadata", "attributes", min(taken)]
-                        self.fail(place, "every edge has this already", "call the attribute otherwise")
+                        self.fail(place, "every edge already has this", "give the attribute another name")
                     if not is_countable(value := data.attributes.get(CAPACITY)):
                         message = f"expected at most {limits.CAPACITY_MAX}, got {value}"
                         self.fail(["edges", row, "metadata", "attributes", CAPACITY], message, LARGER_UNIT)
@@ -409,7 +411,7 @@ class _Builder:
             self.fail(["metadata", "graphs", subsystem.name], error.message)
 
     def _compare_paths(self, structure: Structure, vertex: Int32) -> None:
-        """Refuse paths of pools that nothing leads to, and name paths in graphs of which no edge is there."""
+        """Refuse paths of pools that no edge leads to, and paths in graphs that have no edges."""
         for row, paths in self.nodes.auxiliary.items():
             for name in paths:
                 if name in structure.subsystems or name in self._graphs_said:
@@ -420,9 +422,9 @@ class _Builder:
                     self.passed_over.append(what)
 
     def _is_hierarchy(self, name: str, rows: NDArray[np.int64], structure: Structure, vertex: Int32) -> bool:
-        """Whether a graph is a forest whose pools have paths in it; paths that say so and are wrong are refused.
+        """Whether a graph is a forest whose pools have paths in it; wrong paths are refused.
 
-        A path may lead through pools that the document does not have: what a job holds is a part of the graph.
+        A path may lead through pools that are missing in the document: what a job holds is a part of the graph.
         """
         src, dst = self._src[rows].tolist(), self._dst[rows].tolist()
         paths = self.nodes.auxiliary
@@ -442,18 +444,18 @@ class _Builder:
             leads_on = head in [paths[u][name] for u in above[v]] if v in above else head not in there
             if tail != own or not leads_on:
                 place = ["nodes", v, "metadata", "paths", name]
-                self.fail(place, f"{path} is not where the edges of {name!r} have this pool, called {own}")
+                self.fail(place, f"{path} contradicts the edges of {name!r}, which place this pool at {own}")
         return one_each
 
 
 def _factors(values: Sequence[Any]) -> tuple[list[Any], Int32]:
-    """The different values, and which of them each one is."""
+    """The distinct values, and the index of each element's value in them."""
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     return list(numbers), np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
 
 
 def _properties(values: dict[str, PropertyValue]) -> tuple[tuple[str, type, PropertyValue], ...]:
-    """Properties such that those that are equal to Python only, 1 and True, stay apart."""
+    """Properties by value, keeping apart values that are equal only to Python, such as 1 and True."""
     pairs = properties_tuple(values.items())
     return tuple((key, type(value), None if value == "" else value) for key, value in pairs)
 
@@ -467,7 +469,7 @@ def _filled(column: Sequence[Any] | None, default: int, n: int) -> NDArray[np.in
 
 
 def _numbers(column: NDArray[Any]) -> NDArray[Any]:
-    """The column of an attribute; numbers alone are numbers."""
+    """The column of an attribute, as numbers if all values are numbers."""
     if all(value is None or type(value) is float for value in column):
         return np.array([np.nan if value is None else value for value in column], np.float64)
     return column

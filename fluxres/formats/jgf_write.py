@@ -1,4 +1,4 @@
-"""JGF, written: all that fluxres knows of a machine, in the keys that Fluxion reads and some that it passes over."""
+"""Write JGF: all that fluxres knows of a machine, in the keys that Fluxion reads and some that it ignores."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from fluxres.graph.structure import Structure
 
 CARRIES = ALL - {"allocations"}
 _RUNS_MAX: Final = 256
-"""Runs of uuids that stand once for all nodes; where there are more, each node says its own, which is about as long."""
+"""Maximal number of uuid runs written once for all nodes; with more runs each node has its own uuid, which is about as long."""
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, shorthand: bool = False) -> Output:
     """A machine as a JGF file.
 
     Args:
-        shorthand: leave out what is below pools of the containment tree that may only be allocated whole, as Fluxion does in its
+        shorthand: leave out everything below pools of the containment tree that may only be allocated exclusively, like Fluxion's
             shorthand.
 
-    Cost: about 1 µs a pool; memory of about three times the file.
-    Source: RFC 40.
+    Cost: about 1 µs per pool; memory about three times the file. Source: RFC 40.
     """
     part = part_of(structure, shorthand=shorthand)
     lost = left_out.concern(structure, "pools", hidden_in(structure, part), "what is below exclusive ones;")
@@ -44,7 +43,7 @@ def write_shorthand(structure: Structure, allocations: Sequence[Hold] = (), *, n
 
 
 def part_of(structure: Structure, *, shorthand: bool) -> Part:
-    """All of a machine, or what the shorthand has of it; pools that may only be allocated whole count as held."""
+    """All of a machine, or the part in the shorthand; pools that may only be allocated exclusively count as held."""
     ways = (structure.flags & WAY) != 0
     exclusive = ((structure.flags & EXCLUSIVE) != 0) & ~ways
     kept = np.ones(structure.n, np.bool_)
@@ -59,7 +58,7 @@ def part_of(structure: Structure, *, shorthand: bool) -> Part:
 
 
 def hidden_in(structure: Structure, part: Part) -> left_out.Mask:
-    """Pools that are not in a part, bool by vertex."""
+    """Pools outside a part, as a bool per vertex."""
     hidden = np.ones(structure.n, np.bool_)
     hidden[part.vertices] = False
     return hidden
@@ -68,7 +67,7 @@ def hidden_in(structure: Structure, part: Part) -> left_out.Mask:
 def pieces_of(
     structure: Structure, part: Part, name: str | None, more: Mapping[int, str] = MappingProxyType({})
 ) -> Iterator[bytes]:
-    """The text of a graph in pieces, with the uuids of its pools as runs where those are few.
+    """The text of a graph in pieces, with the uuids of its pools as runs if there are few runs.
 
     Args:
         name: of the machine.
@@ -81,12 +80,12 @@ def pieces_of(
 
 
 def _is_plain(key: str, value: PropertyValue) -> bool:
-    """Whether a property is read back as it is: text, and the numbers that are known for their key."""
+    """Whether a property is read back unchanged: text, and the numbers that are known for their key."""
     return value is None or key.startswith(DRAW) or (isinstance(value, str) and value != "")
 
 
 def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
-    """What a graph of all pools does not say of a machine."""
+    """What a graph of all pools does not express of a machine."""
     lost = left_out.lines(structure, allocations, CARRIES)
     plain = [all(_is_plain(key, value) for key, value in kind.properties) for kind in structure.kinds]
     lost += left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], left_out.TYPES)
@@ -96,12 +95,12 @@ def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
         for key, column in graph.attributes.items():
             numbers = [value for value in column.tolist() if isinstance(value, float)]
             if np.isinf(numbers).any():
-                lost.append(f"graphs: {key} without end, of edges of {name}")
+                lost.append(f"graphs: infinite values of {key}, of edges of {name}")
     return lost
 
 
 def note_of(structure: Structure) -> str:
-    """What of a machine Fluxion does not see, since it would refuse it; empty where it sees all."""
+    """A note on the parts of a machine that are hidden from Fluxion because it would refuse them; empty if there are none."""
     refused = jgf_subsystems.of(structure).refused
     if not refused:
         return ""

@@ -1,7 +1,7 @@
-"""JQM's resource managers as a machine: what is counted is one pool with a size, items are a pool each.
+"""JQM's resource managers as a machine: a quantity becomes one pool with a size, each item of a discrete manager a pool.
 
-A highlander manager has no resource: it stands among the properties of its node, as does what a job takes that does not say,
-since both are rules for jobs and not things a node has.
+A highlander manager has no resource, so it is kept as a property of its node. So is the amount that a job takes by default, since
+both are rules for jobs and not resources of a node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fluxres.formats.loaded import Loaded
 from fluxres.syntax import jqm
 from fluxres.syntax.jqm import Discrete, Highlander, Quantity, Rules
 
-#: the property that keeps what is no resource: by key of a manager
+#: the property that keeps what is not a resource, by key of the manager
 RULES: Final = f"{OF_FILE}managers"
 _SUFFIX: Final = "resourcemanager"
 _NAME_DEFAULT: Final = "ports"
@@ -55,7 +55,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 class Stated(NamedTuple):
-    """A manager as a file has it."""
+    """A manager as written in a file."""
 
     rules: Rules
     is_enabled: bool = True
@@ -67,7 +67,7 @@ Parsed = tuple[str | None, list[Stated], tuple[Key, ...]]
 
 
 def _of_parts(source: Source) -> list[Parsed] | None:
-    """The managers of nodes in JSON, in which what nodes have alike is read once; None for any other text."""
+    """The managers of nodes in JSON, decoding equal parts of nodes once; None for any other text."""
     alike, places = json_typed.Alike(source), Places(source)
     known: dict[tuple[tuple[str, int], ...], list[Stated]] = {}
     parsed: list[Parsed] = []
@@ -140,14 +140,16 @@ def _node(node: Node, document: Document | Places, path: tuple[Key, ...]) -> Par
 def _manager(given: ManagedResource, document: Document | Places, path: tuple[Key, ...]) -> Rules:
     where = partial(document.where, path)
     if (given.type is UNSET) == (given.implementation is UNSET):
-        hint = f"types are {', '.join(jqm.TYPES)}"
+        hint = f"the types are {', '.join(jqm.TYPES)}"
         raise InputError("expected either a type or an implementation", where=where(), hint=hint)
     type_name = given.type if given.type is not UNSET else _type_of_class(str(given.implementation))
     parameters: dict[str, Any] = dict(given.parameters) if given.parameters is not UNSET else {}
     for name, value in (("quantity", given.quantity), ("consumption", given.consumption), ("list", given.list_)):
         if value is not UNSET:
             if name in parameters:
-                raise InputError(f"{name} is given twice", where=where(), hint="beside the key, or among the parameters")
+                raise InputError(
+                    f"{name} is given twice", where=where(), hint="give it either beside the key or among the parameters"
+                )
             parameters[name] = value
     return _configured(str(type_name), given.key, parameters, where)
 
@@ -185,7 +187,7 @@ def _host(name: str | None, managers: Sequence[Stated], document: Document | Pla
 
 
 def plain(manager: Rules) -> dict[str, Any]:
-    """A manager as the short form of the file has it; nothing that is the default.
+    """A manager in the short form of a file, without default values.
 
     >>> plain(Quantity("thread", 3))
     {'type': 'quantity', 'key': 'thread', 'quantity': 3}

@@ -1,7 +1,7 @@
 """JQM's resource managers as a typed document.
 
-JQM keeps them in its database.  A file has them as its administration API does (key, implementation, parameters), or shorter with
-the type and the parameters beside the key; and released versions have no more of it than three global parameters.
+JQM keeps them in its database. A file has them in the form of its administration API (key, implementation, parameters), or
+shorter with the type and the parameters beside the key. Released versions have only three global parameters instead.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Items = str | list[Word]
 class ManagedResource(Struct, forbid_unknown_fields=True):
     """One resource manager."""
 
-    key: Annotated[Word, Meta(description="Its name, by which parameters of jobs call it.")]
+    key: Annotated[Word, Meta(description="Its name, which parameters of jobs refer to.")]
     type: Annotated[Word | UnsetType, Meta(description="quantity, discrete or highlander.")] = UNSET
     implementation: Annotated[
         Word | UnsetType, Meta(description="Its class, such as com.enioka.jqm.tools.QuantityResourceManager.")
     ] = UNSET
     description: Text | UnsetType | None = UNSET
-    enabled: Annotated[bool, Meta(description="One that is not enabled limits nothing. Default: true.")] = True
-    quantity: Annotated[Number | UnsetType, Meta(description="How much there is. Default: 10.")] = UNSET
-    consumption: Annotated[Number | UnsetType, Meta(description="What a job takes that does not say.")] = UNSET
-    list_: Annotated[Items | UnsetType, Meta(description="Items, with commas or as a list. Default: item01 to item10.")] = (
-        msgspec.field(default=UNSET, name="list")
-    )
-    parameters: Annotated[dict[str, Any] | UnsetType, Meta(description="Parameters by name, in any spelling.")] = UNSET
+    enabled: Annotated[bool, Meta(description="A disabled manager has no effect. Default: true.")] = True
+    quantity: Annotated[Number | UnsetType, Meta(description="Total amount. Default: 10.")] = UNSET
+    consumption: Annotated[Number | UnsetType, Meta(description="Amount that a job takes by default.")] = UNSET
+    list_: Annotated[
+        Items | UnsetType, Meta(description="Items, separated by commas or as a list. Default: item01 to item10.")
+    ] = msgspec.field(default=UNSET, name="list")
+    parameters: Annotated[dict[str, Any] | UnsetType, Meta(description="Parameters by name, in any capitalisation.")] = UNSET
 
 
 Managers = list[ManagedResource]
@@ -52,8 +52,8 @@ class Node(Struct, forbid_unknown_fields=True):
     discrete_name: Annotated[Word | UnsetType, Meta(description="Its key. Default: ports.")] = msgspec.field(
         default=UNSET, name="discreteRmName"
     )
-    threads: Annotated[Number | UnsetType, Meta(description="Threads of a poller, counted by the manager thread.")] = (
-        msgspec.field(default=UNSET, name="nbThread")
+    threads: Annotated[Number | UnsetType, Meta(description="Threads of a poller, as the manager 'thread'.")] = msgspec.field(
+        default=UNSET, name="nbThread"
     )
 
 
@@ -64,7 +64,7 @@ class Site(Node, forbid_unknown_fields=True):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of resource managers, as it stands in ``specs/schemas/jqm.schema.json``.
+    """The JSON Schema of resource managers, as in ``specs/schemas/jqm.schema.json``.
 
     >>> json_schema()["title"]
     'JQM resource managers'

@@ -1,4 +1,4 @@
-"""JQM's resource managers, written: pools with a size as quantities, the others as items, and the rules a node kept."""
+"""Write JQM's resource managers: pools with a size as quantities, other pools as items, and the rules kept on nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes"})
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
     """The nodes of a machine, each with a manager for every type it has.
 
-    Errors: UsageError for a machine of which nothing stands in a node.  Cost: O(pools) array operations, O(items) Python.
+    Errors: UsageError for a machine whose nodes are empty.  Cost: O(pools) array operations, O(items) Python.
 
     >>> from fluxres.formats.jqm import read
     >>> from fluxres.documents.source import Source
@@ -42,7 +42,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     parents = structure.parent[np.flatnonzero(inventory.written)]
     lost.moved[np.flatnonzero(inventory.written)[parents != inventory.hosts[inventory.host[inventory.written]]]] = True
     if not nodes:
-        raise UsageError("no node has anything to manage", hint="a manager counts what stands in a node")
+        raise UsageError("no node has anything to manage", hint="a manager counts the pools in a node")
     data = orjson.dumps({"nodes": nodes}) + b"\n"
     return Output(data, inventory.left_out(allocations, CARRIES, lost, more))
 
@@ -68,7 +68,7 @@ def _manager(inventory: Inventory, share: Share, key: str, lost: Lost) -> dict[s
 
 
 def _ruled(managers: list[dict[str, Any]], properties: dict[str, Any]) -> list[dict[str, Any]]:
-    """The managers with the rules that the node kept, and those that are nothing but rules."""
+    """The managers with the rules kept on the node, and those that consist only of rules."""
     by_id = {f"{each['type']}.{each['key']}": each for each in managers}
     more = []
     for name, kept in _rules(properties.get(NESTED + RULES)).items():
@@ -80,7 +80,7 @@ def _ruled(managers: list[dict[str, Any]], properties: dict[str, Any]) -> list[d
 
 
 def _rules(text: object) -> dict[str, dict[str, Any]]:
-    """The rules in a property, which anybody may have written."""
+    """The rules in a property, which may have been written by hand."""
     try:
         found = json.loads(text) if isinstance(text, str) else {}
         orjson.dumps(found)

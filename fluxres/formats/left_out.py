@@ -1,7 +1,7 @@
-"""What a format does not say of a machine, told from the columns and in one line for each sort of thing.
+"""What a format cannot express of a machine, computed from the columns, with one line per kind of loss.
 
-Every writer owes this list (rule S1), and nearly all of it follows from which facts the format carries at all.  A line
-begins with the fact, then how many pools it concerns, then the first of them.  Nothing is told that the machine does not have.
+Every writer must return this list (rule S1), and nearly all of it follows from the facts that the format carries. A line begins
+with the fact, followed by the number of affected pools and the first of them. Nothing is reported that the machine does not have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
 
 Mask = NDArray[np.bool_]
-TYPES: Final = "types of values, all of which become text;"
+TYPES: Final = "the types of their values, which all become text;"
 
 
 def lines(
@@ -30,7 +30,7 @@ def lines(
     """What is lost in a format that carries these facts.
 
     Args:
-        within: pools that it writes at all; everything by default.
+        within: pools that are written; all pools by default.
 
     Cost: O(pools) array operations for each fact that is not carried.
 
@@ -47,7 +47,7 @@ def lines(
     if "graphs" not in carries:
         found += _graphs(structure)
     if "uuids" not in carries:
-        found.append(f"uuids: of {_count(structure.n, 'pool')}; new ones are made when it is read")
+        found.append(f"uuids: of {_count(structure.n, 'pool')}; reading the file generates new ones")
     if "allocations" not in carries and allocations:
         jobs = list(dict.fromkeys(hold.job for hold in allocations))
         found.append(f"allocations: of {_count(len(jobs), 'job')}, first of {jobs[0]}")
@@ -55,11 +55,11 @@ def lines(
 
 
 def concern(structure: Structure, fact: str, concerned: Mask, what: str = "") -> list[str]:
-    """The line for the pools that are marked; no line when none is.
+    """The line for the marked pools; empty if there are none.
 
     Args:
         concerned: bool by vertex.
-        what: which of it, where not all is lost.
+        what: the part of the fact that is lost, if not all of it is.
     """
     count = int(np.count_nonzero(concerned))
     if not count:
@@ -92,7 +92,7 @@ def _rows(s: Structure, vertices: Mapping[int, object]) -> Mask:
 
 
 def _named(s: Structure) -> Mask:
-    """Pools with a name that is not the basename and the id."""
+    """Pools whose name is not basename and id."""
     found = _of_kinds(lambda kind: kind.name is not None and kind.name not in (f"{kind.basename}${{id}}", "${basename}${id}"))(s)
     for v, name in s.names.items():
         kind, number = s.kind_of(v), s.id.item(v)
@@ -101,7 +101,7 @@ def _named(s: Structure) -> Mask:
 
 
 def _numbered(s: Structure) -> Mask:
-    """Pools whose id is not their number among the brothers of their basename (a root has none)."""
+    """Pools whose id is not their number among the siblings of their basename (a root has none)."""
     number = {base: i for i, base in enumerate(dict.fromkeys(kind.basename for kind in s.kinds))}
     base = np.array([number[kind.basename] for kind in s.kinds])[s.kind]
     order = np.lexsort((base, s.parent))
@@ -116,7 +116,7 @@ def _numbered(s: Structure) -> Mask:
 
 
 def _ranked(s: Structure) -> Mask:
-    """Pools whose rank is not that of their node's number among the nodes."""
+    """Pools whose rank is not the number of their node among the nodes."""
     nodes = s.of_type("node")
     nodes = nodes[nodes < s.tree_end]
     usual = np.empty(s.n, np.int32)
@@ -140,24 +140,24 @@ _MASKS: Final[dict[Fact, Callable[[Structure], Mask]]] = {
 }
 
 
-# -- values that few formats have words for ------------------------------------------------------------------------------
+# -- values that few formats can express ------------------------------------------------------------------------------
 
 
 def is_endless(value: object) -> bool:
-    """Whether a value is a number that JSON does not have: infinite, or none."""
+    """Whether a value is a number that JSON does not have: infinity or NaN."""
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def is_sayable(value: object) -> bool:
-    """Whether an attribute of an edge is there, and JSON has it."""
+    """Whether an attribute of an edge is set and can be written as JSON."""
     return value is not None and not is_endless(value)
 
 
 def endless_attributes(graph: Subsystem) -> list[str]:
-    """A line for each attribute of an auxiliary graph that is infinite somewhere."""
+    """A line for each attribute of an auxiliary graph that is infinite on some edge."""
     found = []
     for key, column in graph.attributes.items():
         count = sum(isinstance(value, float) and math.isinf(value) for value in column.tolist())
         if count:
-            found.append(f"graphs: {key} without end, of {_count(count, 'edge')} of {graph.name}")
+            found.append(f"graphs: infinite values of {key}, of {_count(count, 'edge')} of {graph.name}")
     return found

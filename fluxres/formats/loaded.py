@@ -1,4 +1,4 @@
-"""What goes in and out of a format, whichever it is: a machine and who holds what of it, bytes and what they do not say."""
+"""The input and output of every format: a machine and its allocations; bytes and a list of what they do not express."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class Hold(NamedTuple):
-    """What a job holds over ``[start_s, end_s)``: units by vertex; no end is None.
+    """What a job holds over ``[start_s, end_s)``: units by vertex; None for no end.
 
-    Units are by number of an account: a pool, or an edge with a capacity. `slots` of all holds of a job together are those of its
-    requests (RFC 20); 0 where nobody knows. `drawn` is for which pools what of it is drawn: (pool, account, units), as in
+    Units are by number of an account: a pool, or an edge with a capacity. The `slots` of all holds of a job add up to those of
+    its requests (RFC 20); 0 if unknown. `drawn` lists the pools for which these units are drawn: (pool, account, units), as in
     :data:`fluxres.allocation.drawn.Rows`.
     """
 
@@ -25,9 +25,9 @@ class Hold(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A machine as a file describes it.
+    """A machine as described by a file.
 
-    `notes` is what the reader left out, or read otherwise than it is written, one line for each sort of thing (:mod:`.notes`).
+    `notes` lists what the reader left out or read differently than written, one line per kind (:mod:`.notes`).
     """
 
     structure: Structure
@@ -37,10 +37,10 @@ class Loaded(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A file as a format writes it.
+    """A file written by a format.
 
-    `left_out` is what the format cannot say, in words, one line for each sort of thing; empty when nothing was lost. `note` is
-    what another program that reads the format does not see.
+    `left_out` lists what the format cannot express, one line per kind; empty if nothing was lost. `note` says what another
+    program that reads the format does not see.
     """
 
     data: bytes

@@ -1,6 +1,6 @@
-"""Node-link JSON, as ``networkx.node_link_data`` makes it: a machine that somebody worked on in networkx comes back.
+"""Read node-link JSON, as made by ``networkx.node_link_data``, so that a machine can be edited in networkx.
 
-An edge may have any attributes, as edges in networkx do; ``subsystem`` says of which graph it is, and those of none are has-a.
+An edge may have any attributes, as edges in networkx do; ``subsystem`` names its graph, and edges without it are containment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a node-link graph.
 
     Errors: InputError ``FILE:line:column: path``; LimitExceeded.
-    Cost: about 3 µs a pool; memory of about six times the file.
+    Cost: about 3 µs per pool; memory about six times the file.
 
     >>> nodes = '{"id": 0, "type": "cluster"}, {"id": 1, "type": "node", "number": 7}'
     >>> text = f'{{"directed": true, "nodes": [{nodes}], "edges": [{{"source": 0, "target": 1}}]}}'
@@ -46,7 +46,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 class _Reading:
-    """One document; the keys that come out of it are counted, since the parser keeps the last of two equal ones."""
+    """Reads one document and counts the decoded keys, since the parser keeps the last of two equal ones."""
 
     def __init__(self, source: Source, document: RawNodeLink) -> None:
         self._source, self._nodes = source, document.nodes
@@ -62,19 +62,19 @@ class _Reading:
         return json_typed.decode(self._source, kind, part=raw, whole=NodeLink)
 
     def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
-        """Refuse the document at a place."""
+        """Raise for the document at a place."""
         if path and path[0] == "edges":
             path = [self._edges_key, *path[1:]]
         raise InputError(message, where=json_typed.where(self._source, path), hint=hint)
 
     def loaded(self, origin: int | None) -> Loaded:
-        """The machine and who holds what."""
+        """The machine and its allocations."""
         keys = [node.id for node in self._nodes]
         self._row = dict(zip(keys, range(len(keys)), strict=True))
         if len(self._row) < len(keys):
             met: dict[int | str, int] = {}
             row = next(row for row, key in enumerate(keys) if met.setdefault(key, row) != row)
-            self.fail(["nodes", row, "id"], f"the id {shown(keys[row])} is that of another node too")
+            self.fail(["nodes", row, "id"], f"the id {shown(keys[row])} is also that of another node")
         parents, graphs = self._edges()
         own = self._about.subsystems
         named: dict[str, list[Edge]] = {} if own is UNSET else {name: [] for name in own}
@@ -99,7 +99,7 @@ class _Reading:
             hierarchies=frozenset() if own is UNSET else frozenset(name for name, is_tree in own.items() if is_tree),
             is_own=own is not UNSET,
         )
-        column("path")  # which follows from names and edges
+        column("path")  # paths follow from names and edges
         self._keys += len(keys)
         json_typed.require_unique_keys(self._source, self._keys)
         self._nodes = []
@@ -107,7 +107,7 @@ class _Reading:
         return Loaded(structure, self._holds(structure, vertex), self._about.name or structure.name(0))
 
     def _column(self, name: str) -> list[Any]:
-        """The values of one key, None where it is absent."""
+        """The values of one key, None where it is missing."""
         values = [getattr(node, name) for node in self._nodes]
         absent = values.count(UNSET)
         self._keys += len(values) - absent
@@ -119,7 +119,7 @@ class _Reading:
         return values
 
     def _edges(self) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
-        """Edges of has-a, and of the auxiliary graphs by name."""
+        """Edges of containment, and of the auxiliary graphs by name."""
         if self._raw_edges is UNSET:
             return ([], [], []), {}
         try:

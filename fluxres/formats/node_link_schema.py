@@ -1,8 +1,8 @@
-"""Node-link JSON, as networkx writes it, as a typed document: what a pool and an edge may have.
+"""Node-link JSON as written by networkx, as a typed document: the attributes of pools and edges.
 
-The keys are the attributes of fluxres' networkx views, but for the numeric id, which is ``number``: ``id`` is the key of the
-node. ``exclusive``, the word of all formats, is ``exclusive_only`` in a view, where it would be taken for a pool that is held;
-both are read.
+The keys are the attributes of fluxres' networkx views, with two exceptions. The numeric id is ``number``, because ``id`` is the
+key of the node. ``exclusive``, as in all formats, is ``exclusive_only`` in a view, where ``exclusive`` would mean a pool that is
+held exclusively; both keys are read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Node(Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainEdge(Struct, gc=False, forbid_unknown_fields=True):
-    """An edge of which no more is said than of nearly all edges: it takes a third of the memory of a dictionary."""
+    """An edge with only the attributes that nearly all edges have: it takes a third of the memory of a dictionary."""
 
     source: Key
     target: Key
@@ -58,7 +58,7 @@ class PlainEdge(Struct, gc=False, forbid_unknown_fields=True):
 
 
 class Held(Struct, forbid_unknown_fields=True):
-    """What a job holds: (key of a node or name of an edge, units); and what of it is drawn for which node, with that before."""
+    """What a job holds: (key of a node or name of an edge, units); and what it draws for which node, starting with that node."""
 
     job: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX)]
     start: float
@@ -69,7 +69,7 @@ class Held(Struct, forbid_unknown_fields=True):
 
 
 class About(Struct, forbid_unknown_fields=True):
-    """What is said of the graph: its name, its auxiliary graphs and whether they are hierarchies, who holds what."""
+    """The attributes of the graph: its name, its auxiliary graphs and whether they are hierarchies, its allocations."""
 
     name: Word | None = None
     subsystems: dict[Word, bool] | UnsetType = UNSET
@@ -77,7 +77,7 @@ class About(Struct, forbid_unknown_fields=True):
 
 
 class NodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A graph; edges are called links by networkx before 3.6."""
+    """A graph; networkx before 3.6 calls edges links."""
 
     nodes: Annotated[list[Node], Meta(min_length=1)]
     edges: list[dict[str, Any]] | UnsetType = UNSET
@@ -88,7 +88,7 @@ class NodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RawNodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A graph whose parts are read one after the other, each in the type that takes the least memory."""
+    """A graph whose parts are decoded one at a time, each in the type that takes the least memory."""
 
     nodes: Annotated[list[Node], Meta(min_length=1)]
     edges: msgspec.Raw | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Node-link JSON, written: what ``networkx.node_link_graph`` reads, with the attributes of fluxres' own networkx views."""
+"""Write node-link JSON, which ``networkx.node_link_graph`` reads, with the attributes of fluxres' own networkx views."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _OF_AN_EDGE: Final = ("source", "target", "key", "subsystem", "type")
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
-    """A machine as a node-link graph; a multigraph where auxiliary graphs have edges.
+    """A machine as a node-link graph; a multigraph if it has auxiliary graphs with edges.
 
-    Cost: about 2 µs a pool.
+    Cost: about 2 µs per pool.
     """
     about: dict[str, Any] = {"name": name if name is not None else structure.name(0)}
     about["subsystems"] = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
@@ -57,7 +57,7 @@ def _held(structure: Structure, hold: Hold) -> dict[str, Any]:
 
 
 def _sort(kind: Kind) -> str:
-    """What all pools of a kind have, the comma behind it included."""
+    """The attributes that all pools of a kind share, with the trailing comma."""
     values: dict[str, Any] = {"type": kind.type}
     if kind.basename != kind.type:
         values["basename"] = kind.basename
@@ -69,7 +69,7 @@ def _sort(kind: Kind) -> str:
 
 
 def _odd(structure: Structure) -> dict[int, str]:
-    """What few pools have, by vertex: states, flags, tags, full sizes."""
+    """The attributes that few pools have, by vertex: states, flags, tags, full sizes."""
     odd: dict[int, dict[str, Any]] = {}
     for v in np.flatnonzero(structure.state).tolist():
         odd.setdefault(v, {})["state"] = STATES[structure.state[v]]
@@ -129,14 +129,14 @@ def _of_graph(graph: Subsystem) -> Iterator[str]:
 
 
 def _lost(structure: Structure) -> list[str]:
-    """What JSON, or an edge of networkx, has no words for."""
+    """What JSON, or an edge in networkx, cannot express."""
     endless = by_kind(structure, lambda kind: any(left_out.is_endless(value) for _, value in kind.properties), False)
-    lost = left_out.concern(structure, "properties", np.array(endless)[structure.kind], "numbers without end")
+    lost = left_out.concern(structure, "properties", np.array(endless)[structure.kind], "infinite values")
     for graph in structure.subsystems.values():
         if graph.name == CONTAINMENT:
             lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
             continue
         taken = [key for key in graph.attributes if key in _OF_AN_EDGE]
-        lost += [f"graphs: {key} of edges of {graph.name}, which means something else there" for key in taken]
+        lost += [f"graphs: {key} of edges of {graph.name}, which have another meaning there" for key in taken]
         lost += left_out.endless_attributes(graph)
     return lost

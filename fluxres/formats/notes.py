@@ -1,8 +1,7 @@
-"""What a reader leaves out of a file, or reads otherwise than it is written, while it reads on.
+"""Notes on what a reader leaves out of a file or reads differently than written.
 
-A file that its own program reads must not be refused because of one line that this program ignores or corrects.  What such a
-line loses is not dropped in silence either (rule S1): there is one note for each sort of thing, with the first place and how
-many there are in all.
+A file that its own program accepts must not be refused because of a line that this program ignores or corrects. But the loss is
+not silent either (rule S1): there is one note per kind, with the first place and the total number.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from typing import Final
 
 from fluxres.documents.source import Source
 
-#: names that a note lists
+#: maximal number of names in a note
 _NAMES_MAX: Final = 5
 
 
 class Notes:
-    """Notes while a file is read.
+    """Collects notes while a file is read.
 
     >>> notes = Notes()
     >>> for line in (3, 7, 9):
@@ -31,13 +30,13 @@ class Notes:
         self._count: dict[str, int] = {}
 
     def add(self, sort: str, where: str, what: str) -> None:
-        """Note one thing; of those of one sort the first is told and the others are counted."""
+        """Add a note; only the first of each kind is kept, the others are counted."""
         if sort not in self._first:
             self._first[sort] = f"{where}: {what}" if where else what
         self._count[sort] = self._count.get(sort, 0) + 1
 
     def lines(self) -> tuple[str, ...]:
-        """The notes, in the order in which the first of each sort was met."""
+        """The notes, in the order of the first of each kind."""
         return tuple(
             f"{first} (and {self._count[sort] - 1} more like it)" if self._count[sort] > 1 else first
             for sort, first in self._first.items()
@@ -45,7 +44,7 @@ class Notes:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a note, cut where they get many.
+    """Names for a note, truncated if there are many.
 
     >>> listed(["n1", "n2"]), listed([f"n{i}" for i in range(9)])
     ('n1, n2', 'n0, n1, n2, n3, n4 and 4 more')
@@ -56,4 +55,4 @@ def listed(names: Sequence[str]) -> str:
 
 def keys_passed_over(source: Source, names: Sequence[str]) -> tuple[str, ...]:
     """A note on the keys of a document that its reader passed over; none where there are none."""
-    return (f"{source.file}: passed over, since a machine has no place for it: {listed(names)}",) if names else ()
+    return (f"{source.file}: ignored, since a machine has no place for it: {listed(names)}",) if names else ()

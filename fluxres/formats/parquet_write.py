@@ -1,4 +1,4 @@
-"""Parquet, written: a table of pools for data frames of any size, with types and without a word twice."""
+"""Write Parquet: a typed, dictionary-encoded table of pools for data frames of any size."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ MAGIC: Final = b"PAR1"
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
-    """A machine as a table; the name stands in the metadata as ``fluxres.name``.
+    """A machine as a table; the metadata have its name as ``fluxres.name``.
 
-    Errors: UsageError where pyarrow is not installed.
-    Cost: about 1 µs a pool.
+    Errors: UsageError if pyarrow is not installed. Cost: about 1 µs per pool.
     """
     try:
         import pyarrow
@@ -43,7 +42,7 @@ def _columns(structure: Structure, pyarrow: Any) -> dict[str, Any]:
     kind, texts = structure.kind[:end], PoolTexts(structure)
 
     def of_kind(values: list[str | None]) -> Any:
-        """A column of words by number of the kind; absent ones are null."""
+        """A column of words by number of the kind; missing ones are null."""
         words = {word: i for i, word in enumerate(dict.fromkeys(word for word in values if word is not None))}
         index = np.array([-1 if word is None else words[word] for word in values], np.int32)[kind]
         return pyarrow.DictionaryArray.from_arrays(

@@ -1,8 +1,8 @@
-"""What tasks of HyperQueue and tests of canary and CTest ask for, as requests for a graph.
+"""Requests of HyperQueue tasks and of canary and CTest tests, as requests for a graph.
 
-A jobspec says most of it: a number of a type within one node.  It does not say which groups of a node, that all of a resource is
-wanted, or that the slots of one requirement must come from one instance.  What it does not say is told in words beside the
-request, which also carries the text it was made of.
+A jobspec expresses most of them: a number of pools of a type within one node. It cannot express which groups of a node to use,
+that all of a resource is wanted, or that the slots of one requirement must come from one instance. Whatever it cannot express is
+listed in words beside the request, which also carries the original text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fluxres.syntax.range import Range
 from fluxres.syntax.vertex import SLOT, Vertex, settled
 
 FORMATS: Final = ("hyperqueue", "canary", "ctest")
-#: type of the pool in which an index has its ten-thousandths
+#: type of the pool that holds the ten-thousandths of an index
 SHARE: Final = "share"
 _TASK: Final = "task"
 _SUBMIT = re.compile(r"(?:\$[ \t]+)?(?:hq[ \t]+submit\b)?[ \t]*(?=--)")
@@ -41,11 +41,11 @@ _ASK_END = re.compile(r"[,;\n]")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request and what it does not say of what was asked.
+    """A request, and the part of the original that it cannot express.
 
     Args:
         request: for a graph.
-        left_out: what only the other system's own rules can honour, in words.
+        left_out: in words, what only the other system's own rules can honour.
     """
 
     request: Request
@@ -58,7 +58,7 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
     Args:
         text: see :func:`hyperqueue`, :func:`canary_of` and :func:`ctest`.
         format: one of FORMATS.
-        types: types of the graph; a word that is one stays, others become what the readers make of them.
+        types: types of the graph; a word that is one of them is kept, others are converted as by the readers.
         sums: types that are amounts in ten-thousandths.
 
     Errors: UsageError for another format; InputError with the column.
@@ -67,7 +67,7 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
     ['slot', 'gpu', 'core']
     """
     if format not in FORMATS:
-        raise UsageError(f"no requests of format {format!r}", hint=f"formats are {', '.join(FORMATS)}")
+        raise UsageError(f"no requests of format {format!r}", hint=f"the formats are {', '.join(FORMATS)}")
     if len(text) > limits.REQUEST_TEXT_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where="request")
     if format == "ctest":
@@ -105,7 +105,7 @@ def _carrying(asked: Asked, format: str, text: str) -> Request:
 
 
 def type_of(word: str, types: Collection[str] = ()) -> str:
-    """The type that a word of another system means.
+    """The graph type for a word of another system.
 
     >>> type_of("gpus"), type_of("gpus/amd"), type_of("cpus", ["cpus"])
     ('gpu', 'gpus_amd', 'cpus')
@@ -128,10 +128,10 @@ def _pool(type_name: str, amount: int, unit: str | None = None) -> Vertex:
 
 
 def hyperqueue(variant: Variant, *, types: Collection[str] = (), sums: Collection[str] = ()) -> Asked:
-    """The request of one variant of a task: everything in one node, or whole nodes.
+    """The request of one variant of a task: everything in one node, or exclusive nodes.
 
-    A fraction is asked of the ten-thousandths of one index (the machine is read with `fractions`); of a type in `sums`, of the
-    amount.  A time request becomes the duration.
+    A fraction asks for ten-thousandths of one index (the machine is read with `fractions`), or, for a type in `sums`, of the
+    amount. A time request becomes the duration.
 
     >>> found = hyperqueue(hyperqueue_request.variant([hyperqueue_request.parse("gpus=1.5 scatter")]))
     >>> [(v.type, v.count.min) for v in found.request.vertices()], found.left_out
@@ -139,7 +139,7 @@ def hyperqueue(variant: Variant, *, types: Collection[str] = (), sums: Collectio
     """
     if variant.nodes:
         node = Vertex("node", counts.exactly(variant.nodes), exclusive=True)
-        left_out = ["nodes: all in one group of workers"] if variant.nodes > 1 else []
+        left_out = ["nodes: all must be in one group of workers"] if variant.nodes > 1 else []
         return Asked(Request(settled([_slot([node])]), duration_s=variant.min_time_s or None), left_out)
     inside: list[Vertex] = []
     left_out = []
@@ -154,7 +154,7 @@ def _vertices(ask: Ask, type_name: str, left_out: list[str], *, is_sum: bool) ->
     if ask.policy not in (None, "compact"):
         left_out.append(f"{ask.name}: policy {ask.policy}")
     if ask.amount == ALL:
-        left_out.append(f"{ask.name}: all of it; asked for as much as there is, and at least one")
+        left_out.append(f"{ask.name}: all of it; the request asks for as much as available, but at least one")
         return [Vertex(type_name, Count(Range(1, None)))]
     if is_sum:
         return [_pool(type_name, ask.amount, FRACTION_UNIT)]
@@ -181,7 +181,7 @@ def _hyperqueue_variants(text: str) -> tuple[Variant, ...]:
                 raise type(error)(error.message, where=_moved(error.where, column), hint=error.hint) from None
         column += len(part) + 1
     if not asks:
-        raise InputError("asks for nothing", where="request:1", hint="a request is NAME=AMOUNT, such as gpus=2")
+        raise InputError("asks for nothing", where="request:1", hint="write NAME=AMOUNT, such as gpus=2")
     return (hyperqueue_request.variant(asks),)
 
 
@@ -197,12 +197,12 @@ def _exported(text: str) -> tuple[Variant, ...]:
         raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
     listed = values if isinstance(values, list) else values.get("variants", [values])
     if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
-        raise InputError("expected a variant or a list of them", where="request", hint="each has its 'resources'")
+        raise InputError("expected a variant or a list of them", where="request", hint="each has a key 'resources'")
     return hyperqueue_request.variants([hyperqueue_request.of_plain(each) for each in listed])
 
 
 def _submitted(line: str) -> Variant:
-    """What the options of ``hq submit`` ask for."""
+    """The request in the options of ``hq submit``."""
     asks: list[Ask] = []
     nodes, min_time_s = 0, 0.0
     words = list(words_of(line))
@@ -211,7 +211,7 @@ def _submitted(line: str) -> Variant:
         option, equals, value = words[at].partition("=")
         at += 1
         if option in ("--", "") or not option.startswith("--"):
-            break  # the program of the task
+            break  # here the command of the task begins
         if not equals:
             if at == len(words):
                 raise InputError("expected a value, got the end", where=f"{option}"[:60])
@@ -226,7 +226,7 @@ def _submitted(line: str) -> Variant:
         elif option == "--time-request":
             min_time_s = duration.parse(value)
         elif option not in ("--time-limit", "--name", "--priority", "--array", "--max-fails", "--cwd", "--env", "--pin"):
-            hint = "requests are --cpus, --resource, --nodes and --time-request"
+            hint = "the options are --cpus, --resource, --nodes and --time-request"
             raise InputError(f"unknown option {option[:40]}", where="request", hint=hint)
     return hyperqueue_request.variant(asks, nodes=nodes, min_time_s=min_time_s)
 
@@ -241,14 +241,14 @@ def _whole(text: str, where: str) -> int:
 
 
 def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] = ()) -> Asked:
-    """The request of a test: for each of its nodes what it needs there; alike nodes together.
+    """The request of a test: what it needs on each of its nodes; equal nodes are combined.
 
     >>> found = canary_of(canary.requests({"cpus": 4}, {"cpus": 2}))
     >>> [(v.type, v.count.min, v.is_exclusive) for v in found.request.vertices()]
     [('node', 2, True), ('slot', 1, True), ('core', 2, True)]
     """
     if not requests:
-        raise InputError("asks for no node", where="request")
+        raise InputError("asks for no nodes", where="request")
     left_out: list[str] = []
     alike: dict[canary.NodeRequest, int] = {}
     for each in requests:
@@ -259,15 +259,17 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
         inside: list[Vertex] = []
         for item in each.items:
             if item.type in canary.NODES:
-                continue  # the node itself, which the request is of
+                continue  # the node itself, which the request already contains
             type_name = type_of(_known(item.type, types), types)
             if isinstance(item.slots, bool) or not isinstance(item.slots, int) or item.slots < 1:
-                raise InputError(f"expected whole slots, got {item.slots!r:.40}", where=item.type, hint="ask for a whole number")
+                raise InputError(
+                    f"expected a whole number of slots, got {item.slots!r:.40}", where=item.type, hint="ask for a whole number"
+                )
             if item.slots == 1:
                 amounts[type_name] = amounts.get(type_name, 0) + 1
             else:
                 inside.append(_pool(type_name, item.slots))
-                left_out.append(f"{item.type}: {item.slots} slots of one instance; they may come from several")
+                left_out.append(f"{item.type}: {item.slots} slots of one instance; the allocation may use several")
         inside = [*(_pool(type_name, amount) for type_name, amount in amounts.items()), *inside]
         label = _TASK if len(alike) == 1 else f"{_TASK}{number}"
         slots = (_slot(inside, label=label),) if inside else ()
@@ -276,13 +278,13 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
 
 
 def _known(word: str, types: Collection[str]) -> str:
-    """The type that an item means: that type, or the plural of it where only that is known."""
+    """The type that an item names, or the singular of it if only that is known."""
     known = {*types, *TYPES}
     return word if word in known or f"{word}s" not in known else f"{word}s"
 
 
 def _canary_requests(text: str) -> list[canary.NodeRequest]:
-    """Requests as JSON, one for each node, or parameters such as ``cpus=4 gpus=2``."""
+    """Requests as JSON, one per node, or parameters such as ``cpus=4 gpus=2``."""
     if not text.lstrip().startswith(("{", "[")):
         return _of_parameters(canary.parse_counts(text))
     try:
@@ -333,7 +335,7 @@ def ctest(groups: Sequence[ctest_groups.Group], *, types: Collection[str] = ()) 
     >>> [(v.type, v.count.min, v.label) for v in found.request.vertices()][:3]
     [('slot', 2, 'group0'), ('gpu', 2, None), ('slot', 1, 'group1')]
     >>> found.left_out
-    ['gpus: 2 slots of one instance; they may come from several']
+    ['gpus: 2 slots of one instance; the allocation may use several']
     """
     made: list[Vertex] = []
     left_out: list[str] = []
@@ -341,9 +343,9 @@ def ctest(groups: Sequence[ctest_groups.Group], *, types: Collection[str] = ()) 
         inside = []
         for need in group.needs:
             if need.slots > 1:
-                left_out.append(f"{need.type}: {need.slots} slots of one instance; they may come from several")
+                left_out.append(f"{need.type}: {need.slots} slots of one instance; the allocation may use several")
             if need.slots == 0:
-                left_out.append(f"{need.type}: no slot of it, and that there is one")
+                left_out.append(f"{need.type}: no slot, but one must exist")
                 continue
             inside.append(_pool(type_of(need.type, types), need.slots))
         if group.count and inside:
@@ -356,9 +358,9 @@ def ctest(groups: Sequence[ctest_groups.Group], *, types: Collection[str] = ()) 
 
 
 def jqm_of(managers: Iterable[jqm.Rules], definition: Mapping[str, Any], job: Mapping[str, Any]) -> Asked:
-    """The request of a job, by the managers of its node and its parameters.
+    """The request of a job, from the managers of its node and the parameters of the job.
 
-    Errors: InputError for a parameter that is no number, and for a job that takes nothing.
+    Errors: InputError for a parameter that is not a number, and for a job that takes nothing.
 
     >>> found = jqm_of([jqm.Quantity("thread"), jqm.Highlander("only")], {"com.enioka.jqm.rm.thread.consumption": 2}, {})
     >>> [(v.type, v.count.min) for v in found.request.vertices()], found.left_out
@@ -371,5 +373,5 @@ def jqm_of(managers: Iterable[jqm.Rules], definition: Mapping[str, Any], job: Ma
         elif amount := jqm.consumption(manager, definition, job):
             inside.append(_pool(type_of(manager.key), amount))
     if not inside:
-        raise InputError("takes nothing of any manager", where="parameters", hint="such a job needs no resources")
+        raise InputError("takes nothing from any manager", where="parameters", hint="such a job needs no resources")
     return Asked(Request(settled([_slot(inside)])), left_out)

@@ -1,4 +1,4 @@
-"""The formats of HyperQueue, canary, CTest and JQM: how files of each are told, and who reads and writes them."""
+"""The formats of HyperQueue, canary, CTest and JQM: how each is detected, and its reader and writer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _is_jqm(head: bytes) -> bool:
 
 _LABELLED: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes"})
 _DESCRIBED: Final[frozenset[Fact]] = _LABELLED | frozenset({"units", "properties"})
-_NODES: Final = "what is not a node or stands between a node and its cores, GPUs and other things without parts"
+_NODES: Final = "everything above nodes, and levels between a node and its leaves (cores, GPUs, …)"
 
 FORMATS: Final = (
     Format(
@@ -62,7 +62,7 @@ FORMATS: Final = (
         writer="fluxres.formats.hyperqueue_write:write",
         live="fluxres.formats.hyperqueue:read_words",
         carries=_LABELLED,
-        loses=f"{_NODES}, but for groups; units, states, properties; sizes of what is counted one by one",
+        loses=f"{_NODES} except groups; units, states, properties; sizes of labelled pools",
         options=frozenset({"fractions", "json"}),
     ),
     Format(
@@ -85,7 +85,7 @@ FORMATS: Final = (
         reader="fluxres.formats.ctest:read",
         writer="fluxres.formats.ctest_write:write",
         carries=_LABELLED,
-        loses=f"which node an instance is on; {_NODES}; units, states, properties; capitals in labels",
+        loses=f"which node an instance is on; {_NODES}; units, states, properties; upper case in labels",
         options=frozenset({"node"}),
     ),
     Format(

@@ -1,7 +1,7 @@
-"""Python values that a caller made → the plain values that a document has, or a message that says where another one stands.
+"""Convert Python values from a caller to the plain values of a document, or raise with the place of a value of another type.
 
-A program writes ids as a range or an array and sizes as NumPy integers; readers know lists, int and float.  What is copied here
-is bounded like a document, so a value that contains itself ends at the bound.
+A program may give ids as a range or an array and sizes as NumPy integers; readers expect lists, int and float. The copy is
+bounded like a document, so a value that contains itself ends at the bound.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from fluxres.syntax.idset import IDset
 
 @runtime_checkable
 class Described(Protocol):
-    """What says itself which keys and values it is."""
+    """An object that provides its own keys and values."""
 
     def described(self) -> dict[str, object]:
-        """The keys of its entry, with values that may be described in turn."""
+        """The keys of its entry; values may be `Described` too."""
         ...
 
 
 def document(values: object, file: str, *, finite: bool = False) -> Document:
-    """Values as a document, which places in it are named by.
+    """Values as a document, whose places are paths in them.
 
     Args:
-        file: what messages call it.
-        finite: refuse infinity and NaN, which JSON has not.
+        file: its name in messages.
+        finite: refuse infinity and NaN, which JSON does not have.
 
-    Errors: InputError with the path of a value that no document has; LimitExceeded.
+    Errors: InputError with the path of a value that a document cannot have; LimitExceeded.
 
     >>> document({"fluxres": 1, "resources": [{"type": "node", "id": range(2)}]}, "<dict>").values
     {'fluxres': 1, 'resources': [{'type': 'node', 'id': [0, 1]}]}

@@ -1,6 +1,6 @@
-"""Names, paths and uuids of all pools as texts of a file format, escaped as it wants them.
+"""Names, paths and uuids of all pools as texts of a file format, escaped for it.
 
-Formats with a line for each pool need these texts a million times.  What repeats is escaped once a kind, and since every escape
+A format with a line per pool needs these texts a million times. Repeated parts are escaped once per kind, and since every escape
 works character by character, a path of escaped names is an escaped path.
 """
 
@@ -25,9 +25,9 @@ class PoolTexts:
     """The texts of one structure.
 
     Args:
-        escape: what stands in a file for a text; of each character by itself.
+        escape: escapes a text for the file, each character separately.
 
-    Cost: about 0.2 µs a pool for each column, when it is first asked for.
+    Cost: about 0.2 µs per pool for each column, at its first use.
     """
 
     def __init__(self, structure: Structure, escape: Callable[[str], str] = str) -> None:
@@ -36,7 +36,6 @@ class PoolTexts:
 
     @cached_property
     def names(self) -> list[str]:
-        """The name of each pool."""
         s = self._s
         found = np.empty(s.n, object)
         order = np.argsort(s.kind, kind="stable")
@@ -67,7 +66,7 @@ class PoolTexts:
 
     @cached_property
     def uuids(self) -> list[str]:
-        """The uuid of each pool; what is no usual one is escaped."""
+        """The uuid of each pool; one that is not in the standard form is escaped."""
         s = self._s
         bases = [uuids.text(base, 0)[:-12] for base in s.origins]
         pairs = zip(s.origin.tolist(), s.serial.tolist(), strict=True)
@@ -78,14 +77,14 @@ class PoolTexts:
 
 
 def by_kind(structure: Structure, make: Callable[[Kind], T], unused: T) -> list[T]:
-    """What `make` gives for each kind that a pool has, by number of the kind; a table may know many more."""
+    """The result of `make` for each kind that a pool has, by number of the kind; the table may have many more."""
     used = np.zeros(len(structure.kinds), np.bool_)
     used[structure.kind] = True
     return [make(kind) if use else unused for kind, use in zip(structure.kinds, used.tolist(), strict=True)]
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """Slices of as many rows as texts are put together at a time.
+    """Slices of rows whose texts are assembled together.
 
     >>> [(part.start, part.stop) for part in blocks(3)]
     [(0, 3)]
@@ -94,7 +93,7 @@ def blocks(count: int) -> Iterator[slice]:
 
 
 def _around_id(kind: Kind) -> tuple[str, int, str] | None:
-    """What stands before and behind the id in a name, and the width of the id; None where more than the id decides."""
+    """The text before and after the id in a name, and the width of the id; None if the name depends on more than the id."""
     if kind.name is None:
         return kind.basename, 0, ""
     prefix, width, suffix, seen = "", 0, "", False

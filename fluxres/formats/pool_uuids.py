@@ -1,4 +1,4 @@
-"""The uuids that a document gives its pools, one by one or in runs, as bases and serials."""
+"""The uuids that a document gives its pools, one by one or in runs, stored as bases and serials."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 def give_uuids(
     structure: Structure, vertex: Int32, given: Sequence[Any] | None, runs: Sequence[tuple[str, int]] | None, fail: Fail
 ) -> None:
-    """Set the uuids that a document says.
+    """Set the uuids given by a document.
 
     Args:
         vertex: vertex number by row of the document.
-        given: uuid by row, UNSET where there is none; None for none at all.
-        runs: (first uuid, how many that count up) over all rows.
-        fail: refuses the document.
+        given: uuid by row, UNSET where there is none; None if no row has one.
+        runs: (first uuid, number of uuids that count up from it) over all rows.
+        fail: raises for the document.
 
-    Errors: what `fail` raises for runs that are none or do not fit, and for a uuid of two pools.
-    Cost: O(rows) array operations for uuids of the standard form, O(1) Python for others.
+    Errors: what `fail` raises for invalid runs, and for a uuid of two pools. Cost: O(rows) array operations for uuids of the
+    standard form, O(1) Python for others.
     """
     if runs is not None:
         _runs(structure, vertex, runs, fail)
@@ -45,7 +45,7 @@ def give_uuids(
     again = repeated(*uuid_keys([structure]))
     if len(again):
         row = int(np.flatnonzero(vertex == again[0])[0])
-        fail(["nodes", row], f"the uuid {structure.uuid(int(again[0]))} is that of another node too")
+        fail(["nodes", row], f"the uuid {structure.uuid(int(again[0]))} is also that of another node")
 
 
 def _runs(structure: Structure, vertex: Int32, runs: Sequence[tuple[str, int]], fail: Fail) -> None:
@@ -54,16 +54,16 @@ def _runs(structure: Structure, vertex: Int32, runs: Sequence[tuple[str, int]], 
     for i, (text, count) in enumerate(runs):
         rows = vertex[at : at + count]
         if len(rows) < count:
-            fail(["metadata", "uuids", i], f"more uuids than the {len(vertex)} nodes there are")
+            fail(["metadata", "uuids", i], f"more uuids than there are nodes ({len(vertex)})")
         parts = uuids.split(text)
         if parts is not None and uuids.text(*parts) == text and parts[1] + count - 1 <= uuids.SERIAL_MAX:
             structure.origin[rows] = origins.setdefault(parts[0], len(origins))
             structure.serial[rows] = np.arange(parts[1], parts[1] + count)
         elif count == 1:
             structure.uuid_texts[int(rows[0])] = text
-            structure.serial[rows] = -1  # no uuid of base and serial may lead here
+            structure.serial[rows] = -1  # this uuid must not be found by base and serial
         else:
-            fail(["metadata", "uuids", i], f"{text!r} is no uuid that {count} nodes can count up from")
+            fail(["metadata", "uuids", i], f"{text!r} is not a uuid from which {count} nodes can be numbered")
         at += count
         if len(origins) > limits.ORIGINS_MAX:
             fail(["metadata", "uuids", i], f"more than {limits.ORIGINS_MAX} bases of uuids")
@@ -97,14 +97,14 @@ def _one_by_one(structure: Structure, vertex: Int32, given: Sequence[Any], fail:
     for i in np.flatnonzero(~fitting).tolist():
         v = int(vertex[rows[i]])
         if not texts[i].isprintable():
-            fail(["nodes", int(rows[i]), "metadata", "uuid"], f"{texts[i]!r} is no uuid")
+            fail(["nodes", int(rows[i]), "metadata", "uuid"], f"{texts[i]!r} is not a uuid")
         structure.uuid_texts[v] = texts[i]
         structure.serial[v] = -1
     structure.origins[:] = list(origins)
 
 
 def runs_of(structure: Structure, vertices: NDArray[Any]) -> list[list[Any]]:
-    """The uuids of these pools as runs of (first, how many that count up).
+    """The uuids of these pools as runs of (first uuid, number of uuids that count up from it).
 
     Cost: O(pools) array operations and O(runs) Python.
     """

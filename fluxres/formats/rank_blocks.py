@@ -1,4 +1,4 @@
-"""What stands below a node of a resource set, as rows that are written once and copied for every rank that has the same."""
+"""The content of a node of a resource set, as rows that are written once and copied for every rank with the same content."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fluxres.graph.structure import COLUMNS, Structure
 
 @dataclass(frozen=True)
 class Block:
-    """A node and what is in it, in pre-order; row 0 is the node.
+    """A node and its content, in pre-order; row 0 is the node.
 
     Args:
-        parent: row in the block, int32; that of row 0 means nothing.
+        parent: row in the block, int32; undefined for row 0.
         end: one past the last descendant, as row in the block, int32.
         kind, id, size: of each row.
     """
@@ -37,7 +37,7 @@ class Block:
 
 
 class BlockRows:
-    """Rows of a block while they are added; those of a level stand behind their parent."""
+    """Collects the rows of a block; those of a level follow their parent."""
 
     def __init__(self, kinds: KindTable, node: int) -> None:
         self._kinds = kinds
@@ -47,7 +47,7 @@ class BlockRows:
         self.add(0, node, np.array([-1]))
 
     def add(self, parent: int, kind: int, ids: NDArray[np.int64], size: int = 1) -> int:
-        """Add equal pools below a row; where the first of them stands. Pools with something below them are added one by one."""
+        """Add equal pools below a row and return the first row. Pools with children must be added one by one."""
         first = self._n
         count = len(ids)
         self._rows.append((parent, np.full(count, kind, np.int32), ids, np.full(count, size, np.int64)))
@@ -55,13 +55,13 @@ class BlockRows:
         return first
 
     def close(self, row: int) -> None:
-        """All below this row is there."""
+        """Declare that everything below this row has been added."""
         self._ends.append((row, self._n))
 
     def block(self) -> Block:
         """The finished block.
 
-        Errors: InputError for two pools of one name in one other.
+        Errors: InputError for two siblings with the same name.
         """
         self.close(0)
         parent = np.concatenate([np.full(len(ids), above, np.int32) for above, _, ids, _ in self._rows])
@@ -85,7 +85,7 @@ class BlockRows:
                 seen.add(place)
         if again:
             name = self._names(basenames, kind[again], ids[again])[0]
-            raise InputError(f"two pools called {name!r} in one place")
+            raise InputError(f"two siblings are named {name!r}")
 
     @staticmethod
     def _names(basenames: list[str], kind: Int32, ids: NDArray[np.int64]) -> list[str]:
@@ -96,7 +96,7 @@ def fill(blocks: Sequence[tuple[Block, int]], ranks: NDArray[np.int64], kinds: K
     """A cluster of nodes.
 
     Args:
-        blocks: what each of a number of ranks in a row has.
+        blocks: the content of each of a number of consecutive ranks.
         ranks: of all nodes, in order.
         origin: base of the uuids.
 
@@ -106,7 +106,7 @@ def fill(blocks: Sequence[tuple[Block, int]], ranks: NDArray[np.int64], kinds: K
     """
     n = 1 + sum(len(block) * count for block, count in blocks)
     if n > limits.POOLS_MAX:
-        raise LimitExceeded(f"{n} pools in all, at most {limits.POOLS_MAX} fit")
+        raise LimitExceeded(f"{n} pools in all, at most {limits.POOLS_MAX} are allowed")
     columns = {name: np.zeros(n, dtype) for name, dtype in COLUMNS.items()}
     columns["parent"][0], columns["end"][0], columns["rank"][0], columns["size"][0] = -1, n, -1, 1
     columns["kind"][0] = kinds.intern(Kind("cluster", "cluster"))

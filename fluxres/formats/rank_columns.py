@@ -1,4 +1,4 @@
-"""What resource sets and tables of nodes say of execution targets, from columns: ids of cores and gpus, hosts, properties."""
+"""What resource sets and node tables say about execution targets, from columns: ids of cores and gpus, hosts, properties."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _DIGITS_MAX: Final = 18
 
 
 class Children(NamedTuple):
-    """Cores and gpus of targets.
+    """The cores and gpus of targets.
 
     Attributes:
         texts: by type, the ids on each target as an idset.
-        numbers: by vertex, the id that a core or gpu has there. Where ids repeat on a target, since they begin anew in each
-            socket, pools are numbered through.
-        gpus_first: targets on which all gpus come before all cores.
-        mixed: targets on which gpus come between cores, or the other way round.
+        numbers: by vertex, the id of a core or gpu in R. If ids repeat on a target because they start over in each socket, the
+            pools are renumbered.
+        gpus_first: targets on which all gpus precede all cores.
+        mixed: targets on which cores and gpus are interleaved.
     """
 
     texts: dict[str, list[str]]
@@ -101,17 +101,17 @@ def nodelist_of(structure: Structure, targets: Targets) -> str:
 
 
 def host_of(structure: Structure, v: int) -> str:
-    """The host of a node, which is its name but where several nodes have one host."""
+    """The host of a node, which is its name unless several nodes have the same host."""
     return structure.tags.get(v, {}).get(HOST) or structure.name(v)
 
 
 def _checked(stem: str, runs: list[str]) -> str:
-    hostlist.format([stem + runs[0].partition("-")[0]])  # refuses what no hostlist can say
+    hostlist.format([stem + runs[0].partition("-")[0]])  # refuses names that a hostlist cannot express
     return f"{stem}{runs[0]}" if len(runs) == 1 and "-" not in runs[0] else f"{stem}[{','.join(runs)}]"
 
 
 def _stem(kind: Kind) -> tuple[str, int] | None:
-    """Text before the id in names of a kind, and the width of the id; None where there is more to them."""
+    """Text before the id in names of a kind, and the width of the id; None if names have more parts."""
     if kind.name is None:
         stem, width = kind.basename, 0
     else:
@@ -119,7 +119,7 @@ def _stem(kind: Kind) -> tuple[str, int] | None:
         if not parts or not isinstance(parts[-1], template.Field) or not template.is_invertible(kind.name):
             return None
         stem, width = "".join(map(str, parts[:-1])), parts[-1].width
-    # A number before the number would be read as a part of it.
+    # A digit before the id would be read as a part of it.
     return None if not stem or stem[-1:] in _DIGITS or width > _DIGITS_MAX else (stem, width)
 
 
@@ -142,7 +142,7 @@ def host_ids(structure: Structure, targets: Targets) -> NDArray[np.int64]:
 
 
 def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[str, str]:
-    """Ranks by property of the targets; told are those that a reader gets back."""
+    """Ranks by property of the targets; marks in `told` the properties that a reader gets back."""
     found: dict[str, list[NDArray[np.int64]]] = {}
     kinds = structure.kind[targets.vertices]
     for number in np.unique(kinds).tolist():
@@ -158,12 +158,12 @@ def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[st
 
 
 def property_text(key: str, value: object) -> str | None:
-    """A property as R names it, with a value behind an equals sign, which is text then; None for what it cannot name.
+    """A property as R names it, with the value as text after an equals sign; None if R cannot name it.
 
     >>> property_text("ssd", None), property_text("gen", "4"), property_text("a|b", None), property_text("gen", 4)
     ('ssd', 'gen=4', None, 'gen=4')
     """
     if key.startswith(DRAW) and "=" in key:
-        return None  # the value would begin at this sign, and no reader takes a draw that is no number
+        return None  # the value would begin at this sign, and readers refuse a draw that is not a number
     text = key if value is None else f"{key}={value}"
     return text if value != "" and len(text) <= limits.NAME_LENGTH_MAX and not BARRED & set(text) else None

@@ -1,4 +1,4 @@
-"""The nodes that a list of hosts names: by a template and numbers where there is one rule for all, word for word otherwise."""
+"""The nodes named by a list of hosts: by a template and numbers if all follow one rule, else one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fluxres.syntax.hostlist import Expression
 _DIGITS: Final = "0123456789"
 _DIGITS_MAX: Final = 18
 HOST: Final = "host"
-"""Tag of a node whose host has other nodes too, so that it is not called like it."""
+"""Tag of a node that is not named after its host because the host has other nodes too."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Hosts:
 
     Args:
         ids: the number at the end of each name, -1 without one.
-        template: of all names; None where the names are in `names`, or are ``node`` and the id.
-        names: by position, where no template gives them.
-        shared: host by position, of nodes that could not be called like it.
+        template: of all names; None if the names are in `names`, or are ``node`` and the id.
+        names: by position, if no template gives them.
+        shared: host by position, of nodes that could not be named after it.
     """
 
     ids: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Hosts:
 
 
 def require_path_steps(expressions: Sequence[Expression]) -> None:
-    """Refuse hosts that could be no step of a path.
+    """Refuse hosts that could not be a step of a path.
 
     Errors: InputError with the name.
     """
@@ -48,9 +48,10 @@ def require_path_steps(expressions: Sequence[Expression]) -> None:
 
 
 def hosts_of(expressions: Sequence[Expression], ranks: NDArray[np.int64]) -> Hosts:
-    """The nodes of these hosts, which are as many as the ranks.
+    """The nodes of these hosts, of which there are as many as ranks.
 
-    Two brokers may run on one host, but two pools in one place have two names: the second is ``HOST@RANK``, and its host a tag.
+    Two brokers may run on one host, but two siblings need two names: the second is ``HOST@RANK``, and its host a tag.
+
     Cost: O(expressions) for hosts that one template names, O(hosts) otherwise.
 
     >>> from fluxres.syntax import hostlist
@@ -78,7 +79,7 @@ def hosts_of(expressions: Sequence[Expression], ranks: NDArray[np.int64]) -> Hos
 
 
 def _regular(expressions: Sequence[Expression]) -> tuple[str, NDArray[np.int64]] | None:
-    """Template and numbers of hosts that differ in one number at their end."""
+    """Template and numbers of hosts that differ in one number at the end."""
     stems: set[str] = set()
     runs: list[tuple[int, int, int]] = []
     for expression in expressions:

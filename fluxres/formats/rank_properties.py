@@ -1,4 +1,4 @@
-"""Properties of a resource set, given as ranks by property, as the properties that each node has."""
+"""Convert the properties of a resource set, which gives ranks by property, to properties by node."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Pairs = tuple[tuple[str, str | None], ...]
 def properties_by_node(
     source: Source, given: Mapping[str, str], ranks: NDArray[np.int64]
 ) -> tuple[list[Pairs], NDArray[np.int64]]:
-    """The different sets of properties that nodes have, and which of them each has.
+    """The distinct sets of properties, and the number of the set of each node.
 
     Args:
-        given: idset of ranks by property; behind an equals sign stands a value.
+        given: idset of ranks by property; a value follows an equals sign.
         ranks: of the nodes, ascending.
 
-    Errors: InputError for names that RFC 20 bars, for ranks that are not there; LimitExceeded past IDSET_COUNT_MAX memberships.
-    Cost: O(memberships) array operations.
+    Errors: InputError for names that RFC 20 forbids and for ranks that do not exist; LimitExceeded past IDSET_COUNT_MAX
+    memberships. Cost: O(memberships) array operations.
     """
     sort = np.zeros(len(ranks), np.int64)
-    made: list[tuple[int, str]] = [(-1, "")]  # a sort is another one and one property more
+    made: list[tuple[int, str]] = [(-1, "")]  # a set is another set and one more property
     total = 0
     for name, text in given.items():
         path = ["execution", "properties", name]
@@ -79,7 +79,7 @@ def _pairs(made: list[tuple[int, str]], number: int) -> Pairs:
 
 
 def pairs_of(names: Iterable[str]) -> Pairs:
-    """Properties of a node from their names in R; behind an equals sign stands a value.
+    """Properties of a node from their names in R; a value follows an equals sign.
 
     >>> pairs_of(["gen=5", "ssd", "gen=4"])
     (('gen', '4'), ('gen=5', None), ('ssd', None))
@@ -90,5 +90,5 @@ def pairs_of(names: Iterable[str]) -> Pairs:
         if equals and key and value and key not in pairs:
             pairs[key] = value
         else:
-            pairs[name] = None  # a second value of one key, or no value at all: the whole word is the property
+            pairs[name] = None  # for a second value of one key, or no value at all, the whole word is the property
     return tuple(sorted(pairs.items()))

@@ -1,7 +1,7 @@
-"""The formats there are, and reading and writing through them.
+"""The registry of formats, and reading and writing through it.
 
-A format is one pair of modules and one entry here.  The entry names functions and does not import them, so a command
-pays only for the format it reads.  How to add one stands in ``specs/formats.md``.
+A format is a pair of modules and one entry here. The entry names functions without importing them, so a command pays only for the
+format it uses. ``specs/formats.md`` describes how to add one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Written:
 
     Args:
         format: its name.
-        data: of the file.
-        left_out: what the format cannot say, in words.
+        data: content of the file.
+        left_out: what the format cannot express, one line per kind.
         note: what another program that reads the format does not see.
     """
 
@@ -48,7 +48,6 @@ class Written:
 
     @property
     def text(self) -> str:
-        """The file as text."""
         return self.data.decode()
 
 
@@ -65,7 +64,7 @@ _FORMATS: Final = (
     *flux.FORMATS,
     Format(
         "hwloc",
-        "hwloc topology, XML of versions 1 to 3; 'hwloc:' is this machine",
+        "hwloc topology, XML of versions 1 to 3; 'hwloc:' is the local machine",
         (".xml",),
         lambda head: xml_root(head) == "topology",
         reader="fluxres.formats.hwloc:read",
@@ -79,9 +78,9 @@ _FORMATS: Final = (
     *exports.FORMATS,
 )
 
-#: what messages call values of a caller
+#: the name in messages for values from a caller
 _VALUES: Final = "<dict>"
-#: how much of a file is looked at to tell its format: the first keys, past any comment
+#: bytes of a file examined to detect its format: the first keys, after any comment
 HEAD_BYTES: Final = 65_536
 
 
@@ -97,7 +96,7 @@ def formats() -> list[Format]:
 def named(name: str) -> Format:
     """The format of this name.
 
-    Errors: UsageError with the names there are.
+    Errors: UsageError with the known names.
     """
     for known in _FORMATS:
         if known.name == name:
@@ -106,10 +105,10 @@ def named(name: str) -> Format:
 
 
 def detect(data: bytes) -> Format | None:
-    """The format that a file looks like, None when it looks like none.
+    """The format of a file, detected from its content; None if it looks like none.
 
     Args:
-        data: of the file, opened if it was compressed; its first HEAD_BYTES are looked at.
+        data: content of the file, decompressed; the first HEAD_BYTES are examined.
 
     >>> detect(b"fluxres: 1\\nname: demo\\n").name
     'cluster'
@@ -134,12 +133,12 @@ def read(
     Args:
         source: a :class:`Source`; bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the
             text if it contains a line break.
-        format: its name; by content when left out.
+        format: its name; detected from the content by default.
         file: name for messages.
-        origin: base of uuids that the file does not give; random by default.
+        origin: base of the uuids that the file does not give; random by default.
         options: of the format.
 
-    Errors: InputError ``FILE:line:col: path: …``; UsageError for a format that does not exist, or that has no such option.
+    Errors: InputError ``FILE:line:col: path: …``; UsageError for an unknown format or option.
 
     >>> read(b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2}]}").structure.n
     3
@@ -152,7 +151,7 @@ def read(
 
 
 def read_values(values: Mapping[str, Any], *, format: str | None = None, origin: int | None = None, **options: Any) -> Loaded:
-    """Read a machine from a mapping: a cluster description, or what a JSON file of another format would have.
+    """Read a machine from a mapping: a cluster description, or the content of a JSON file of another format.
 
     Args:
         values: plain values; ids may be ranges and arrays.
@@ -177,28 +176,28 @@ def read_values(values: Mapping[str, Any], *, format: str | None = None, origin:
 
 
 def read_many(sources: Sequence[Source], *, format: str | None = None, origin: int | None = None, **options: Any) -> Loaded:
-    """Read one machine from several files, each a part of it.
+    """Read one machine from several files, each of which describes a part of it.
 
     Args:
-        sources: looked at one by one; the first decides the format where none is given.
+        sources: read one at a time; the first determines the format if none is given.
         format, origin, options: as for :func:`read`.
 
-    Errors: as :func:`read`; UsageError for a format that is not put together from files.
+    Errors: as :func:`read`; UsageError for a format that does not support several files.
     """
     if not sources:
-        raise UsageError("no file to read", hint="name one or more")
+        raise UsageError("no files to read", hint="name one or more")
     first = sources[0]
     found = _format_of(first, format)
     if found.many is None:
         can = [known.name for known in _FORMATS if known.many is not None]
-        hint = f"several files of {' or '.join(can)} make one machine; other machines are merged"
-        raise UsageError(f"a file of format '{found.name}' is a machine by itself", where=first.file, hint=hint)
+        hint = f"only several files of {' or '.join(can)} make one machine; use merge for others"
+        raise UsageError(f"each file of format '{found.name}' is a separate machine", where=first.file, hint=hint)
     loaded: Loaded = _function(found.many)(sources, origin=origin, **_known(found, options))
     return loaded
 
 
 def read_live(address: str, *, origin: int | None = None, **options: Any) -> Loaded | None:
-    """Read what is no file and is named ``FORMAT:…``, such as the machine this runs on; None for any other text.
+    """Read a source named ``FORMAT:…`` that is not a file, such as the local machine; None for any other text.
 
     Errors: as :func:`read`.
     """
@@ -214,25 +213,25 @@ def _format_of(source: Source, format: str | None) -> Format:
     found = named(format) if format is not None else detect(source.data)
     if found is not None:
         return found
-    # What cannot be read at all says so: another encoding, nothing, half of a document.
+    # Reading it as a document reports what is wrong: another encoding, an empty or truncated file.
     if is_toml(source.text[:HEAD_BYTES]):
-        hint = "a configuration of flux-core has [[resource.config]]; 'fluxres formats' lists what else is read"
+        hint = "a configuration of flux-core has [[resource.config]]; 'fluxres formats' lists the other formats"
         raise InputError("is TOML or INI without a table [resource]", where=source.file, hint=hint)
     if not source.text.strip() or source.text.lstrip()[0] in "{[":
         _ = source.document
-    hint = "a cluster file begins with 'fluxres: 1'; 'fluxres formats' lists what else is read"
-    raise InputError("is in no format that is known", where=source.file, hint=hint)
+    hint = "a cluster file begins with 'fluxres: 1'; 'fluxres formats' lists the other formats"
+    raise InputError("unrecognized format", where=source.file, hint=hint)
 
 
 def _reader(found: Format, source: Source) -> str:
     if found.reader is None:
-        hint = "'fluxres formats' lists what is read"
-        raise UsageError(f"format '{found.name}' is written and not read", where=source.file, hint=hint)
+        hint = "'fluxres formats' lists the formats"
+        raise UsageError(f"format '{found.name}' can be written but not read", where=source.file, hint=hint)
     return found.reader
 
 
 def _known(found: Format, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given."""
+    """The options given to a format; unknown ones are refused."""
     given = {key: value for key, value in options.items() if value is not None and value != ()}
     for key in given.keys() - found.options:
         hint = f"it has {', '.join(sorted(found.options))}" if found.options else "leave it out"
@@ -251,24 +250,26 @@ def write(
     format: str = "cluster",
     **options: Any,
 ) -> Written:
-    """A machine as a file of a format, and what that does not say (rule S1).
+    """A machine as a file of a format, and what that cannot express (rule S1).
 
-    Errors: UsageError for a format that does not exist or is only read, and for a machine that it cannot say at all.
-    Cost: that of the format; none loops over pools but where each is a line of its own.
+    Errors: UsageError for a format that does not exist or cannot be written, and for a machine that it cannot express at all.
+    Cost: that of the format; only formats with a line per pool loop over pools.
     """
     chosen = named(format)
     if chosen.writer is None:
-        raise UsageError(f"format '{chosen.name}' is read and not written", hint="'fluxres formats' lists what is written")
+        raise UsageError(f"format '{chosen.name}' can be read but not written", hint="'fluxres formats' lists the formats")
     try:
         output: Output = _function(chosen.writer)(structure, allocations, name=name, **_known(chosen, options))
     except FluxresError as error:
         message = f"cannot be written in format '{chosen.name}': {error.message}"
-        raise UsageError(message, where=error.where, hint=error.hint or "a store keeps a graph as it is") from error
+        raise UsageError(
+            message, where=error.where, hint=error.hint or "save to a store, which keeps any graph as it is"
+        ) from error
     return Written(chosen.name, output.data, output.left_out, output.note)
 
 
 def holds(graph: ResourceGraph) -> list[Hold]:
-    """Who holds what in a graph, by job and window; windows that seconds as numbers cannot say are not among them.
+    """The allocations of a graph, by job and window, without windows that cannot be expressed in seconds.
 
     Cost O(spans).
     """
@@ -300,9 +301,9 @@ def holds(graph: ResourceGraph) -> list[Hold]:
 
 
 def by_ending(path: Path) -> Format:
-    """The format of files that end like this, whether a ``.gz``, ``.zst``, ``.xz`` or ``.bz2`` follows or not.
+    """The format for the extension of a file, ignoring a following ``.gz``, ``.zst``, ``.xz`` or ``.bz2``.
 
-    Errors: UsageError with the endings there are.
+    Errors: UsageError with the known extensions.
 
     >>> by_ending(Path("site.yaml.gz")).name, by_ending(Path("site.R")).name
     ('cluster', 'R')
@@ -312,8 +313,8 @@ def by_ending(path: Path) -> Format:
     name = plain.name.lower()
     fitting = [(len(ending), known) for known in writable for ending in known.extensions if name.endswith(ending.lower())]
     if not fitting:
-        hint = "give a format; 'fluxres formats' lists them and their endings"
-        raise UsageError(f"no format is known by the ending '{plain.suffix}'", where=str(path), hint=hint)
+        hint = "give a format; 'fluxres formats' lists the formats and their extensions"
+        raise UsageError(f"no format has the extension '{plain.suffix}'", where=str(path), hint=hint)
     longest = max(length for length, _ in fitting)
     return next(known for length, known in fitting if length == longest)
 

@@ -1,8 +1,8 @@
-"""The `[resource]` table of flux-core's configuration: nodes as TOML tables, or the resource set that it names.
+"""The `[resource]` table of flux-core's configuration: nodes as TOML tables, or the resource set that it refers to.
 
-Hosts get ranks in the order in which they first stand in `[[resource.config]]`, and what several tables say of one host adds
-up.  Hosts in `exclude` are drained.  What else a configuration says is no machine and is kept: settings beside these, and other
-tables, become tags of the root, from which they are written again.
+Hosts get ranks in the order of their first appearance in `[[resource.config]]`, and what several tables say about one host is
+combined. Hosts in `exclude` are drained. The rest of a configuration does not describe a machine but is kept: other settings of
+the table, and other tables, become tags of the root, from which they are written again.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
 
 EXCLUDED: Final = "excluded"
-"""Tag of nodes that are not given to jobs."""
+"""Tag of nodes that are excluded from scheduling."""
 SETTING: Final = "resource."
-"""Tags of the root for settings beside the nodes: their values as JSON."""
+"""Prefix of the tags of the root for other settings of the table: their values as JSON."""
 TABLE: Final = "config."
-"""Tags of the root for other tables of the configuration: their values as JSON."""
+"""Prefix of the tags of the root for other tables of the configuration: their values as JSON."""
 _TYPES: Final = {"cores": "core", "gpus": "gpu"}
 _ENTRY = re.compile(r"^[ \t]*\[\[[ \t]*resource[ \t]*\.[ \t]*config[ \t]*\]\]", re.MULTILINE)
 #: the parser's memory grows with the square of such keys
@@ -62,10 +62,10 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 class _Toml(Document):
-    """The values of a TOML text; the parser keeps no places, but tables of nodes can be counted."""
+    """The values of a TOML text. The parser keeps no places, but tables of nodes can be counted."""
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
-        """``file:line: path``, with the line of the table of nodes that the path leads into."""
+        """``file:line: path``, with the line of the node table that contains the path."""
         path = list(path)
         place = self.file
         if path[:2] == ["resource", "config"] and len(path) > 2:
@@ -93,11 +93,10 @@ class _Reader:
         raise (LimitExceeded if limit else InputError)(message, where=self._document.where(path), hint=hint)
 
     def loaded(self, origin: int | None) -> Loaded:
-        """The machine."""
         table = self._table
         if (table.config is UNSET) == (table.path is UNSET):
             what = "nothing that names nodes" if table.config is UNSET else "both 'config' and 'path'"
-            self._fail(["resource"], what, "[[resource.config]] has hosts, cores, gpus; path is a file with R")
+            self._fail(["resource"], what, "use [[resource.config]] with hosts, cores, gpus, or path for a file with R")
         base = uuids.new_origin() if origin is None else origin
         if table.path is not UNSET:
             structure = self._of_file(self._file(table.path, "path"), origin)
@@ -118,14 +117,16 @@ class _Reader:
         try:
             text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
         except orjson.JSONEncodeError:
-            self._fail([key], "has a date, a time or a number that is not kept", "remove it, or write it as text")
+            self._fail([key], "has a date, a time or a number that cannot be kept", "remove it, or write it as text")
         if len(text) > limits.VALUE_LENGTH_MAX or len(key) > limits.NAME_LENGTH_MAX - len(SETTING):
-            self._fail([key], f"{len(text)} characters that are kept as they are, at most {limits.VALUE_LENGTH_MAX}", limit=True)
+            self._fail([key], f"{len(text)} characters to keep, at most {limits.VALUE_LENGTH_MAX} are allowed", limit=True)
         return text
 
     def _file(self, name: str, key: str) -> Source:
         if self._source.path is None and not Path(name).is_absolute():
-            self._fail(["resource", key], f"names the file {name!r}, and this text has no folder", "give its whole path")
+            self._fail(
+                ["resource", key], f"names the file {name!r}, but this text is not in a directory", "give an absolute path"
+            )
         folder = Path() if self._source.path is None else self._source.path.parent
         return Source.open(folder / source_text.file_named(name))
 
@@ -141,7 +142,7 @@ class _Reader:
     # -- tables ----------------------------------------------------------------------------------------------------------
 
     def _of_tables(self, tables: Sequence[Nodes], origin: int) -> Structure:
-        """A cluster of the hosts in the order in which they first stand in the tables."""
+        """A cluster of the hosts, in the order of their first appearance in the tables."""
         of_host: dict[str, list[int]] = {}
         self._require_bounded(tables)
         ids = [{_TYPES[key]: self._ids(i, key, getattr(nodes, key)) for key in _TYPES} for i, nodes in enumerate(tables)]
@@ -176,7 +177,7 @@ class _Reader:
         return structure
 
     def _require_bounded(self, tables: Sequence[Nodes]) -> None:
-        """Refuse tables that say too much together, before any of it is made."""
+        """Refuse tables whose total is too large, before anything is made from them."""
         hosts = ids = 0
         for i, nodes in enumerate(tables):
             place: list[Key] = ["resource", "config", i]
@@ -187,7 +188,7 @@ class _Reader:
                     spans = [] if text is UNSET else idset.ranges(text)
                     ids += sum(last - first + 1 for first, last in spans)
             except InputError:
-                return  # which is told with its place when it is read
+                return  # which is reported with its place when the table is read
             for count, most, what in ((hosts, limits.CONFIG_HOSTS_MAX, "hosts"), (ids, limits.IDSET_COUNT_MAX, "cores and gpus")):
                 if count > most:
                     self._fail(place, f"more than {most} {what} in the tables up to this one", limit=True)
@@ -249,7 +250,7 @@ class _Reader:
                 self._fail(place, error.message, "ranks as an idset, or hosts")
             found = {structure.name(v): v for v in tops.tolist()}
             if lost := sorted(hosts - found.keys()):
-                self._fail(place, f"no host {lost[0]!r}")
+                self._fail(place, f"unknown host {lost[0]!r}")
             chosen = [found[host] for host in hosts]
         else:
             rows = [np.arange(*np.searchsorted(ranks, [first, last + 1])) for first, last in spans]
@@ -263,14 +264,14 @@ class _Reader:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number that can be kept")
+        raise ValueError(f"{text} is a number that cannot be kept")
     return number
 
 
 def _values(source: Source) -> dict[str, Any]:
     if len(source.data) > limits.TOML_BYTES_MAX:
-        message = f"{len(source.data)} bytes of TOML, at most {limits.TOML_BYTES_MAX} are read"
-        raise LimitExceeded(message, where=source.file, hint="large machines are read as R")
+        message = f"{len(source.data)} bytes of TOML, at most {limits.TOML_BYTES_MAX} are allowed"
+        raise LimitExceeded(message, where=source.file, hint="use R for large machines")
     if deep := _DEEP.search(source.text):
         line = source.text.count("\n", 0, deep.start()) + 1
         raise LimitExceeded(f"a key of more than {limits.DEPTH_MAX} parts", where=source.where(line))

@@ -19,26 +19,26 @@ class Nodes(Struct, forbid_unknown_fields=True):
     hosts: Annotated[Text, Meta(description="Hostlist (RFC 29).")]
     cores: Annotated[str | UnsetType, Meta(description="Idset of cores of each host (RFC 22).")] = UNSET
     gpus: Annotated[str | UnsetType, Meta(description="Idset of gpus of each host.")] = UNSET
-    properties: Annotated[list[Word] | UnsetType, Meta(description="Of each host.")] = UNSET
+    properties: Annotated[list[Word] | UnsetType, Meta(description="Properties of each host.")] = UNSET
 
 
 class ResourceTable(Struct):
-    """The `[resource]` table of flux-core; other keys are kept as they are."""
+    """The `[resource]` table of flux-core; other keys are kept unchanged."""
 
     config: Annotated[list[Nodes], Meta(min_length=1)] | UnsetType = UNSET
-    path: Annotated[Text | UnsetType, Meta(description="File with a resource set (RFC 20), in place of config.")] = UNSET
+    path: Annotated[Text | UnsetType, Meta(description="File with a resource set (RFC 20), instead of config.")] = UNSET
     scheduling: Annotated[Text | UnsetType, Meta(description="File with the scheduling key of the resource set.")] = UNSET
-    exclude: Annotated[str | UnsetType, Meta(description="Ranks or hosts that are not given to jobs.")] = UNSET
+    exclude: Annotated[str | UnsetType, Meta(description="Ranks or hosts that are excluded from scheduling.")] = UNSET
 
 
 class Configuration(Struct):
-    """A configuration of flux-core; other tables are kept as they are."""
+    """A configuration of flux-core; other tables are kept unchanged."""
 
     resource: ResourceTable
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a configuration, as it stands in ``specs/schemas/resource-config.schema.json``.
+    """The JSON Schema of a configuration, as in ``specs/schemas/resource-config.schema.json``.
 
     >>> json_schema()["title"]
     'resource configuration'

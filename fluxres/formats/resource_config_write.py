@@ -1,4 +1,4 @@
-"""The `[resource]` table of flux-core's configuration, written: hosts in the order of ranks, then who has which property."""
+"""Write the `[resource]` table of flux-core's configuration: hosts in the order of ranks, then the hosts with each property."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ _DRAIN: Final = STATES.index("drain")
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
     """A machine as tables of nodes.
 
-    Errors: InputError for a machine without ranks or with one rank twice, for node names that no hostlist can say, for two nodes
-    on one host, and for nodes without cores and gpus.
-    Cost: O(pools) array operations, O(nodes) Python.
+    Errors: InputError for a machine without ranks or with one rank twice, for node names that a hostlist cannot express, for two
+    nodes on one host, and for nodes without cores and gpus. Cost: O(pools) array operations, O(nodes) Python.
     """
     targets = targets_of(structure)
     told = Told.nothing(structure, targets)
@@ -47,7 +46,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
         if i == len(hosts) or rows[i] != rows[begin]:
             have = {_KEYS[type_]: text for type_, text in zip(children.texts, rows[begin], strict=True) if text}
             if not have:
-                raise InputError(f"{hosts[begin]} has no cores and no gpus", hint="flux-core takes no such host")
+                raise InputError(f"{hosts[begin]} has no cores and no gpus", hint="flux-core refuses such a host")
             lines += _table({"hosts": hostlist.format(hosts[begin:i]), **have})
             begin = i
     for text, ranks in properties_of(structure, targets, told).items():
@@ -65,12 +64,12 @@ def _hosts(structure: Structure, targets: Targets) -> list[str]:
             raise InputError(f"{structure.path(v)} shares its host {structure.tags[v][HOST]!r} with another node")
     if len(set(hosts)) < len(hosts):
         twice = next(host for i, host in enumerate(hosts) if host in hosts[:i])
-        raise InputError(f"two nodes are called {twice!r}", hint="hosts of a configuration differ")
+        raise InputError(f"two nodes are named {twice!r}", hint="the hosts of a configuration must differ")
     return hosts
 
 
 def _settings(structure: Structure) -> list[str]:
-    """The tables beside the nodes, from the tags of the root."""
+    """The tables other than nodes, from the tags of the root."""
     tags = sorted(structure.tags.get(0, {}).items())
     lines, settings = (
         [f"{_key(key[len(prefix) :])} = {_kept(key, value)}" for key, value in tags if key.startswith(prefix)]
@@ -90,7 +89,7 @@ def _kept(key: str, text: str | None) -> str:
     try:
         return _value(orjson.loads(text or ""))
     except orjson.JSONDecodeError as error:
-        raise InputError(f"the tag {key} of the root is no JSON: {error.msg}", hint="remove the tag") from None
+        raise InputError(f"the tag {key} of the root is not JSON: {error.msg}", hint="remove the tag") from None
 
 
 def _key(text: str) -> str:
@@ -98,19 +97,19 @@ def _key(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value as TOML has it, on one line."""
+    """A value in TOML, on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
     if value is None:
         raise InputError("TOML has no null", hint="remove the tag")
-    # TOML's basic strings take all escapes of JSON's, and want one more.
+    # TOML's basic strings allow all escapes of JSON and require one more.
     return orjson.dumps(value).decode().replace("\x7f", "\\u007f")
 
 
 def _said(structure: Structure, targets: Targets, told: Told, missing: list[str]) -> list[str]:
-    """The list of what is lost, as it is for a configuration: ranks count up, and exclusion and settings are said."""
+    """The list of what is lost, adjusted for a configuration: ranks count up from 0, and exclusion and settings are kept."""
     kept = [line for line in missing if line.partition(":")[0] not in ("states", "tags")]
     drained = np.zeros(structure.n, np.bool_)
     tagged = np.zeros(structure.n, np.bool_)
@@ -123,5 +122,5 @@ def _said(structure: Structure, targets: Targets, told: Told, missing: list[str]
     kept += left_out.concern(structure, "tags", tagged & told.pools)
     kept += left_out.concern(structure, "states", (structure.state != 0) & ~drained & told.pools)
     if not np.array_equal(targets.ranks, np.arange(len(targets.ranks))):
-        kept.append(f"ranks: of {len(targets.ranks)} nodes, which count up from 0 then")
+        kept.append(f"ranks: of {len(targets.ranks)} nodes, which become 0, 1, …")
     return kept

@@ -1,9 +1,9 @@
-"""R, the resource set of Flux, version 1 (RFC 20): as a machine of its nodes, with the graph or the topologies it carries.
+"""R, the resource set of Flux, version 1 (RFC 20), as a machine of its nodes, with the graph or the topologies it carries.
 
-Without `scheduling` a node has its cores and gpus below it.  With Fluxion's graph (RFC 40) that graph is the machine, and what R
-says beside it must be the same.  With TreePool's topologies (RFC 49) cores and gpus stand in sockets and NUMA domains.  What R
-says of a job and not of a machine (times, slots, what other schedulers keep in it) becomes tags of the root, from which R is
-written again.
+Without `scheduling`, a node has its cores and gpus as children. With Fluxion's graph (RFC 40), that graph is the machine, and the
+rest of R must agree with it. With TreePool's topologies (RFC 49), cores and gpus are in sockets and NUMA domains. The parts of R
+that describe a job and not a machine (times, slots, data of other schedulers) become tags of the root, from which R is written
+again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ EXPIRATION: Final = "R.expiration"
 SCHEDULING: Final = "R.scheduling"
 ATTRIBUTES: Final = "R.attributes"
 TAGS: Final = (NSLOTS, STARTTIME, EXPIRATION, SCHEDULING, ATTRIBUTES)
-"""Tags of the root in which R keeps what is no machine."""
+"""Tags of the root with the parts of R that do not describe a machine."""
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a resource set.
 
     Errors: InputError ``FILE:line:column: path``; LimitExceeded.
-    Cost: O(pools) array writes, O(entries + hosts without a rule) Python; that of :mod:`~fluxres.formats.jgf` with a graph.
+    Cost: O(pools) array writes, O(entries + irregular host names) Python; that of :mod:`~fluxres.formats.jgf` with a graph.
     Source: RFC 20, 40, 49.
 
     >>> lite = '[{"rank": "0-1", "children": {"core": "0-3"}}]'
@@ -84,7 +84,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 class _Graph(NamedTuple):
-    """The machine of a graph, how many keys of mappings that has in the text, what of it is not kept, and notes."""
+    """The machine of a graph, the number of mapping keys in its text, the unkept parts, and notes."""
 
     structure: Structure
     keys: int
@@ -98,7 +98,7 @@ def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -
     made = build(source, graph.graph, WithGraph, ("scheduling", "graph"), origin, is_of_job=True)
     structure = made.structure
     notes: tuple[str, ...] = ()
-    # What the graph keeps of the R that its instance was started from is not of this one.
+    # The graph may have tags from the R that its instance was started from; they do not belong to this R.
     for key in (NSLOTS, STARTTIME, EXPIRATION, ATTRIBUTES):
         structure.drop_tag([0], key)
     if graph.writer == SHORTHAND:
@@ -117,7 +117,7 @@ def _keys(source: Source, part: msgspec.Raw | UnsetType) -> int:
 
 
 def _form(source: Source, scheduling: Any) -> str:
-    """What `scheduling` holds: a graph, topologies, or nothing that is known here."""
+    """The content of `scheduling`: a graph, topologies, or something unknown."""
     if scheduling is UNSET:
         return "none"
     if bytes(memoryview(scheduling)[:1]) != b"{":
@@ -132,7 +132,7 @@ def _form(source: Source, scheduling: Any) -> str:
 def _kept(source: Source, part: msgspec.Raw, key: str) -> str:
     text = msgspec.json.encode(_values(source, part)).decode()
     if len(text) > limits.VALUE_LENGTH_MAX:
-        message = f"{len(text)} characters that are kept as they are, at most {limits.VALUE_LENGTH_MAX}"
+        message = f"{len(text)} characters to keep, at most {limits.VALUE_LENGTH_MAX} are allowed"
         raise LimitExceeded(message, where=json_typed.where(source, [key]))
     return text
 
@@ -142,7 +142,7 @@ def _tags(source: Source, execution: Execution) -> dict[str, str | None]:
     tags: dict[str, str | None] = {key: repr(time) for key, time in ((STARTTIME, start), (EXPIRATION, end)) if time}
     if 0 < end <= start:
         message = f"the expiration {end!r} is not after the starttime {start!r}"
-        raise InputError(message, where=json_typed.where(source, ["execution", "expiration"]), hint="0 is unset")
+        raise InputError(message, where=json_typed.where(source, ["execution", "expiration"]), hint="0 means unset")
     if execution.nslots is not UNSET:
         tags[NSLOTS] = str(execution.nslots)
     return tags

@@ -1,7 +1,7 @@
-"""The execution section of R (RFC 20): which nodes there are, and what each has by id.
+"""The execution section of R (RFC 20): the nodes, and the ids of the pools in each.
 
-What flux-core reads is read: without hosts nodes are called by their ranks, a rank in two entries has what both say, and there
-may be no rank at all.
+This reader accepts what flux-core accepts: without hosts, nodes are named after their ranks; the content of a rank in two entries
+is combined; and there may be no ranks at all.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from fluxres.syntax.hostlist import Expression
 
 Ids = NDArray[np.int64]
 _NO_IDS: Final = np.zeros(0, np.int64)
-_OTHER_RANKS: Final = "its ranks are not those of R, and hosts do not tell which is which"
+_OTHER_RANKS: Final = "its ranks are not those of R, and nodes cannot be matched by host"
 
 
 class Lite:
-    """The execution section: ranks in ascending order, and what each has.
+    """The execution section: ranks in ascending order, and the content of each.
 
     Attributes:
         ranks: int64, ascending.
         entry: number of the entry of each rank.
         children: by entry, ids by type.
         hosts: of the ranks, in order.
-        is_named: whether the hosts are those that R gives.
-        passed_over: what is said and not kept.
-        notes: what is read otherwise than Flux means it.
+        is_named: whether R gives the hosts.
+        passed_over: keys that are ignored.
+        notes: what is read differently than Flux means it.
     """
 
     def __init__(self, source: Source, execution: Execution) -> None:
@@ -68,11 +68,10 @@ class Lite:
 
     @property
     def file(self) -> str:
-        """Name of the document, for messages."""
         return self._source.file
 
     def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
-        """Refuse the document at a place in it."""
+        """Raise for the document at a place in it."""
         raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
 
     def _entries(self) -> tuple[list[Ids], list[dict[str, list[tuple[int, int]]]]]:
@@ -92,7 +91,7 @@ class Lite:
             for type_, ids in entry.children.items():
                 place = [*path, i, "children", type_]
                 if "/" in type_ or not type_.isprintable():
-                    self.fail(place, f"{type_!r} is no type of a pool")
+                    self.fail(place, f"{type_!r} is not a valid pool type")
                 spans = self._spans(ids, place)
                 if sum(last - first + 1 for first, last in spans) > limits.IDSET_COUNT_MAX:
                     self.fail(place, f"more than {limits.IDSET_COUNT_MAX} ids", limit=True)
@@ -109,7 +108,7 @@ class Lite:
             raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
 
     def _join(self) -> None:
-        """Make an entry of what several say of one rank."""
+        """Combine the entries of a rank that has several."""
         again = self.ranks[1:] == self.ranks[:-1]
         if not again.any():
             return
@@ -137,7 +136,7 @@ class Lite:
         if self._execution.nodelist is UNSET:
             self.is_named = by_entry is not None
             if not self.is_named and len(self.ranks):
-                self.notes = (f"{self.file}: there is no nodelist, so that nodes are called by their ranks",)
+                self.notes = (f"{self.file}: there is no nodelist, so nodes are named after their ranks",)
             names = f"node[{idset.format(self.ranks.tolist())}]" if len(self.ranks) else ""
             found = self._expressions(names if by_entry is None else hostlist.format(by_entry), ["execution", "R_lite"])
         else:
@@ -156,7 +155,7 @@ class Lite:
         return any(entry.node is not UNSET for entry in self._execution.R_lite)
 
     def _hosts_by_entry(self) -> list[str] | None:
-        """The hosts that entries of an older form name; None where they do not name one for each rank."""
+        """The hosts given by entries of an older form; None if they do not give one for each rank."""
         if not self._says_nodes:
             return None
         found: dict[int, str] = {}
@@ -179,7 +178,7 @@ class Lite:
     # -- as a machine ----------------------------------------------------------------------------------------------------
 
     def structure(self, origin: int, topologies: Topologies | None) -> Structure:
-        """A cluster of the nodes, each with what it has."""
+        """A cluster of the nodes and their content."""
         kinds = KindTable()
         node = kinds.intern(Kind("node", "node"))
         known: dict[tuple[int, int], Block] = {}
@@ -225,26 +224,25 @@ class Lite:
 
     @cached_property
     def names(self) -> list[str]:
-        """The hosts one by one."""
         return [host for expression in self.hosts for host in expression]
 
     @cached_property
     def has_own_hosts(self) -> bool:
-        """Whether each rank has a host that R names, and no other rank has."""
+        """Whether R names a different host for each rank."""
         return self.is_named and len(set(self.names)) == len(self.names)
 
     # -- beside a graph --------------------------------------------------------------------------------------------------
 
     def nodes_in(self, structure: Structure, hidden: Container[str] = ()) -> NDArray[np.int64]:
-        """The nodes of a graph that R carries, one for each rank; -1 for a host that is not there.
+        """The nodes of a graph that R carries, one for each rank; -1 for a host that the graph does not have.
 
-        Ranks of a graph are those of the instance that made it, so its nodes are found by name; by rank where several nodes have
-        the same one.
+        Ranks in a graph are those of the instance that made it, so nodes are found by name, or by rank if several nodes have the
+        same name.
 
         Args:
-            hidden: hosts that the graph leaves out: a node with such a name is another one, unless it has the rank.
+            hidden: hosts that the graph leaves out. A node with such a name is another one, unless it has the rank.
 
-        Errors: InputError where neither tells which is which.
+        Errors: InputError if neither identifies the node.
         """
         ranks, tops = structure.execution_targets
         inside = (tops < structure.tree_end) & structure.offers[tops]
@@ -262,11 +260,11 @@ class Lite:
             if name in hidden and by_rank[i] not in called:
                 called.clear()
             elif len(called) > 1 and by_rank[i] not in called:
-                self.fail(["scheduling", "graph"], f"{len(called)} nodes are called '{name}', which R has as one host")
+                self.fail(["scheduling", "graph"], f"{len(called)} nodes are named '{name}', which is one host in R")
         return np.array([_one_of(found.get(name, []), by_rank.item(i)) for i, name in enumerate(names)], np.int64)
 
     def _has_hosts(self, structure: Structure, nodes: NDArray[np.int64]) -> bool:
-        """Whether each of these nodes that is there is the host that R names for its rank."""
+        """Whether each of these nodes that exists is the host that R names for its rank."""
         tags = structure.tags
         here = np.flatnonzero(nodes >= 0).tolist()
         called = [{structure.name(v), tags.get(v, {}).get(HOST)} for v in nodes[here].tolist()]
@@ -285,16 +283,17 @@ class Lite:
         return found
 
     def agree(self, structure: Structure) -> tuple[str, ...]:
-        """Compare with the graph that R carries, and give its nodes the ranks and the further properties that they have here.
+        """Compare with the graph that R carries, and set the ranks and additional properties of its nodes from R.
 
-        Returns notes of what the graph says otherwise.
-        Errors: InputError for a node that is not there, or has other numbers of pools.
+        Returns notes of contradictions in the graph.
+
+        Errors: InputError for a node that is missing or has different numbers of pools.
         """
         path: list[Key] = ["scheduling", "graph"]
         nodes = self.nodes_in(structure)
         missing = np.flatnonzero(nodes < 0)
         if len(missing) and self.has_own_hosts:
-            self.fail(path, f"0 nodes are called '{self.names[int(missing[0])]}', which R has as one host")
+            self.fail(path, f"0 nodes are named '{self.names[int(missing[0])]}', which is one host in R")
         if len(missing):
             self.fail(path, _OTHER_RANKS)
         notes = self._rank(structure, nodes)
@@ -305,25 +304,26 @@ class Lite:
                 continue
             counts = np.searchsorted(pools, structure.end[nodes]) - np.searchsorted(pools, nodes)
             expected = np.array([len(children.get(type_, ())) for children in self.children])[self.entry]
-            below = counts - np.isin(nodes, pools)  # a target may be a core itself
+            below = counts - np.isin(nodes, pools)  # a target may itself be a core
             differs = np.flatnonzero((counts != expected) & (below != expected))
             if len(differs):
                 at = int(differs[0])
-                self.fail(path, f"{structure.path(int(nodes[at]))} has {counts[at]} {type_} pools, and {expected[at]} in R_lite")
+                self.fail(path, f"{structure.path(int(nodes[at]))} has {counts[at]} {type_} pools, but {expected[at]} in R_lite")
         self._add_properties(structure, nodes)
         return notes
 
     def _rank(self, structure: Structure, nodes: NDArray[np.int64]) -> tuple[str, ...]:
-        """Give nodes and all in them the ranks of R, which nothing else has; notes of ranks that are left out.
+        """Give nodes and everything in them the ranks of R, and take these ranks from all other pools; return notes of removed
+        ranks.
 
-        What stands beside them keeps a rank of its own: a job may hold a part of a node, of which R has nothing.  Where the ranks
-        of R are those of another instance, it has none.
+        Pools outside these nodes keep other ranks: a job may hold a part of a node, which R does not list. If the ranks of R are
+        those of another instance, they have no rank.
         """
         ordered = np.sort(nodes)
         inner = np.flatnonzero(structure.end[ordered[:-1]] > ordered[1:])
         if len(inner):
             outer, node = (structure.path(int(v)) for v in ordered[inner[0] : inner[0] + 2])
-            self.fail(["scheduling", "graph"], f"{node} is in {outer}, and R has both as nodes")
+            self.fail(["scheduling", "graph"], f"{node} is in {outer}, but both are nodes in R")
         before = structure.rank[nodes]
         inside = np.zeros(structure.n + 1, np.int8)
         np.add.at(inside, nodes, 1)
@@ -335,14 +335,14 @@ class Lite:
         structure.rank[beside] = -1
         for v, rank in zip(nodes.tolist(), self.ranks.tolist(), strict=True):
             structure.rank[v : structure.end.item(v)] = rank
-        vars(structure).pop("execution_targets", None)  # those of the ranks it had
+        vars(structure).pop("execution_targets", None)  # pools with the ranks that the node had
         if not len(beside):
             return ()
         what = f"{structure.path(int(beside[0]))} has a rank and is in no node of R; the rank is left out"
         return (f"{self.file}: {what}" + (f" (and {len(beside) - 1} more like it)" if len(beside) > 1 else ""),)
 
     def _add_properties(self, structure: Structure, nodes: NDArray[np.int64]) -> None:
-        """Give the nodes of a graph the properties that R has and the graph has not."""
+        """Add the properties of R that the nodes of the graph do not have."""
         sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
         pairs, at = np.unique(np.stack([structure.kind[nodes], which]), axis=1, return_inverse=True)
         kinds = []
@@ -355,7 +355,7 @@ class Lite:
 
 
 def _alone(structure: Structure, pools: NDArray[np.int64], taken: Ids) -> NDArray[np.int64]:
-    """Which of these pools are a subtree of one rank that nothing else has."""
+    """Which of these pools are subtrees of one rank that no other pool has."""
     rank, end = structure.rank, structure.end
     above = structure.parent[pools]
     tops = pools[(above < 0) | (rank[above] != rank[pools])]
@@ -366,7 +366,7 @@ def _alone(structure: Structure, pools: NDArray[np.int64], taken: Ids) -> NDArra
 
 
 def _one_of(vertices: Sequence[int], preferred: int) -> int:
-    """The one vertex, or of several the preferred; -1 where there is none."""
+    """The only vertex, or the preferred one of several; -1 if there is none."""
     return vertices[0] if len(vertices) == 1 else preferred if preferred in vertices else -1
 
 

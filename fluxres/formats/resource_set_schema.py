@@ -11,24 +11,24 @@ from fluxres import limits
 from fluxres.formats.jgf_schema import Jgf, Word
 
 Ids = Annotated[str | int, Meta(description="An idset (RFC 22): 0-3,7.")]
-Time = Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="Seconds since 1970; 0 is unset.")]
+Time = Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="Seconds since 1970; 0 means unset.")]
 
 
 class Entry(Struct):
-    """What each of some ranks has."""
+    """The content of each of some ranks."""
 
     rank: Ids
     children: Annotated[dict[Word, Ids], Meta(description="Ids by type, logical and per node.")]
-    node: Annotated[Any, Meta(description="Older form: the hosts of these ranks, where there is no nodelist.")] = UNSET
+    node: Annotated[Any, Meta(description="Older form: the hosts of these ranks, if there is no nodelist.")] = UNSET
 
 
 class Execution(Struct):
-    """Who has what."""
+    """Ranks, their content, hosts and properties."""
 
     R_lite: list[Entry]
     nodelist: Annotated[
         list[str] | UnsetType,
-        Meta(description="Hostlists (RFC 29); the hosts belong to the ranks in ascending order. Default: node and the rank."),
+        Meta(description="Hostlists (RFC 29); hosts of the ranks in ascending order. Default: node and the rank."),
     ] = UNSET
     nslots: Annotated[int, Meta(ge=1, le=limits.COUNT_MAX)] | UnsetType = UNSET
     properties: Annotated[dict[Word, str] | UnsetType, Meta(description="Ranks by property.")] = UNSET
@@ -50,7 +50,9 @@ class TreePoolEntry(Struct, forbid_unknown_fields=True):
     ranks: Ids
     topo: Annotated[
         dict[Word, Any],
-        Meta(description="cores and gpus (idsets), memory (GiB), storage, and lists of such domains by the name of their level."),
+        Meta(
+            description="cores and gpus (idsets), memory (GiB), storage, and lists of nested domains by the name of their level."
+        ),
     ]
 
 
@@ -64,18 +66,18 @@ class TreePool(Struct, forbid_unknown_fields=True):
 class ResourceSet(Struct):
     """A resource set, R version 1 (Flux RFC 20).
 
-    `scheduling` may be anything; what is a graph (RFC 40) or topologies (RFC 49) is read. Keys that are not known here are passed
-    over, as by flux-core, and a note names them.
+    `scheduling` may be anything; a graph (RFC 40) and topologies (RFC 49) are interpreted. Unknown keys are ignored, as in
+    flux-core, and a note lists them.
     """
 
     version: Literal[1]
     execution: Execution
-    scheduling: Annotated[Any, Meta(description="JGF, TreePool, or what another scheduler keeps there.")] = UNSET
-    attributes: Annotated[Any, Meta(description="Kept as it is.")] = UNSET
+    scheduling: Annotated[Any, Meta(description="JGF, TreePool, or data of another scheduler.")] = UNSET
+    attributes: Annotated[Any, Meta(description="Kept unchanged.")] = UNSET
 
 
 class RawResourceSet(Struct):
-    """A resource set whose parts are decoded one by one."""
+    """A resource set whose parts are decoded one at a time."""
 
     version: Literal[1]
     execution: msgspec.Raw
@@ -96,7 +98,7 @@ class WithTopology(ResourceSet):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a resource set, as it stands in ``specs/schemas/resource-set.schema.json``.
+    """The JSON Schema of a resource set, as in ``specs/schemas/resource-set.schema.json``.
 
     >>> json_schema()["title"]
     'resource set, R version 1'

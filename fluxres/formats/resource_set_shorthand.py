@@ -1,7 +1,8 @@
-"""R with a graph in shorthand: the nodes, cores and gpus that the graph leaves out below pools held whole are those of R_lite.
+"""R with a graph in shorthand: the nodes, cores and gpus that the graph leaves out below exclusively held pools are taken from
+R_lite.
 
-fluxres says below which pool they are (:mod:`fluxres.graph.jgf_shorthand`).  Fluxion, whose reader has the machine, does not:
-what may be in several pools then stands in the nearest one above all of them, and a note says so.
+fluxres writes which pool contains them (:mod:`fluxres.graph.jgf_shorthand`). Fluxion does not, because its reader has the
+machine. A pool that may be in several places is then put into their nearest common ancestor, with a note.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _NO_ROWS = np.zeros(0, np.int64)
 
 
 def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | None) -> tuple[Structure, tuple[str, ...]]:
-    """A graph in shorthand with the pools of R_lite that it leaves out, and notes.
+    """A graph in shorthand, completed with the pools of R_lite that it leaves out, and notes.
 
     Args:
-        hidden: what the document says of pools held whole.
-        origin: base of the uuids of what is added; random by default.
+        hidden: what the document says about exclusively held pools.
+        origin: base of the uuids of added pools; random by default.
 
-    Cost: O(pools) array operations; Python for each node, and for each type of which a node has some and lacks others.
+    Cost: O(pools) array operations; Python for each node, and for each type of which a node has some pools and lacks others.
     """
     if not len(lite.ranks):
         return structure, ()
@@ -47,23 +48,22 @@ def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | No
 
 
 class _Completing:
-    """Which rows of R_lite, made a machine alone, are added to the graph, and below which of its pools."""
+    """Decides which rows of a machine made from R_lite alone are added to the graph, and below which pools."""
 
     def __init__(self, structure: Structure, hidden: Hidden, lite: Lite) -> None:
         self._s, self._hidden, self._lite = structure, hidden, lite
         self.notes = Notes()
         held = hidden.held[hidden.held < structure.tree_end]
-        #: pools that may have something below them which is not here, ascending
+        #: pools that may have descendants which the graph leaves out, ascending
         self._closed = held[structure.end[held] == held + 1]
         self._alone = lite.structure(0, None)
         self._tops = self._alone.execution_targets[1]
         self._nodes = lite.nodes_in(structure, self._said_hosts)
-        #: by row of the machine alone: whether it is added, and the vertex it goes below; -1 for the row above it
+        #: by row of that machine: whether it is added, and the vertex it goes below; -1 for its parent row
         self._added = np.zeros(self._alone.n, np.bool_)
         self._home = np.full(self._alone.n, -1, np.int64)
 
     def choose(self) -> None:
-        """Choose them."""
         missing = np.flatnonzero(self._nodes < 0)
         if len(missing):
             self._choose_nodes(missing)
@@ -77,13 +77,13 @@ class _Completing:
     # -- nodes -----------------------------------------------------------------------------------------------------------
 
     def _choose_nodes(self, missing: NDArray[np.int64]) -> None:
-        """Add nodes, by their positions among the ranks, each with what R_lite has of it."""
+        """Add nodes, by their positions among the ranks, each with its content in R_lite."""
         tops = self._tops[missing]
         self._added[_runs(tops, self._alone.end[tops])] = True
         self._home[tops] = self._above_nodes([self._lite.names[at] for at in missing.tolist()])
 
     def _above_nodes(self, names: Sequence[str]) -> list[int]:
-        """The pool that each of these nodes is in."""
+        """The pool that contains each of these nodes."""
         said = self._said_hosts
         found = [said[name].pop(0) if said.get(name) else -1 for name in names]
         lost = [name for name, v in zip(names, found, strict=True) if v < 0]
@@ -93,13 +93,13 @@ class _Completing:
         may_be = [v for v in self._closed.tolist() if self._s.rank[v] < 0 and self._s.kind_of(v).type not in types]
         may_be = [v for v in may_be if v not in self._hidden.hosts]
         if not may_be:
-            self._fail(f"0 nodes are called '{lost[0]}', which R has as one host")
+            self._fail(f"0 nodes are named '{lost[0]}', which is one host in R")
         nearest = self._nearest(may_be, "nodes", hostlist.fold(lost))
         return [nearest if v < 0 else v for v in found]
 
     @cached_property
     def _said_hosts(self) -> dict[str, list[int]]:
-        """By host, the pools in which the document says it is."""
+        """By host, the pools that contain it according to the document."""
         found: dict[str, list[int]] = {}
         closed = set(self._closed.tolist())
         left = limits.RANKS_MAX
@@ -120,11 +120,13 @@ class _Completing:
     # -- in nodes --------------------------------------------------------------------------------------------------------
 
     def _choose_children(self, at: int, closed: list[int]) -> None:
-        """Add what R_lite has in a node, by its position among the ranks, and the graph has not; some pools in it are closed."""
+        """Add the pools that R_lite has in a node (given by its position among the ranks) and the graph lacks; some pools in it
+        are closed.
+        """
         s, entry, top = self._s, self._lite.entry.item(at), self._tops.item(at)
         children = self._lite.children[entry]
         said, present = self._said_ids(closed), self._present.get(at, {})
-        # A target may be a core itself.
+        # A target may itself be a core.
         may_be = [v for v in closed if v == self._nodes[at] or s.kind_of(v).type not in children]
         may_be = [v for v in may_be if v not in self._hidden.children]
         rows = slice(top + 1, self._alone.end.item(top))
@@ -148,7 +150,7 @@ class _Completing:
 
     @cached_property
     def _first_of(self) -> list[dict[str, int]]:
-        """By entry of R_lite, where the pools of each type begin behind a node of the machine alone."""
+        """By entry of R_lite, the offset from a node to its first pool of each type."""
         found = []
         for children in self._lite.children:
             ends = np.cumsum([0, *(len(ids) for ids in children.values())]).tolist()
@@ -157,7 +159,7 @@ class _Completing:
 
     @cached_property
     def _present(self) -> dict[int, dict[str, Int32]]:
-        """By node, as position among the ranks, the pools that it has of types of R_lite, by type."""
+        """By node, as position among the ranks, its pools of types in R_lite, by type."""
         s = self._s
         here = np.flatnonzero(self._nodes >= 0)
         order = here[np.argsort(self._nodes[here], kind="stable")]
@@ -191,7 +193,7 @@ class _Completing:
         self._lite.fail(["scheduling", "graph"], message, hint=hint, limit=limit)
 
     def _nearest(self, vertices: Sequence[int], sort: str, what: str) -> int:
-        """The one pool, or the nearest above all of several, which is noted."""
+        """The only pool, or the nearest common ancestor of several, with a note."""
         s = self._s
         if len(vertices) == 1:
             return vertices[0]
@@ -200,12 +202,12 @@ class _Completing:
             mine = {v, *s.ancestors(v)}
             common = [u for u in common if u in mine]
         places = listed([s.path(v) for v in vertices])
-        told = f"{what} in one of {places}: R does not say in which, so it is put into {s.path(common[0])}"
+        told = f"{what} in one of {places}: R does not say in which, so it goes into {s.path(common[0])}"
         self.notes.add(sort, self._lite.file, told)
         return common[0]
 
     def structure(self, origin: int | None) -> Structure:
-        """The graph with what was chosen."""
+        """The graph with the added rows."""
         s, alone, n = self._s, self._alone, self._s.n
         rows = np.flatnonzero(self._added)
         if not len(rows):
@@ -243,16 +245,16 @@ def _moved(sparse: Mapping[int, T], place: Mapping[int, int]) -> dict[int, T]:
 
 
 def _runs(first: Int32, stop: Int32) -> NDArray[np.int64]:
-    """All numbers of several runs."""
+    """The concatenated numbers of several runs."""
     lengths = (stop - first).astype(np.int64)
     return np.asarray(np.repeat(stop - np.cumsum(lengths), lengths) + np.arange(int(lengths.sum())), np.int64)
 
 
 def _shares(ids: NDArray[np.int64], said: Sequence[tuple[int, Spans]], count: int) -> list[tuple[int, NDArray[np.int64]]]:
-    """Which of these ids, by position, each pool has of which the document says some.
+    """Which of these ids, by position, are below each pool for which the document lists some.
 
-    Flux gives cores other ids when an instance starts, and does not change the graph: where an id is none of these, or is said of
-    two pools, what is said is how many each pool has, in ascending order.
+    Flux renumbers cores when an instance starts, without changing the graph. If a listed id is not among these, or is listed for
+    two pools, only the number of ids of each pool is used, in ascending order.
 
     >>> ids = np.array([2, 3, 4])
     >>> [(v, mine.tolist()) for v, mine in _shares(ids, [(7, [(4, 4)]), (8, [(2, 3)])], 3)]

@@ -1,4 +1,4 @@
-"""Which pools a resource set is of, and what it says of each, so that everything else is named as left out."""
+"""The pools that a resource set describes, and which of their attributes, so that everything else can be reported as left out."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ class Targets(NamedTuple):
 
 
 def targets_of(structure: Structure) -> Targets:
-    """The topmost pool on each rank; none of those that are only the way to something outside them.
+    """The topmost pool of each rank, without pools that only connect the root with others.
 
-    Errors: InputError where there is none, where two pools side by side have one rank, and where one is in another.
-    Cost: O(pools) array operations.
+    Errors: InputError if there is none, if two siblings have one rank, and if one is in another. Cost: O(pools) array operations.
     """
     on_rank = np.flatnonzero(structure.rank[: structure.tree_end] >= 0)
     above = structure.parent[on_rank]
@@ -45,33 +44,33 @@ def targets_of(structure: Structure) -> Targets:
     if len(again):
         at = int(again[0])
         first, second = (structure.path(int(v)) for v in vertices[at : at + 2])
-        raise InputError(f"rank {ranks[at]} is that of {first} and of {second}", hint="each node has a rank of its own")
+        raise InputError(f"{first} and {second} both have rank {ranks[at]}", hint="each node must have its own rank")
     inner = np.flatnonzero(np.diff(np.searchsorted(np.sort(vertices), [vertices, structure.end[vertices]]), axis=0)[0] > 1)
     if len(inner):
-        message = f"{structure.path(int(vertices[inner[0]]))} has rank {ranks[inner[0]]}, and pools of other ranks in it"
-        raise InputError(message, hint="nodes of R stand side by side")
+        message = f"{structure.path(int(vertices[inner[0]]))} has rank {ranks[inner[0]]}, but contains pools of other ranks"
+        raise InputError(message, hint="nodes in R cannot be nested")
     offers = structure.offers[vertices]
     if not offers.any():
-        raise InputError("no pool has a rank", hint="R is of nodes, which have ranks")
+        raise InputError("no pool has a rank", hint="R describes nodes, which have ranks")
     ranks, vertices = ranks[offers], vertices[offers]
     return Targets(ranks.astype(np.int64), vertices)
 
 
 class Told(NamedTuple):
-    """Pools that were told of, and of which of them the id, the size and unit, and the properties; bool by vertex."""
+    """Pools that are written, and those whose id, size and unit, and properties are; bool by vertex."""
 
     pools: Mask
     ids: Mask
     sizes: Mask
     properties: Mask
     retyped: Mask
-    """Pools of whose properties all is told but whether a value is a number."""
+    """Pools whose properties are written, except for the difference between numbers and text."""
     mixed: Mask
-    """Pools that contain others in an order which is not told."""
+    """Pools whose children are in an order that is not preserved."""
 
     @classmethod
     def nothing(cls, structure: Structure, targets: Targets) -> Told:
-        """Of nothing yet but the root and the targets."""
+        """Only the root and the targets, as the state before writing."""
         told = cls(*(np.zeros(structure.n, np.bool_) for _ in cls._fields))
         for mask in (told.pools, told.ids):
             mask[targets.vertices] = True
@@ -80,7 +79,7 @@ class Told(NamedTuple):
 
 
 def offered(structure: Structure, type_name: str) -> Int32:
-    """Pools of a type that are more than the way to others."""
+    """Pools of a type, without those that only connect the root with others."""
     pools, ways = structure.of_type(type_name), (structure.flags & WAY) != 0
     return np.asarray(pools[~ways[pools]], np.int32) if ways.any() else pools
 
@@ -97,7 +96,7 @@ def pools_within(structure: Structure, targets: Targets, type_name: str) -> Int3
 def lost(
     structure: Structure, allocations: Sequence[Hold], targets: Targets, told: Told, host_ids: NDArray[np.int64], name: str | None
 ) -> list[str]:
-    """What was not told.
+    """What was not written.
 
     Args:
         host_ids: the id that a reader gives each target, from its host.
@@ -111,13 +110,13 @@ def lost(
         return np.asarray(np.array(test)[kind] & told.pools)
 
     lines = left_out.concern(structure, "pools", ~told.pools)
-    lines += left_out.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes now;")
+    lines += left_out.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes instead;")
     lines += left_out.concern(structure, "pools", told.mixed, "the order in which types alternate,")
     lines += left_out.lines(structure, allocations, _CARRIES, within=told.pools)
     if structure.kind_of(0).type != "cluster":
-        lines.append(f"pools: the root is a {structure.kind_of(0).type}, and a cluster then")
+        lines.append(f"pools: the root is a {structure.kind_of(0).type} and becomes a cluster")
     if structure.name(0) != ROOT or name not in (None, ROOT):
-        lines.append(f"names: of the root, which is called {ROOT} then")
+        lines.append(f"names: of the root, which becomes {ROOT}")
     named = of_kind([k.name is not None for k in kinds])
     named[list(structure.names)] = True
     named[0] = False

@@ -1,4 +1,4 @@
-"""R version 1 (RFC 20), written: ranks, cores and gpus of each, hosts and properties; with a graph or topologies on request."""
+"""Write R version 1 (RFC 20): ranks, the cores and gpus of each, hosts and properties; with a graph or topologies on request."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ from fluxres.graph.structure import Structure
 from fluxres.syntax import idset
 
 SCHEDULINGS: Final = ("none", "jgf", "jgf_shorthand", "treepool")
-"""What R may carry in `scheduling`."""
+"""The possible values of `scheduling`."""
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, scheduling: str = "none") -> Output:
     """A machine as a resource set.
 
     Args:
-        scheduling: what it carries: ``none``, the graph as ``jgf`` or ``jgf_shorthand``, or ``treepool``.
+        scheduling: ``none``, the graph as ``jgf`` or ``jgf_shorthand``, or ``treepool``.
 
-    Errors: InputError for a machine without ranks, with one rank twice, or with node names that no hostlist can say; UsageError
-    for another word.
-    Cost: O(pools) array operations, O(different nodes) Python, and what the graph takes.
-    Source: RFC 20, 40, 49.
+    Errors: InputError for a machine without ranks, with one rank twice, or with node names that a hostlist cannot express;
+    UsageError for another value of `scheduling`. Cost: O(pools) array operations, O(different nodes) Python, and that of the
+    graph. Source: RFC 20, 40, 49.
     """
     if scheduling not in SCHEDULINGS:
-        raise UsageError(f"no scheduling {scheduling!r}", hint=f"there is {', '.join(SCHEDULINGS)}")
+        raise UsageError(f"no scheduling {scheduling!r}", hint=f"the values are {', '.join(SCHEDULINGS)}")
     targets = targets_of(structure)
     told = Told.nothing(structure, targets)
     children = children_of(structure, targets)
     if scheduling == "treepool":
-        children.gpus_first[:] = False  # their order is that of the topologies
+        children.gpus_first[:] = False  # in the order of the topologies
     tags = structure.tags.get(0, {})
     execution: dict[str, Any] = {"R_lite": _entries(targets, children)}
     execution["starttime"], execution["expiration"] = (_number(tags, key) for key in (STARTTIME, EXPIRATION))
@@ -72,7 +71,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     if lines is None:
         lines = lost(structure, allocations, targets, told, host_ids(structure, targets), name)
         if scheduling == "treepool" and tags.get(SCHEDULING):
-            lines.append(f"tags: {SCHEDULING} of the root, in whose place topologies stand")
+            lines.append(f"tags: {SCHEDULING} of the root, which is replaced by topologies")
     attributes = b',"attributes":' + _json(tags, ATTRIBUTES) if tags.get(ATTRIBUTES) else b""
     return Output(b"".join([*parts, attributes, b"}\n"]), lines, note)
 
@@ -94,30 +93,30 @@ def _graph(structure: Structure, children: Children, name: str | None, *, shorth
 
 
 def _json(tags: dict[str, str | None], key: str) -> bytes:
-    """The JSON that a tag holds."""
+    """The JSON in a tag."""
     text = str(tags[key]).encode()
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"the tag {key} of the root is no JSON: {error.msg}", hint="remove the tag") from None
+        raise InputError(f"the tag {key} of the root is not JSON: {error.msg}", hint="remove the tag") from None
     return text
 
 
 def _slots(tags: dict[str, str | None]) -> int:
     text = tags[NSLOTS] or ""
-    # A float has not all the digits that a count may have.
+    # A float cannot hold all digits of a count.
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else int(_number(tags, NSLOTS))
 
 
 def _number(tags: dict[str, str | None], key: str, most: float = limits.TIME_MAX_S) -> float:
-    """The number that a tag holds, 0 without one."""
+    """The number in a tag, 0 without the tag."""
     text = tags.get(key) or "0"
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number <= most:
-        raise InputError(f"the tag {key} of the root is no number of R: {text[:40]!r}", hint="remove the tag")
+        raise InputError(f"the tag {key} of the root is not a valid number in R: {text[:40]!r}", hint="remove the tag")
     return number
 
 

@@ -1,7 +1,7 @@
-"""Pools by path in a file: ``/demo/rack[0-1]/node*`` → vertices in order, and vertices → the shortest such texts.
+"""Select pools by path in a file: ``/demo/rack[0-1]/node*`` → vertices in order, and vertices → the shortest such texts.
 
-A path with brackets and stars is worked out level by level over the containment tree.  What is listed must exist
-somewhere in the selection, so a misspelt name is an error and never an edge less.
+A path with brackets and stars is resolved level by level over the containment tree. Every listed name must exist somewhere in the
+selection, so a misspelt name is an error and does not silently drop an edge.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fluxres.syntax import hostlist, template
 _SPECIAL = re.compile(r"[\[\]*,\s]")
 #: names kept for the next selector
 _TABLES_MAX = 200_000
-#: patterns with stars in one step: each is tried on every name
+#: maximal number of patterns with stars in one step: each is matched against every name
 _GLOBS_MAX = 64
-#: attempts to fold names that run on over several parents, on the way up: a failed one folds what is above once more
+#: maximal number of attempts, going up, to fold names that continue across parents: each failed one folds the levels above again
 _ATTEMPTS = 3
-#: pools that one text names: a step has no more names than a hostlist may have
+#: maximal number of pools in one text: a step has no more names than a hostlist
 _RUN_MAX = limits.HOSTLIST_RANGE_MAX
 
 
@@ -60,7 +60,7 @@ class Selectors:
     """Reads and writes selections of pools of one structure.
 
     Args:
-        structure: where they stand.
+        structure: contains the pools.
         roots: by graph name, the roots of the pools outside the containment tree that it declares.
     """
 
@@ -76,9 +76,9 @@ class Selectors:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def vertices(self, text: str) -> NDArray[np.int64]:
-        """The pools that a selector means, in its order.
+        """The pools of a selector, in its order.
 
-        Errors: InputError for what selects nothing, LimitExceeded for a list of too many names.
+        Errors: InputError if it selects nothing, LimitExceeded for a list of too many names.
         """
         head, colon, path = text.partition(":/")
         structure = self.structure
@@ -97,7 +97,7 @@ class Selectors:
             raise InputError(error.message, hint=hint) from None
 
     def _walk(self, text: str, level: NDArray[np.int64], roots: list[int] | None, steps: Sequence[str]) -> NDArray[np.int64]:
-        """Level by level; what the first steps select is kept for the next selector, which often begins alike."""
+        """Resolve level by level, caching the first steps, since the next selector often begins with the same ones."""
         start = 0
         for i in range(len(steps) - 1, 0, -1):
             known = self._levels.get((text.partition("/")[0], *steps[:i]))
@@ -118,7 +118,7 @@ class Selectors:
         return (roots or []) if parent < 0 else self.structure.children(parent).tolist()
 
     def _step(self, text: str, step: str, parents: list[int], roots: list[int] | None) -> NDArray[np.int64]:
-        # A pool may be called 'a[1]' or '*': a name that stands there as it is wins over what brackets and stars mean.
+        # A pool may be named 'a[1]' or '*': a literal match takes precedence over the meaning of brackets and stars.
         literal = not _SPECIAL.search(step)
         if self._has_odd_names and not literal:
             plain = _Wanted(step, literal=True)
@@ -127,18 +127,18 @@ class Selectors:
         if step == "*":
             every = [v for parent in parents for v in self._family(parent, roots)]
             if not every:
-                raise InputError(f"'*' in {text!r} selects nothing: there is nothing below")
+                raise InputError(f"'*' in {text!r} selects nothing: there are no pools below")
             return np.array(every, np.int64)
         wanted = _Wanted(step, literal=literal)
         found = [v for parent in parents for v in wanted.among(self._table(parent, roots), text)]
         if wanted.missing:
             known = [self.name(v) for parent in parents[:4] for v in self._family(parent, roots)[:200]]
-            hint = f"there is {hostlist.fold(known[:50])}" if known else "there is nothing below"
+            hint = f"there is {hostlist.fold(known[:50])}" if known else "there are no pools below"
             raise InputError(f"no pool {next(iter(wanted.missing))!r} for {text!r}", hint=hint)
         return np.array(found, np.int64)
 
     def _table(self, parent: int, roots: list[int] | None) -> dict[str, int]:
-        """Children by name; -1 where several have it."""
+        """Children by name; -1 if several have it."""
         known = self._tables.get(parent) if parent >= 0 else None
         if known is not None:
             return known
@@ -158,14 +158,14 @@ class Selectors:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def texts(self, vertices: Iterable[int]) -> list[str]:
-        """Selectors that give these pools in this order, as few as folding makes them.
+        """Selectors for these pools in this order, folded into as few as possible.
 
         Cost: O(vertices × depth).
         """
         texts: list[str] = []
         run: list[int] = []
         for v in vertices:
-            # A text of more pools than a reader takes would be no text at all.
+            # A text with more pools than a reader accepts would be useless.
             if run and (len(run) >= _RUN_MAX or self._top(run[-1]) != self._top(v)):
                 texts.extend(self._fold(run))
                 run = []
@@ -181,7 +181,7 @@ class Selectors:
         return v
 
     def _fold(self, run: list[int]) -> list[str]:
-        """Texts of pools of one tree, or of one graph's trees."""
+        """Texts for pools of one tree, or of one graph's trees."""
         if not run:
             return []
         top = self._top(run[0])
@@ -191,7 +191,7 @@ class Selectors:
         return [f"{prefix}{text}" for text in self._paths(run)]
 
     def _is_ambiguous(self, v: int) -> bool:
-        """Whether a name on the way to `v` cannot stand in a path, or its root shares its name with another."""
+        """Whether a name on the path to `v` is not allowed in a path, or its root shares its name with another."""
         structure = self.structure
         if self._root(v) in self._twins:
             return True
@@ -199,7 +199,7 @@ class Selectors:
 
     @cached_property
     def _twins(self) -> frozenset[int]:
-        """Roots outside the containment tree that another one of their graph has the name of."""
+        """Roots outside the containment tree with the same name as another root of their graph."""
         found: set[int] = set()
         for roots in self._roots.values():
             names = Counter(map(self.name, roots))
@@ -215,14 +215,14 @@ class Selectors:
         return any(_SPECIAL.search(text) for text in self._name_parts())
 
     def _name_parts(self) -> Iterator[str]:
-        """Every text that may stand in a name."""
+        """Every text that may occur in a name."""
         for kind in self.structure.kinds:
             yield from (kind.basename, kind.type, kind.unit or "", *(f"{key}{value}" for key, value in kind.properties))
             yield from (part for part in template.parse(kind.name) if isinstance(part, str)) if kind.name is not None else ()
         yield from self.structure.names.values()
 
     def _paths(self, run: list[int], attempts: int = _ATTEMPTS) -> list[str]:
-        """Folded paths: first the names under each parent, then the parents that have the same ones."""
+        """Folded paths: fold the names under each parent, then the parents with the same names."""
         parents: list[int] = []
         families: list[list[str]] = []
         for v in run:
@@ -235,7 +235,8 @@ class Selectors:
         step = self._common_step(parents, families) if repeats or attempts else None
         if step is not None:
             above = self._paths(parents, attempts)
-            # Names that run on are asked for in all of these parents together, which only a single text names.
+            # Names that continue across parents are looked up in all of these parents together, so one text must name the
+            # parents.
             if repeats or len(above) == 1:
                 return [f"{path}/{step}" for path in above]
             attempts -= 1
@@ -257,7 +258,7 @@ class Selectors:
         return out
 
     def _steps(self, parent: int, names: list[str]) -> list[str]:
-        """Names of one family as steps, folded unless a fold is itself the name of a pool beside them."""
+        """Names of one family as steps, folded unless the folded text is itself the name of a sibling."""
         folded = _folded(names)
         if (
             self._has_odd_names
@@ -268,7 +269,9 @@ class Selectors:
         return folded
 
     def _common_step(self, parents: list[int], families: list[list[str]]) -> str | None:
-        """One step that gives each of these parents its family, where names run on over them or are the same."""
+        """A single step that gives each of these parents its family, if the names continue across parents or are the same in
+        each.
+        """
         if len(parents) < 2 or min(parents) < 0:
             return None
         union = list(dict.fromkeys(name for names in families for name in names))
@@ -288,7 +291,7 @@ class Selectors:
 
 
 class _Wanted:
-    """What one step of a selector asks for, in order; `missing` is what no parent had so far."""
+    """The names requested by one step of a selector, in order; `missing` are those that no parent has had so far."""
 
     def __init__(self, step: str, *, literal: bool) -> None:
         patterns = [step] if literal else _patterns(step)
@@ -301,10 +304,10 @@ class _Wanted:
             else:
                 self._ranks.setdefault(pattern, []).append(rank)
         if len(self._globs) > _GLOBS_MAX:
-            raise LimitExceeded(f"{step!r} stands for {len(self._globs)} names with stars, at most {_GLOBS_MAX} are tried")
+            raise LimitExceeded(f"{step!r} expands to {len(self._globs)} names with stars, at most {_GLOBS_MAX} are allowed")
 
     def among(self, table: Mapping[str, int], text: str) -> list[int]:
-        """The pools asked for in one family.  Cost O(the smaller of both), and O(family) for each star."""
+        """The requested pools of one family.  Cost O(the smaller of both), and O(family) for each star."""
         hits: list[tuple[int, int]] = []
         few, many = (table, self._ranks) if len(table) < len(self._ranks) else (self._ranks, table)
         for name in few:
@@ -318,14 +321,14 @@ class _Wanted:
                 hits.extend(found)
         hits.sort(key=lambda hit: hit[0])
         if any(v < 0 for _, v in hits):
-            raise InputError(f"pools beside each other have one name in {text!r}", hint="name them by uuid")
+            raise InputError(f"siblings share a name in {text!r}", hint="refer to them by uuid")
         return [v for _, v in hits]
 
 
 def _patterns(step: str) -> list[str]:
     try:
         if hostlist.count(step) > limits.HOSTLIST_RANGE_MAX:
-            raise LimitExceeded(f"more than {limits.HOSTLIST_RANGE_MAX} names in one step", hint="a star stands for any name")
+            raise LimitExceeded(f"more than {limits.HOSTLIST_RANGE_MAX} names in one step", hint="a star matches any name")
         names = hostlist.parse(step)
     except InputError as error:
         raise type(error)(f"{step[:80]!r}: {error.message}", hint=error.hint) from None
@@ -339,7 +342,7 @@ def _glob(pattern: str) -> Callable[[str], object]:
 
 
 def _folded(names: list[str]) -> list[str]:
-    """Names under one parent as path steps; one text when they are one range."""
+    """Names under one parent as path steps; one text if they are one range."""
     if any(_SPECIAL.search(name) or not name.isascii() or not name.isprintable() for name in names):
         return names
     return hostlist.split(hostlist.format(names))

@@ -1,6 +1,8 @@
-"""Slurm's configuration: slurm.conf with the gres.conf, topology.yaml or topology.conf beside it, or put behind it in one file.
+"""Slurm's configuration: slurm.conf, with gres.conf, topology.yaml or topology.conf in the same directory or appended to the same
+file.
 
-Read are nodes, partitions, generic resources and switches; the other few hundred keys say how daemons run and not what there is.
+Nodes, partitions, generic resources and switches are read; the other few hundred keys configure daemons and do not describe
+resources.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
 
 _PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
-#: by the first key of a line of topology.conf: the type of its pool, and the keys it may have
+#: by the first key of a line of topology.conf: the type of its pool and the allowed keys
 _SWITCHES: Final = {
     "switchname": ("switch", frozenset({"switchname", "nodes", "switches", "linkspeed"})),
     "blockname": ("block", frozenset({"blockname", "nodes"})),
     "ringname": ("ring", frozenset({"ringname", "nodes"})),
 }
-#: which lines of topology.conf a plugin of Slurm reads; all others read none
+#: the lines of topology.conf that each of these Slurm plugins reads; other plugins read none
 _PLUGINS: Final = {"topology/tree": "switchname", "topology/block": "blockname", "topology/ring": "ringname"}
 
 
@@ -47,7 +49,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 class _Reading:
-    """One pass over the lines; what may refer to what comes later is looked up in the end."""
+    """One pass over the lines; references to later lines are resolved at the end."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -56,14 +58,14 @@ class _Reading:
         self._partitions: list[Line] = []
         self._sets: dict[str, Line] = {}
         self._members_of_sets: dict[str, list[str]] = {}
-        #: names of nodes by feature, a list for each line that gives it
+        #: names of nodes by feature, one list per line
         self._featured: dict[str, list[list[str]]] = {}
         self._down: list[Line] = []
         self._plugin = ""
         self._room = Room()
 
     def site(self) -> Site:
-        """All that the files say."""
+        """The site described by the files."""
         for line in lines(self._source, self._room):
             self._take(line)
         gres = beside(self._source, "gres.conf")
@@ -76,7 +78,7 @@ class _Reading:
 
     def _take(self, line: Line) -> None:
         pairs, head = line.pairs, line.head
-        if "name" in pairs or "autodetect" in pairs:  # of gres.conf, where it may stand behind the nodes it is about
+        if "name" in pairs or "autodetect" in pairs:  # lines of gres.conf may follow the nodes they refer to
             device = slurm_gres.devices(line)
             if device is not None:
                 self._site.devices.append(device)
@@ -98,27 +100,27 @@ class _Reading:
             self._plugin = line.pairs[head]
 
     def _read_topology(self) -> None:
-        """The network that Slurm would read: that of topology.yaml, or else of topology.conf if there is a plugin for it."""
+        """Read the network that Slurm would read: topology.yaml, or else topology.conf if there is a plugin for it."""
         several, one = beside(self._source, "topology.yaml"), beside(self._source, "topology.conf")
         if several is not None:
             slurm_topology.read(several, self._site, self._room)
             if one is not None:
-                self._site.notes.add("topology", one.file, "is not read: topology.yaml takes its place, as in Slurm")
+                self._site.notes.add("topology", one.file, "is ignored: topology.yaml takes precedence, as in Slurm")
         elif one is not None:
             wanted = _PLUGINS.get(self._plugin.lower())
             if wanted is None:
                 plugin = f"TopologyPlugin is {shown(self._plugin)}" if self._plugin else "no TopologyPlugin is set"
-                message = f"is not read: {plugin}, and Slurm reads it for {', '.join(_PLUGINS)} only"
+                message = f"is ignored: {plugin}, and Slurm reads it only for {', '.join(_PLUGINS)}"
                 self._site.notes.add("topology", one.file, message)
                 return
             for line in lines(one, self._room):
                 if line.head == wanted:
                     self._switch(line)
                 elif line.head in _SWITCHES:
-                    self._site.notes.add("topology", line.where, f"is not read: {self._plugin} has no {_SWITCHES[line.head][0]}")
+                    self._site.notes.add("topology", line.where, f"is ignored: {self._plugin} has no {_SWITCHES[line.head][0]}")
 
     def _with_defaults(self, line: Line) -> Line | None:
-        """The line over the defaults for its sort; None where it sets them."""
+        """The line with the defaults for its kind; None for a line that sets the defaults."""
         defaults = self._defaults[line.head]
         if line.pairs[line.head].upper() == "DEFAULT":
             defaults.update({key: value for key, value in line.pairs.items() if key != line.head})
@@ -133,13 +135,13 @@ class _Reading:
         hosts = whole.hosts("nodename")
         number = len(self._site.nodes) + len(hosts)
         if number > limits.SLURM_NODES_MAX:
-            raise LimitExceeded(f"{number} nodes, at most {limits.SLURM_NODES_MAX} are read", where=line.where)
+            raise LimitExceeded(f"{number} nodes, at most {limits.SLURM_NODES_MAX} are allowed", where=line.where)
         if not hosts:
             raise line.refuse("nodename", "names no node")
         hardware = hardware_of(whole, self._site.notes)
         for feature in hardware.features:
             self._featured.setdefault(feature, []).append(hosts)
-        # What the controller is to find out when it starts is no state.
+        # A state that the controller determines at startup is not a state.
         words = whole.pairs.get("state", "unknown").split("+")
         state = state_of(word for word in words if word.lower() != "unknown")
         reason = whole.pairs.get("reason", "")
@@ -177,7 +179,7 @@ class _Reading:
             self._site.partitions += [Partition(name, members, state, settings, line.where) for name in names]
 
     def _members(self, line: Line, open_sets: tuple[str, ...]) -> list[str]:
-        """The nodes that a partition or a set of nodes names: hosts, ALL, other sets."""
+        """The nodes that a partition or a node set names: hosts, ALL, other sets."""
         found: list[str] = []
         if line.head == "nodeset" and "feature" in line.pairs:
             for hosts in self._featured.get(line.pairs["feature"], ()):
@@ -195,11 +197,11 @@ class _Reading:
         return found
 
     def _set(self, name: str, line: Line, open_sets: tuple[str, ...]) -> list[str]:
-        """The nodes of a set that a line names, looked up once however often it is named."""
+        """The nodes of a set, resolved once however often it is used."""
         if name in open_sets:
             raise line.refuse("nodes", f"the set {name!r} contains itself")
         if len(open_sets) >= limits.DEPTH_MAX:
-            raise LimitExceeded(f"sets in sets more than {limits.DEPTH_MAX} deep", where=f"{line.where}: nodes")
+            raise LimitExceeded(f"sets are nested more than {limits.DEPTH_MAX} deep", where=f"{line.where}: nodes")
         if name not in self._members_of_sets:
             self._members_of_sets[name] = self._members(self._sets[name], (*open_sets, name))
         return self._members_of_sets[name]
@@ -213,8 +215,6 @@ class _Reading:
             for host in line.hosts("downnodes"):
                 node = number.get(host)
                 if node is None:
-                    self._site.notes.add(
-                        "downnodes", f"{line.where}: downnodes", f"there is no node {shown(host)}, which is left out"
-                    )
+                    self._site.notes.add("downnodes", f"{line.where}: downnodes", f"unknown node {shown(host)} is left out")
                     continue
                 node.state, node.reason = state, node.reason if reason is None else reason

@@ -1,4 +1,4 @@
-"""What Slurm has: how its files are told, and who reads them."""
+"""The formats of Slurm: how each is detected, and its reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CARRIES: Final[frozenset[Fact]] = frozenset({"names", "sizes", "units", "proper
 FORMATS: Final = (
     Format(
         "slurm",
-        "Slurm configuration: slurm.conf, with gres.conf, topology.yaml or topology.conf beside it",
+        "Slurm configuration: slurm.conf, with gres.conf, topology.yaml or topology.conf in the same directory",
         (".conf",),
         _is_configuration,
         reader="fluxres.formats.slurm:read",

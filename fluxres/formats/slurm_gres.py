@@ -1,7 +1,7 @@
-"""Generic resources of Slurm: what nodes have (`gpu:a100:4(S:0-1)`) and what gres.conf says of the devices behind it.
+"""Generic resources of Slurm: those of nodes (`gpu:a100:4(S:0-1)`) and the devices that gres.conf describes.
 
-A GPU is a pool of its own, since jobs get single ones; a GRES that is only counted (licences on a node, bandwidth) is one pool of
-that size.  gres.conf tells devices apart: files, cores they are near to, links between them.
+Each GPU is a pool, since jobs are allocated single GPUs; a GRES that is only counted (licences on a node, bandwidth) is one pool
+with that size. gres.conf distinguishes devices by file, nearby cores and links.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe
 from fluxres.syntax import hostlist
 
-#: what stands for single devices even where no file is named
+#: resources that are single devices even if no file is named
 DEVICES: Final = frozenset({"gpu", "mic", "nic", "fpga", "hca", "npu", "tpu", "xpu"})
 _NEAR = re.compile(r"\((?:S|IDX):([^()]*)\)")
 _SCALE: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
@@ -30,7 +30,7 @@ KEYS: Final = frozenset(
 )
 _ITEMS_MAX: Final = 256
 _OPEN_MAX: Final = 65_536
-"""Single devices of one sort in one node: more are a number, and not devices."""
+"""Maximal number of devices of one kind in a node; a larger number is one pool with a size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Gres:
 
     Args:
         name: such as ``gpu``.
-        type: such as ``a100``; empty when none is given.
-        no_consume: whether a job that asks for some leaves all of it to others.
+        type: such as ``a100``; empty if none is given.
+        no_consume: whether a job that asks for it leaves all of it to others.
     """
 
     name: str
@@ -54,8 +54,8 @@ class Devices:
     """A line of gres.conf.
 
     Args:
-        hosts: of the nodes that have these; None for all nodes.
-        files: one for each device; empty where they have none.
+        hosts: the nodes with these devices; None for all nodes.
+        files: one for each device; empty if they have none.
     """
 
     hosts: frozenset[str] | None
@@ -84,7 +84,7 @@ def parse(text: str, line: Line, key: str = "gres") -> tuple[Gres, ...]:
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> tuple[Gres, ...]:
-    """The same without a place; thousands of lines have the same value from their defaults."""
+    """The same without a place; thousands of lines get the same value from their defaults."""
     found: list[Gres] = []
     for item in _NEAR.sub("", text).split(","):
         item = item.strip()
@@ -109,7 +109,7 @@ def _parsed(text: str) -> tuple[Gres, ...]:
 
 
 def devices(line: Line) -> Devices | None:
-    """A line of gres.conf; None for one that says nothing of a device.
+    """A line of gres.conf; None for one that describes no device.
 
     Errors: InputError, LimitExceeded.
     """
@@ -151,9 +151,9 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices], where: str, most: i
 
     Args:
         found: what the node has.
-        known: lines of gres.conf about this node, in order.
+        known: lines of gres.conf for this node, in order.
         where: place of the node.
-        most: entries.
+        most: maximal number of entries.
 
     Errors: LimitExceeded for more entries.
     """
@@ -169,8 +169,8 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices], where: str, most: i
         for part, line in _parts(gres, lines):
             properties = _properties(part, line)
             if len(made) >= most:
-                message = f"more than {limits.SLURM_ENTRIES_MAX} generic resources that differ, in nodes that differ"
-                raise LimitExceeded(message, where=where, hint="one File= for several devices counts for each")
+                message = f"more than {limits.SLURM_ENTRIES_MAX} distinct generic resources in distinct nodes"
+                raise LimitExceeded(message, where=where, hint="each device of a File= counts")
             if not single or part.count > _OPEN_MAX:
                 made.append(Recipe(gres.name, size=part.count, properties=properties, ids=numbers.setdefault(gres.name, 0)))
                 numbers[gres.name] += 1
@@ -184,7 +184,7 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices], where: str, most: i
 
 
 def _parts(gres: Gres, lines: Sequence[Devices]) -> Iterable[tuple[Gres, Devices | None]]:
-    """The resource cut where gres.conf tells devices apart; one device at a time where each has a file."""
+    """The resource split as gres.conf distinguishes its devices: one by one if each has a file."""
     left = gres.count
     for line in lines:
         if not left:

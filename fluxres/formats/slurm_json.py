@@ -1,6 +1,6 @@
-"""What Slurm says of its nodes in JSON: `scontrol show nodes --json` node by node, `sinfo --json` by groups that are alike.
+"""Slurm's nodes in JSON: `scontrol show nodes --json` lists single nodes, `sinfo --json` groups of equal nodes.
 
-Both name the partitions of nodes and nothing of them, and say of a node what it has and what it does, so states are those of now.
+Both give the names of the partitions of nodes but no details, and both give the resources and the current state of nodes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from fluxres.formats.slurm_site import Partition, Site
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
-    """The machine of an answer of sinfo or scontrol.
+    """The machine in the output of sinfo or scontrol.
 
-    Errors: InputError `FILE:line:column: path`; LimitExceeded.
-    Cost: O(nodes) Python, O(pools) array writes.
+    Errors: InputError `FILE:line:column: path`; LimitExceeded. Cost: O(nodes) Python, O(pools) array writes.
 
     >>> text = b'{"nodes": [{"name": "n1", "sockets": 2, "cores": 8, "cpus": 16, "real_memory": 1024, "state": ["IDLE"]}]}'
     >>> read(Source(text)).structure.path(3)
@@ -110,7 +109,7 @@ def _records(site: Site, records: Iterable[Record], document: Document, members:
                 site.nodes.append(Node(host, hardware, state_of(_words(record.node.state)), reason, site.file))
             members.setdefault(record.partition.name, {})[host] = None
         if len(seen) > limits.SLURM_NODES_MAX:
-            raise LimitExceeded(f"{len(seen)} nodes, at most {limits.SLURM_NODES_MAX} are read", where=str(place))
+            raise LimitExceeded(f"{len(seen)} nodes, at most {limits.SLURM_NODES_MAX} are allowed", where=str(place))
 
 
 def _hosts(record: Record, place: Place, room: Room) -> list[str]:
@@ -125,7 +124,7 @@ def _hosts(record: Record, place: Place, room: Room) -> list[str]:
 def _alike(record: Record, place: Place) -> Hardware:
     for name, span in (("cpus", record.cpus), ("sockets", record.sockets), ("cores", record.cores), ("memory", record.memory)):
         if _whole(span.minimum) != _most(span) and _whole(span.minimum):
-            hint = "ask with 'sinfo --Node --json', or 'scontrol show nodes --json'"
+            hint = "use 'sinfo --Node --json' or 'scontrol show nodes --json'"
             raise InputError(f"nodes of {_whole(span.minimum)} to {_most(span)}", where=f"{place}.{name}", hint=hint)
     cores = _most(record.cores)
     return Hardware(

@@ -1,8 +1,8 @@
-"""The lines of Slurm's configuration files: `Key=Value Key="a value"`, as its own parser takes them apart.
+"""The lines of Slurm's configuration files, `Key=Value Key="a value"`, parsed as by Slurm.
 
-A line that ends in a backslash goes on in the next one, `#` begins a comment, keys are in any case, and `Include` takes in
-another file.  An included file is looked for beside the first one only: a configuration from somebody else must not read what
-lies anywhere on this machine.
+A trailing backslash continues a line, `#` begins a comment, keys are case-insensitive, and `Include` includes another file. An
+included file is looked up only in the directory of the first one: a configuration from somebody else must not read arbitrary
+files of this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fluxres.syntax import hostlist
 _PAIR = re.compile(r"\s*([A-Za-z][\w.]*+)\s*([-+*/]?)=\s*(?:\"([^\"]*)\"|([^\s\"]*))")
 _COMMENT = re.compile(r"(?<!\\)#.*")
 _KEY = re.compile(r"\s*([A-Za-z][\w.]*+)\s*[-+*/]?=")
-#: what the lines are about that say what there is; the values of all others may have any form
+#: first keys of the lines that describe resources; the values of all other lines may have any form
 _HEADS: Final = frozenset(
     {
         *("nodename", "partitionname", "nodeset", "downnodes", "switchname", "blockname", "ringname", "clustername", "name"),
@@ -32,7 +32,7 @@ _HEADS: Final = frozenset(
     }
 )
 _BRACKETS_MAX: Final = 8
-#: keys of one line: Slurm itself knows some sixty for partitions
+#: maximal number of keys in one line: Slurm has some sixty for partitions
 _KEYS_MAX: Final = 256
 _TOO_MANY: Final = "more than {} hosts, features and settings in all lines together"
 _SECOND_BRACKET = re.compile(r"\][^,\[\]]*\[")
@@ -41,7 +41,7 @@ _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Room:
-    """Names that the lines of a site may stand for yet; one for all of its files."""
+    """The remaining number of names that the lines of a site may expand to, shared by all of its files."""
 
     names: int = field(default_factory=lambda: limits.SLURM_NAMES_MAX)
 
@@ -52,8 +52,8 @@ class Line:
 
     Args:
         where: ``file:line`` of its beginning.
-        pairs: values by key in lower case, in the order written.
-        room: what all lines of the site share.
+        pairs: values by lower case key, in the order written.
+        room: shared by all lines of the site.
     """
 
     where: str
@@ -62,15 +62,15 @@ class Line:
 
     @property
     def head(self) -> str:
-        """The first key, which says what the line is about."""
+        """The first key, which determines the kind of line."""
         return next(iter(self.pairs), "")
 
     def refuse(self, key: str, message: str, hint: str = "") -> InputError:
-        """An error at the value of a key."""
+        """Raise an error at the value of a key."""
         return InputError(message, where=f"{self.where}: {key}", hint=hint)
 
     def count(self, key: str, default: int, *, least: int = 0) -> int:
-        """A whole number.
+        """The value of a key as an integer.
 
         Errors: InputError, LimitExceeded.
         """
@@ -80,7 +80,7 @@ class Line:
         return self.number(key, text, least=least)
 
     def number(self, key: str, text: str, *, least: int = 0) -> int:
-        """The whole number that a part of a value is."""
+        """A part of a value as an integer."""
         if not (text.isascii() and text.isdigit()):
             raise self.refuse(key, f"expected a number >= {least}, got {shown(text)}")
         value = int(text) if len(text) < 20 else limits.SIZE_MAX + 1
@@ -91,27 +91,27 @@ class Line:
         return value
 
     def name(self, key: str) -> str:
-        """A name.
+        """The value of a key as a name.
 
-        Errors: InputError for no text, LimitExceeded for a long one.
+        Errors: InputError for an empty name, LimitExceeded for a long one.
         """
         text = self.pairs[key]
         if not text:
-            raise self.refuse(key, "expected a name, got no text")
+            raise self.refuse(key, "expected a name, got an empty text")
         if len(text) > limits.NAME_LENGTH_MAX:
             message = f"expected at most {limits.NAME_LENGTH_MAX} characters, got {shown(text)}"
             raise LimitExceeded(message, where=f"{self.where}: {key}")
         return text
 
     def hosts(self, key: str) -> list[str]:
-        """The hosts of a hostlist, which may have several brackets in one name, as Slurm has them.
+        """The hosts of a hostlist, in which a name may have several brackets, as in Slurm.
 
         Errors: InputError, LimitExceeded.
         """
         try:
             found: list[str] = []
             text = self.pairs.get(key, "")
-            # Items of one bracket are read together, which is three times as fast.
+            # Items with one bracket are expanded together, which is three times as fast.
             for item in hostlist.split(text) if _SECOND_BRACKET.search(text) else [text] if text.strip(", ") else []:
                 found += _hosts(item, self.room.names - len(found))
         except InputError as error:
@@ -122,14 +122,14 @@ class Line:
     def take(self, key: str, names: int) -> None:
         """Count the names that this line expands to.
 
-        Errors: LimitExceeded where the lines of the site have more of them than any site.
+        Errors: LimitExceeded if the lines of the site expand to too many in total.
         """
         self.room.names -= names
         if self.room.names < 0:
             raise LimitExceeded(_TOO_MANY.format(limits.SLURM_NAMES_MAX), where=f"{self.where}: {key}")
 
     def require_known(self, known: frozenset[str]) -> None:
-        """Refuse keys that Slurm does not know, which are most often spelled wrong.
+        """Refuse keys that Slurm does not have, which are most often misspelt.
 
         Errors: InputError.
         """
@@ -157,7 +157,7 @@ def lines(source: Source, room: Room) -> Iterator[Line]:
     """The lines of a configuration and of what it includes.
 
     Args:
-        room: what the lines of all files of the site share.
+        room: shared by the lines of all files of the site.
 
     Errors: InputError with file and line; LimitExceeded for files that include each other.
     """
@@ -179,7 +179,7 @@ def _lines(source: Source, depth: int, room: Room) -> Iterator[Line]:
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, those that go on put together, with the number of their first line."""
+    """Lines without comments, with continuation lines joined, and the number of the first line of each."""
     open_at, parts = 0, list[str]()
     for number, line in enumerate(text.split("\n"), 1):
         if not line and not parts:
@@ -205,16 +205,16 @@ def _pairs(text: str, where: str) -> dict[str, str]:
         match = _PAIR.match(text, at)
         if match is None:
             hint = (
-                "a value in quotes ends in the same line, and '#' begins a comment there too (write \\#)"
+                "a quoted value must end on the same line, and '#' begins a comment even there (write \\#)"
                 if '"' in text[at:]
                 else ""
             )
             raise InputError(f"expected Key=Value, got {shown(text[at:].strip())}", where=where, hint=hint)
         if match[2]:
-            raise InputError(f"'{match[1]}{match[2]}=' changes what scontrol has, and is no configuration", where=where)
+            raise InputError(f"'{match[1]}{match[2]}=' is syntax for changes with scontrol, not for a configuration", where=where)
         key = match[1].lower()
         if key in pairs:
-            raise InputError(f"the key {match[1]!r} stands in this line twice", where=where, hint="remove one")
+            raise InputError(f"the key {match[1]!r} is in this line twice", where=where, hint="remove one")
         if len(pairs) >= _KEYS_MAX:
             raise LimitExceeded(f"more than {_KEYS_MAX} keys in one line", where=where)
         pairs[key] = match[3] if match[3] is not None else match[4]
@@ -227,13 +227,13 @@ def _included(name: str, source: Source, where: str, depth: int, room: Room) -> 
         raise LimitExceeded(f"files include each other more than {limits.INCLUDE_DEPTH_MAX} deep", where=where)
     beside = source.path is not None and "/" not in name and name not in (".", "..")
     if not beside or source.path is None:
-        hint = "put its lines here, or the file beside this one"
-        raise InputError(f"includes {shown(name)}, which is not beside a file that is read", where=where, hint=hint)
+        hint = "copy its lines here, or move the file to the directory of this one"
+        raise InputError(f"includes {shown(name)}, which is not in the directory of this file", where=where, hint=hint)
     yield from _lines(Source.named(str(source.path.parent / name)), depth + 1, room)
 
 
 def beside(source: Source, name: str) -> Source | None:
-    """Another configuration file in the folder of this one, if it is there."""
+    """Another configuration file in the directory of this one, if it exists."""
     path: Path | None = None if source.path is None else source.path.parent / name
     if path is None or not path.is_file() or path == source.path:
         return None

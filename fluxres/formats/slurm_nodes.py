@@ -1,8 +1,8 @@
-"""Nodes as Slurm counts them, and the pools that they are: boards, sockets, cores, threads, memory, disk, generic resources.
+"""Nodes as Slurm counts them, as pools: boards, sockets, cores, threads, memory, disk, generic resources.
 
-Slurm gives numbers, not a tree, and infers the numbers that a configuration leaves out (`src/common/read_config.c`), so both
-the configuration and the answer of sinfo come to the same ones.  A level is made where it says more than its number: boards
-where there are several, threads where they are what is scheduled (`CPUs` is then their number).
+Slurm has numbers, not a tree, and infers the numbers that a configuration leaves out (`src/common/read_config.c`), so the
+configuration and the output of sinfo give the same ones. A level is made only if it adds information: boards if there are
+several, threads if they are what is scheduled (`CPUs` is then their number).
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _SPELLED: Final = {
     "corespersocket": "CoresPerSocket",
     "threadspercore": "ThreadsPerCore",
 }
-#: keys that go with a node as they are
+#: keys that become properties of the node unchanged
 _KEPT: Final = ("weight", "corespeccount", "cpuspeclist", "memspeclimit", "arch", "instancetype")
-#: values that say what is so anyway
+#: default values, which need not be kept
 _DEFAULTS: Final = {"weight": ("0", "1")}
 _STATES: Final = {
-    # What saves power (POWERED_DOWN, `idle~`) is up: Slurm gives it jobs, and wakes it for them.
+    # A node in power saving (POWERED_DOWN, `idle~`) is up: Slurm allocates it and wakes it for the job.
     **dict.fromkeys(("down", "error", "fail"), "down"),
     **dict.fromkeys(("drain", "drained", "draining"), "drain"),
     **dict.fromkeys(("failing",), "failing"),
     **dict.fromkeys(("future", "not_responding", "invalid", "invalid_reg"), "unknown"),
 }
-#: which of several states of a node decides
+#: states by precedence, for a node with several
 _WORST: Final = ("down", "failing", "drain", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a node is made of; equal for thousands of them."""
+    """The hardware of a node; equal for thousands of nodes."""
 
     boards: int = 1
     sockets: int = 0
@@ -82,7 +82,7 @@ class Node:
 
 
 def state_of(words: Iterable[str]) -> str:
-    """The state of a pool from the states Slurm gives a node: what forbids work wins; running or idle is up.
+    """The pool state for the states that Slurm gives a node: a state that prevents work takes precedence; running or idle is up.
 
     >>> state_of(["MIXED", "DRAIN"]), state_of(["IDLE*"]), state_of(["IDLE", "CLOUD", "POWERED_DOWN"])
     ('drain', 'unknown', 'up')
@@ -90,16 +90,17 @@ def state_of(words: Iterable[str]) -> str:
     found = set()
     for word in words:
         plain = word.strip().lower()
-        if plain.endswith("*"):  # it does not answer
+        if plain.endswith("*"):  # not responding
             found.add("unknown")
         found.add(_STATES.get(plain.rstrip("*~#%$@+^!-"), "up"))
     return next((state for state in _WORST if state in found), "up")
 
 
 def hardware_of(line: Line, notes: Notes) -> Hardware:
-    """What a `NodeName=` line says of its nodes, defaults applied: the numbers that slurmctld makes of it.
+    """The hardware of the nodes of a `NodeName=` line with defaults applied: the numbers that slurmctld derives from it.
 
-    Slurm infers what is missing, and resets what cannot be, with a line in its log; here that is a note.
+    Slurm infers missing numbers, and corrects impossible ones with a line in its log; here that is a note.
+
     Errors: InputError, LimitExceeded with the place.
     """
     boards, sockets, cores, threads, cpus = _counted(line, notes)
@@ -120,7 +121,7 @@ def hardware_of(line: Line, notes: Notes) -> Hardware:
 
 
 def _counted(line: Line, notes: Notes) -> tuple[int, int, int, int, int]:
-    """Boards, sockets, cores of a socket, threads of a core, and CPUs, by the rules of slurmctld."""
+    """Boards, sockets, cores per socket, threads per core, and CPUs, by the rules of slurmctld."""
 
     def positive(key: str) -> int | None:
         number = line.count(key, -1)
@@ -133,38 +134,38 @@ def _counted(line: Line, notes: Notes) -> tuple[int, int, int, int, int]:
     cpus = positive("cpus") or positive("procs")
     if per_board is not None:
         if sockets not in (None, boards * per_board):
-            message = f"Sockets={sockets} does not count beside Boards={boards} and SocketsPerBoard={per_board}, as in Slurm"
+            message = f"Sockets={sockets} is ignored in favour of Boards={boards} and SocketsPerBoard={per_board}, as in Slurm"
             notes.add("sockets", line.where, message)
         sockets = boards * per_board
     if sockets is None:
-        # Without any number of sockets there are as many as the CPUs fill, or one a board.
+        # Without any number of sockets there are as many as the CPUs fill, or one per board.
         filled, rest = divmod(cpus or 0, cores * threads)
         sockets = filled if filled and not rest else boards
     if sockets < boards:
         notes.add(
-            "boards", line.where, f"Boards={boards} is more than there are sockets ({sockets}), and is read as 1, as Slurm does"
+            "boards", line.where, f"Boards={boards} exceeds the number of sockets ({sockets}) and is read as 1, as Slurm does"
         )
         boards = 1
     every = sockets * cores * threads
     if cpus is None:
         cpus = every
     if cpus not in (sockets, sockets * cores, every):
-        message = f"CPUs={cpus} is neither the sockets ({sockets}) nor the cores ({sockets * cores}) nor the threads ({every})"
-        notes.add("cpus", line.where, f"{message}, and is read as {every}, as Slurm does")
+        message = f"CPUs={cpus} is the number of neither sockets ({sockets}) nor cores ({sockets * cores}) nor threads ({every})"
+        notes.add("cpus", line.where, f"{message} and is read as {every}, as Slurm does")
         cpus = every
     return boards, sockets, cores, threads, cpus
 
 
 @lru_cache(maxsize=64)
 def _features(text: str) -> tuple[str, ...]:
-    """The features that a value lists; thousands of lines have the same one from their defaults."""
+    """The features in a value; thousands of lines get the same value from their defaults."""
     return tuple(word.strip() for word in text.split(",") if word.strip() and word != "(null)")
 
 
 def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> list[Recipe]:
-    """The entries of a machine's nodes: one for each run of nodes that differ in the name only.
+    """The entries of a machine's nodes: one for each run of nodes that differ only in their name.
 
-    Errors: LimitExceeded for more sorts of nodes than `limits.SLURM_ENTRIES_MAX` allows.
+    Errors: LimitExceeded for more different nodes than `limits.SLURM_ENTRIES_MAX` allows.
     """
     room = limits.SLURM_ENTRIES_MAX
     near = _near(nodes, devices)
@@ -185,8 +186,8 @@ def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> 
         properties |= dict.fromkeys(f"partition-{name}" for name in same[0].partitions)
         room -= len(properties)
         if room < 0:
-            message = f"more than {limits.SLURM_ENTRIES_MAX} properties and generic resources of nodes that differ"
-            raise LimitExceeded(message, where=same[0].where, hint="nodes that are alike stand in a row")
+            message = f"more than {limits.SLURM_ENTRIES_MAX} properties and generic resources of distinct nodes"
+            raise LimitExceeded(message, where=same[0].where, hint="list equal nodes one after the other")
         tags = {"reason": same[0].reason} if same[0].reason else {}
         names = [node.name for node in same]
         made.append(
@@ -200,7 +201,7 @@ def _key(node: Node, near: tuple[int, ...]) -> tuple[Hardware, tuple[int, ...], 
 
 
 def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[int, ...]]:
-    """By number of a node: which lines of gres.conf are about it."""
+    """By number of a node: the lines of gres.conf that apply to it."""
     everywhere = [i for i, line in enumerate(devices) if line.hosts is None]
     by_host: dict[str, list[int]] = {}
     for i, line in enumerate(devices):
@@ -212,10 +213,10 @@ def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[
         if node.hardware.gres and devices:
             own = tuple(by_host.get(node.name, ()))
             if len(everywhere) + len(own) > limits.GRES_LINES_MAX:
-                message = f"{len(everywhere) + len(own)} lines of gres.conf are about node {node.name!r:.80}"
-                hint = f"at most {limits.GRES_LINES_MAX} are read; one line may name several files"
+                message = f"{len(everywhere) + len(own)} lines of gres.conf apply to node {node.name!r:.80}"
+                hint = f"at most {limits.GRES_LINES_MAX} are allowed; one line may name several files"
                 raise LimitExceeded(message, where=node.where, hint=hint)
-            # Nodes that the same lines are about share them, which makes comparing them cheap.
+            # Nodes with the same lines share them, which makes comparing the nodes cheap.
             if own not in known:
                 known[own] = tuple(sorted([*everywhere, *own]))
             found[number] = known[own]
@@ -223,29 +224,35 @@ def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[
 
 
 def _note_levels(hardware: Hardware, where: str, notes: Notes) -> None:
-    """Note the levels of a node that :func:`contents` does not make."""
+    """Note the levels of a node that :func:`contents` leaves out."""
     if hardware.sockets == hardware.cpus and hardware.cores > 1:
-        message = f"each socket is one CPU, as CPUs={hardware.cpus} says; its {hardware.cores} cores are not told apart"
+        message = f"each socket is one CPU because of CPUs={hardware.cpus}; its {hardware.cores} cores are not listed"
         notes.add("cores", where, message)
     if hardware.sockets % hardware.boards:
-        notes.add("levels", where, f"{hardware.sockets} sockets do not divide among {hardware.boards} boards, which are left out")
+        notes.add(
+            "levels",
+            where,
+            f"{hardware.sockets} sockets cannot be divided equally among {hardware.boards} boards, which are left out",
+        )
 
 
 def contents(hardware: Hardware, devices: Sequence[Devices], where: str, most: int) -> list[Recipe]:
-    """What is in a node.
+    """The content of a node.
 
     Args:
-        most: entries of generic resources.
+        most: maximal number of entries of generic resources.
 
-    Errors: LimitExceeded for more cores than any machine has, or more generic resources that differ than `most`.
+    Errors: LimitExceeded for more cores than any machine has, or more distinct generic resources than `most`.
     """
     made: list[Recipe] = []
     per_socket, sockets = hardware.cores, hardware.sockets
     total = max(sockets, 1) * per_socket * hardware.threads
     if max(total, hardware.cpus) > limits.POOLS_MAX:
-        raise LimitExceeded(f"{max(total, hardware.cpus)} CPUs in a node, at most {limits.POOLS_MAX} pools fit", where=where)
+        raise LimitExceeded(
+            f"{max(total, hardware.cpus)} CPUs in a node, at most {limits.POOLS_MAX} pools are allowed", where=where
+        )
     if sockets:
-        # CPUs that are no more than the cores are cores: the threads of each are not scheduled. If they are no more than the
+        # If there are no more CPUs than cores, the CPUs are cores, whose threads are not scheduled. If there are no more than
         # sockets, each socket is one CPU.
         threads = hardware.threads if hardware.cpus not in (sockets, sockets * per_socket) else 1
         pus = (Recipe("pu", threads),) if threads > 1 else ()
@@ -257,7 +264,7 @@ def contents(hardware: Hardware, devices: Sequence[Devices], where: str, most: i
             made.append(Recipe("socket", sockets, children=(core,)))
     else:
         made.append(Recipe("core", max(hardware.cpus, 1)))
-    # Where nobody says how much memory a node has, Slurm has 1 MiB in its answers.
+    # If the memory of a node is not configured, Slurm reports 1 MiB.
     if hardware.memory_mib > 1:
         made.append(Recipe("memory", size=hardware.memory_mib, unit="MiB"))
     if hardware.disk_mib:

@@ -1,4 +1,4 @@
-"""Where something stands in a JSON or YAML document of Slurm."""
+"""A place in a JSON or YAML document of Slurm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fluxres.documents.document import Document, Key
 
 
 class Place:
-    """A place in a document that is looked up when somebody asks: finding it reads the text once more."""
+    """A place in a document, computed only when needed, because finding it reads the text again."""
 
     def __init__(self, document: Document, path: tuple[Key, ...]) -> None:
         self._document, self._path = document, path

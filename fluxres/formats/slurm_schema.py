@@ -1,7 +1,7 @@
-"""The typed documents of `sinfo --json` and `scontrol show nodes --json`, as far as they say what there is.
+"""The typed documents of `sinfo --json` and `scontrol show nodes --json`, as far as they describe resources.
 
-Slurm's REST data has a hundred fields a node and changes between versions; keys that are not here are passed over.  A number is
-plain in older versions and says in newer ones whether it is set.
+Slurm's REST data has a hundred fields per node and changes between versions; other keys are ignored. A number is plain in older
+versions, and an object with a flag `set` in newer ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fluxres import limits
 
 
 class Number(Struct):
-    """A number that may be unset or without end."""
+    """A number that may be unset or infinite."""
 
     set: bool = True
     infinite: bool = False
@@ -27,7 +27,7 @@ Words = str | list[str]
 
 
 class Node(Struct):
-    """One node, as `scontrol show nodes --json` (and `sinfo --json` before Slurm 23.02) has it."""
+    """One node, as in `scontrol show nodes --json` (and in `sinfo --json` before Slurm 23.02)."""
 
     name: Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
     boards: Count = 1
@@ -61,14 +61,14 @@ class States(Struct):
 
 
 class Span(Struct):
-    """The least and the most that a record's nodes have."""
+    """The minimum and the maximum over the nodes of a record."""
 
     minimum: Count = 0
     maximum: Count = 0
 
 
 class Total(Struct):
-    """Text about what there is, beside text about what is used."""
+    """Text about all units, and text about those in use."""
 
     total: str = ""
 
@@ -80,13 +80,13 @@ class PartitionName(Struct):
 
 
 class Reason(Struct):
-    """Why nodes are in their state."""
+    """The reason for the state of nodes."""
 
     description: str = ""
 
 
 class Record(Struct):
-    """Nodes of one partition that are alike, a line of `sinfo`."""
+    """Equal nodes of one partition, a line of `sinfo`."""
 
     nodes: Names
     node: States = msgspec.field(default_factory=States)
@@ -105,19 +105,19 @@ class Record(Struct):
 
 
 class Release(Struct):
-    """Which Slurm answered."""
+    """The Slurm release."""
 
     cluster: str | None = None
 
 
 class About(Struct):
-    """What an answer says of itself."""
+    """Metadata of the output."""
 
     slurm: Release = msgspec.field(default_factory=Release)
 
 
 class Answer(Struct):
-    """The answer of either command."""
+    """The output of either command."""
 
     nodes: list[Node] | None = None
     sinfo: list[Record] | None = None
@@ -125,5 +125,5 @@ class Answer(Struct):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of an answer, as in ``specs/slurm.schema.json``."""
+    """The JSON Schema of the output, as in ``specs/slurm.schema.json``."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Answer)}

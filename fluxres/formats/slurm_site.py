@@ -1,9 +1,9 @@
-"""A Slurm site as a machine: nodes in a cluster, partitions and switches beside it.
+"""A Slurm site as a machine: nodes in a cluster, partitions and switches in auxiliary graphs.
 
-Partitions overlap, so no tree of nodes can hold them (specs/decisions/0006-partitions.md): each is a property of its nodes,
-which is what requests ask for, and a pool of the auxiliary graph ``partitions`` that carries its limits.  Switches are the
-hierarchy ``network`` where each node and switch hangs below one switch, as topology.conf has it, and a plain graph where not.
-A site may have further networks, each a graph of its own (`topology.yaml`).
+Partitions overlap, so no tree of nodes can contain them (specs/decisions/0006-partitions.md). Each is a property of its nodes,
+which requests refer to, and a pool of the auxiliary graph ``partitions``, which carries its limits. Switches form the hierarchy
+``network`` if each node and switch is below one switch, as in topology.conf, and a plain graph otherwise. A site may have several
+networks, each a separate graph (`topology.yaml`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NETWORK: Final = "network"
 
 @dataclass(slots=True)
 class Partition:
-    """A partition: a pool beside the tree, with edges to its nodes."""
+    """A partition: a pool outside the tree, with edges to its nodes."""
 
     name: str
     hosts: list[str]
@@ -45,7 +45,7 @@ class Partition:
 
 @dataclass(slots=True)
 class Switch:
-    """A switch, or a block or ring of nodes: what it connects, and how fast."""
+    """A switch, or a block or ring of nodes: what it connects, and its speed."""
 
     name: str
     hosts: list[str]
@@ -57,7 +57,7 @@ class Switch:
 
 @dataclass(slots=True)
 class Site:
-    """All that the files say."""
+    """The content of all files."""
 
     file: str
     name: str = "cluster"
@@ -71,11 +71,11 @@ class Site:
     def loaded(self, origin: int | None) -> Loaded:
         """The machine.
 
-        Errors: InputError for names that stand twice or nowhere; LimitExceeded.
-        Cost: O(nodes + members of partitions and switches) Python, O(pools) array writes.
+        Errors: InputError for duplicate and unknown names; LimitExceeded. Cost: O(nodes + members of partitions and switches)
+        Python, O(pools) array writes.
         """
         if not self.nodes:
-            hint = "a configuration has NodeName= lines; topology.conf and gres.conf are read from beside slurm.conf"
+            hint = "a configuration has NodeName= lines; topology.conf and gres.conf are read from the directory of slurm.conf"
             raise InputError("describes no node", where=self.file, hint=hint)
         number = _numbers(((node.name, node.where) for node in self.nodes), "node")
         self._join(number)
@@ -99,7 +99,7 @@ class Site:
         return Loaded(structure, [], self.name, self.notes.lines())
 
     def _join(self, number: Mapping[str, int]) -> None:
-        """Tell each node its partitions."""
+        """Set the partitions of each node."""
         _numbers(((partition.name, partition.where) for partition in self.partitions), "partition")
         members = sum(len(partition.hosts) for partition in self.partitions)
         members += sum(len(switch.hosts) for network in self.networks.values() for switch in network)
@@ -136,7 +136,7 @@ class Site:
             speeds += [np.nan if each.speed is None else each.speed] * len(below)
         if strangers:
             where = next(str(each.where) for each in switches if not strangers.keys().isdisjoint(each.hosts))
-            what = f"hosts that are no nodes of this configuration are left out of the network: {listed(list(strangers))}"
+            what = f"hosts that are not nodes of this configuration are left out of the network: {listed(list(strangers))}"
             self.notes.add(f"strangers in {name}", where, what)
         graph = _graph(name, edges, "connects", hierarchy=True)
         if any(each.speed is not None for each in switches):
@@ -149,7 +149,7 @@ class Site:
 
 
 def _place(entry: Recipe, where: str, places: dict[int, str | Place]) -> None:
-    """The place of an entry and of what is in it; equal nodes share their contents, and the first of them has the place."""
+    """The place of an entry and of its content; equal nodes share their content, which has the place of the first one."""
     if places.setdefault(id(entry), where) == where:
         for child in entry.children:
             _place(child, where, places)
@@ -163,12 +163,12 @@ def _graph(name: str, edges: Sequence[tuple[int, int]], relation: str, *, hierar
 def _numbers(named: Iterable[tuple[str, str | Place]], what: str) -> dict[str, int]:
     """The numbers of names.
 
-    Errors: InputError for one that stands twice.
+    Errors: InputError for a duplicate name.
     """
     found: dict[str, int] = {}
     for name, where in named:
         if name in found:
-            raise InputError(f"a second {what} {name!r}", where=str(where), hint="each is described once")
+            raise InputError(f"a second {what} {name!r}", where=str(where), hint="describe each only once")
         found[name] = len(found)
     return found
 
@@ -176,7 +176,7 @@ def _numbers(named: Iterable[tuple[str, str | Place]], what: str) -> dict[str, i
 def _known(number: Mapping[str, int], name: str, what: str, where: str | Place) -> int:
     found = number.get(name)
     if found is None:
-        raise InputError(f"there is no {what} {name!r}", where=str(where), hint="names are written alike everywhere")
+        raise InputError(f"there is no {what} {name!r}", where=str(where), hint="check the spelling; names are case-sensitive")
     return found
 
 

@@ -1,8 +1,8 @@
-"""`topology.yaml` of Slurm 25.05 and later: several networks of one site, each with a name.
+"""`topology.yaml` of Slurm 25.05 and later: several named networks of one site.
 
-Switches of a tree, blocks and rings become pools that connect nodes.  A flat topology has none.  A 3D torus is about positions of
-nodes, for which a graph of pools has no place: it is left out, with a note.  The cluster's default topology is the graph
-``network``; others, which partitions name (`Topology=`), are ``network-NAME``.
+Switches of a tree, blocks and rings become pools that connect nodes. A flat topology has none. A 3D torus describes positions of
+nodes, which a graph of pools cannot express, so it is left out with a note. The default topology of the cluster is the graph
+``network``; others, which partitions refer to (`Topology=`), are ``network-NAME``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SwitchEntry(Struct):
 
 
 class Tree(Struct):
-    """Switches above switches."""
+    """A tree of switches."""
 
     switches: list[SwitchEntry] = []
 
@@ -46,26 +46,24 @@ class BlockEntry(Struct):
 
 
 class Blocks(Struct):
-    """Blocks; the sizes that are planned with are no part of what there is."""
+    """Blocks; the planned sizes are ignored because they are not resources."""
 
     blocks: list[BlockEntry] = []
 
 
 class RingEntry(Struct):
-    """A ring of nodes, in their order."""
+    """A ring of nodes, in order."""
 
     ring: Name
     nodes: str = ""
 
 
 class Rings(Struct):
-    """Rings."""
-
     rings: list[RingEntry] = []
 
 
 class Topology(Struct):
-    """One network: exactly one of the sorts."""
+    """One network, of exactly one kind."""
 
     topology: Name
     cluster_default: bool = False
@@ -80,7 +78,7 @@ def read(source: Source, site: Site, room: Room) -> None:
     """Put the networks of a file into a site.
 
     Args:
-        room: names that the files of the site may stand for yet.
+        room: remaining number of names that the files of the site may expand to.
 
     Errors: InputError `FILE:line:column: path`; LimitExceeded.
     Cost: O(length + hosts).
@@ -96,9 +94,9 @@ def read(source: Source, site: Site, room: Room) -> None:
         if len(sorts) != 1:
             got = " and ".join(sorts) or "none"
             message = f"expected one of tree, block, ring, flat and torus3d, got {got}"
-            raise InputError(message, where=document.where([i]), hint="each topology is of one sort")
+            raise InputError(message, where=document.where([i]), hint="each topology is of one kind")
         if each.torus3d is not None:
-            message = f"the 3D torus {shown(each.topology)} is left out: only trees, blocks and rings are read"
+            message = f"the 3D torus {shown(each.topology)} is left out: only trees, blocks and rings are supported"
             site.notes.add("torus3d", document.where([i, "torus3d"]), message)
             continue
         switches = _switches(each, i, document, room)
@@ -109,7 +107,7 @@ def read(source: Source, site: Site, room: Room) -> None:
 def _plain(name: str, document: Document, i: int) -> str:
     if not name.isprintable() or any(mark in name for mark in "/:"):
         message = f"expected a name without '/' and ':', got {shown(name)}"
-        raise InputError(message, where=document.where([i, "topology"]), hint="a graph is called after it")
+        raise InputError(message, where=document.where([i, "topology"]), hint="a graph is named after it")
     return name
 
 

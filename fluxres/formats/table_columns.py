@@ -1,6 +1,6 @@
-"""The columns of a table of pools, for CSV and Parquet alike: one row a pool of the containment tree, in its order.
+"""The columns of a table of pools, shared by CSV and Parquet: one row per pool of the containment tree, in tree order.
 
-A table has no edges, so auxiliary graphs and the pools that stand only in them are left out; the path says what is in what.
+A table has no edges, so auxiliary graphs and the pools that are only in them are left out; the path shows containment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLUMNS: Final = (
 
 
 def properties_text(kind: Kind) -> str:
-    """The properties of a kind as JSON; empty where there are none.
+    """The properties of a kind as JSON; empty if it has none.
 
     >>> properties_text(Kind("node", "node", properties=(("class", 3), ("ssd", None))))
     '{"class":3,"ssd":null}'
@@ -31,7 +31,7 @@ def properties_text(kind: Kind) -> str:
 
 
 def tags_texts(structure: Structure) -> dict[int, str]:
-    """The tags of the pools that have some, as JSON, by vertex."""
+    """The tags of pools that have some, as JSON, by vertex."""
     return {
         v: json.dumps(dict(sorted(tags.items())), ensure_ascii=False, separators=(",", ":"))
         for v, tags in structure.tags.items()

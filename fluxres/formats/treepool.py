@@ -1,7 +1,7 @@
-"""TreePool (RFC 49): where in a node its cores and gpus stand, told for ranks that are alike together.
+"""Read TreePool (RFC 49): the positions of cores and gpus in a node, given once for ranks with equal topology.
 
-What a job was given is in R_lite alone, and its topologies are those of whole nodes.  So a core that R_lite does not have is left
-out here, and so is a domain of which nothing is left.
+What a job has is only in R_lite; the topologies are those of complete nodes. So a core that is not in R_lite is left out here,
+and so is a domain that becomes empty.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fluxres.graph.kinds import Kind, KindTable
 from fluxres.syntax import idset
 
 RESOURCES: Final = {"cores": "core", "gpus": "gpu"}
-"""Keys of a domain that name ids, and the types of pools they are."""
+"""Keys of a domain that list ids, and the pool types of these."""
 MEMORY_UNIT: Final = "GiB"
 Ids = NDArray[np.int64]
 _NO_IDS: Final = np.zeros(0, np.int64)
 DOMAINS_MAX: Final = 65_536
-"""Domains of one node: sockets, NUMA nodes and what else is named; real nodes have a few dozen."""
+"""Maximal number of domains of one node: sockets, NUMA nodes and other levels; real nodes have a few dozen."""
 
 
 class Topologies:
@@ -51,14 +51,14 @@ class Topologies:
                 raise type(error)(error.message, where=self._where([i, "ranks"]), hint=error.hint) from None
             total += sum(last - first + 1 for first, last in spans)
             if total > len(ranks):
-                self._fail([i, "ranks"], f"topologies of more than the {len(ranks)} ranks of R_lite")
+                self._fail([i, "ranks"], f"topologies of more ranks than R_lite has ({len(ranks)})")
             found += [np.arange(first, last + 1) for first, last in spans]
             numbers += [np.full(last - first + 1, i) for first, last in spans]
         every = np.concatenate([_NO_IDS, *found])
         order = np.argsort(every, kind="stable")
         if len(np.unique(every)) != len(ranks):
-            self._fail([], f"topologies of {len(np.unique(every))} ranks, and R_lite has {len(ranks)}", "each rank has one")
-        # Ranks may be those of the instance above, in the same order; nothing else tells which node is meant.
+            self._fail([], f"topologies of {len(np.unique(every))} ranks, but R_lite has {len(ranks)}", "each rank needs one")
+        # The ranks may be those of the parent instance, in the same order; nothing else identifies the nodes.
         self.entry = np.concatenate([_NO_IDS, *numbers])[order]
 
     def _where(self, path: Sequence[Key]) -> str:
@@ -68,7 +68,7 @@ class Topologies:
         raise InputError(message, where=self._where(path), hint=hint)
 
     def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Ids]) -> None:
-        """Add what is in a node with the topology of an entry that has these children in R_lite."""
+        """Add the content of a node with the topology of an entry and these children in R_lite."""
         node = _Node(rows, kinds, children, self._where)
         node.add(0, self._pool.children[entry].topo, [entry, "topo"], 0)
         for type_, ids in children.items():
@@ -77,13 +77,13 @@ class Topologies:
 
 
 class _Node:
-    """The rows of one node while they are added."""
+    """Collects the rows of one node."""
 
     def __init__(
         self, rows: BlockRows, kinds: KindTable, children: Mapping[str, Ids], where: Callable[[Sequence[Key]], str]
     ) -> None:
         self._rows, self._kinds, self._children, self._where = rows, kinds, children, where
-        #: by type, which of its ids stand in no domain so far
+        #: by type, which of its ids are in no domain so far
         self.left = {type_: np.ones(len(ids), np.bool_) for type_, ids in children.items()}
         self._numbers: dict[str, int] = {}
         self._domains = 0
@@ -92,7 +92,7 @@ class _Node:
         raise InputError(message, where=self._where(path), hint=hint)
 
     def add(self, parent: int, domain: Mapping[str, Any], path: list[Key], level: int) -> None:
-        """Add what is in a domain, below a row."""
+        """Add the content of a domain below a row."""
         self._domains += 1
         if level > limits.DEPTH_MAX - 4 or self._domains > DOMAINS_MAX:
             raise LimitExceeded(f"more than {DOMAINS_MAX} domains, or {limits.DEPTH_MAX} levels of them", where=self._where(path))
@@ -107,17 +107,17 @@ class _Node:
                 self._rows.add(parent, self._kinds.intern(Kind("memory", "memory", MEMORY_UNIT)), np.array([-1]), value)
             elif key == "storage":
                 if level:
-                    self._fail(place, "storage is of a node, not of a domain in it")
+                    self._fail(place, "storage belongs to a node, not to a domain in it")
                 self._add_storage(value, place)
             else:
                 self._add_domains(parent, key, value, place, level)
 
     def _add_domains(self, parent: int, key: str, value: Any, path: list[Key], level: int) -> None:
         if not key or len(key) > limits.NAME_LENGTH_MAX or "/" in key or not key.isprintable():
-            self._fail(path, f"{shown(key)} is no type of a pool")
+            self._fail(path, f"{shown(key)} is not a valid pool type")
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            hint = f"resources are {', '.join(RESOURCES)}, memory and storage"
-            self._fail(path, f"expected a list of domains called {key!r}, got {shown(value)}", hint)
+            hint = f"the resources are {', '.join(RESOURCES)}, memory and storage"
+            self._fail(path, f"expected a list of domains named {key!r}, got {shown(value)}", hint)
         kind = self._kinds.intern(Kind(key, key))
         for i, domain in enumerate(value):
             number = self._numbers[key] = self._numbers.get(key, -1) + 1
@@ -127,7 +127,7 @@ class _Node:
                 self._rows.close(row)
 
     def _has_something(self, domain: Mapping[str, Any]) -> bool:
-        """Whether R_lite has one of the ids in a domain, or the domain names none."""
+        """Whether R_lite has one of the ids in a domain, or the domain lists none."""
         is_named = False
         todo: list[Mapping[str, Any]] = [domain]
         while todo:
@@ -142,7 +142,7 @@ class _Node:
         return not is_named
 
     def _taken(self, value: Any, path: list[Key], type_: str) -> Ids:
-        """The ids of an idset that R_lite has, which must stand in no other domain."""
+        """The ids of an idset that R_lite has, which must not be in another domain."""
         if not isinstance(value, str) and type(value) is not int:
             self._fail(path, f"expected an idset, got {shown(value)}")
         try:
@@ -153,7 +153,7 @@ class _Node:
         at = np.concatenate([_NO_IDS, *(np.arange(*np.searchsorted(ids, [first, last + 1])) for first, last in spans)])
         if len(at):
             if not self.left[type_][at].all():
-                self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} stands in two domains")
+                self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} is in two domains")
             self.left[type_][at] = False
         taken: Ids = ids[at]
         return taken
@@ -165,7 +165,7 @@ class _Node:
             try:
                 storage = msgspec.convert(each, Storage)
             except msgspec.ValidationError as error:
-                self._fail([*path, i], str(error), "storage has a path, a capacity and perhaps a unit")
+                self._fail([*path, i], str(error), "storage has a path, a capacity and optionally a unit")
             kind = Kind("storage", "storage", storage.unit, None, (("path", storage.path),))
             self._rows.add(0, self._kinds.intern(kind), np.array([i]), storage.capacity)
 
@@ -174,4 +174,4 @@ def _spans(value: Any) -> list[tuple[int, int]]:
     try:
         return idset.ranges(str(value))
     except InputError:
-        return []  # refused with its place when the domain is read
+        return []  # an error is reported with its place when the domain is read

@@ -1,4 +1,4 @@
-"""TreePool (RFC 49), written: nodes that are alike share one topology."""
+"""Write TreePool (RFC 49): equal nodes share one topology."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
 
     Args:
         numbers: by vertex, the id that R_lite has for each core and gpu.
-        told: what is told of pools is marked here.
+        told: receives marks for what is written of pools.
 
     Cost: O(different nodes) Python, and a comparison of rows for each node.
     Source: RFC 49.
@@ -43,7 +43,7 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
     for members in alike.values():
         tops = targets.vertices[members]
         node = _Node(structure, int(tops[0]), numbers, offers)
-        # Nodes that differ in what is not told are alike here.
+        # Nodes are equal here if they differ only in what is not written.
         ranks.setdefault(orjson.dumps(node.topology()), []).extend(targets.ranks[members].tolist())
         for v, number in node.numbers.items():
             others = tops + (v - tops[0])
@@ -57,12 +57,12 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
 
 
 class _Node:
-    """Writes one node, and notes what it told of which pool.
+    """Writes one node, and records what it wrote about each pool.
 
     Attributes:
-        numbers: by pool that was told of, the id that a reader gives it.
-        sized, described: pools whose size, and whose properties, were told.
-        mixed: pools in which types alternate.
+        numbers: by written pool, the id that a reader gives it.
+        sized, described: pools whose size, and whose properties, are written.
+        mixed: pools with interleaved types of children.
     """
 
     def __init__(self, structure: Structure, top: int, numbers: NDArray[np.int64], offers: NDArray[np.bool_]) -> None:
@@ -74,7 +74,7 @@ class _Node:
         self.mixed: list[int] = []
 
     def topology(self) -> dict[str, Any]:
-        """What is in the node; cores and gpus in pools that RFC 49 has no word for stand directly in it."""
+        """The content of the node; cores and gpus in pools that RFC 49 cannot express go directly into it."""
         s, found = self._s, self.domain(self._top)
         inside = range(self._top + 1, s.end.item(self._top))
         for type_, key in _KEYS.items():
@@ -84,7 +84,7 @@ class _Node:
         return found
 
     def domain(self, v: int) -> dict[str, Any]:
-        """What is in a pool: levels by name, cores, gpus, memory, and storage of a node."""
+        """The content of a pool: levels by name, cores, gpus, memory, and storage of a node."""
         s = self._s
         by_type: dict[str, list[int]] = {}
         for child in s.children(v)[self._offers[s.children(v)]].tolist():
@@ -110,7 +110,7 @@ class _Node:
         return self._s.kind_of(v).type == type_ and not self._s.flags.item(v) & WAY
 
     def _level(self, v: int, type_: str) -> dict[str, Any]:
-        """What is in a level; nothing for one that no reader would see."""
+        """The content of a level; nothing for one that no reader would see."""
         if type_ in _NO_LEVELS or self._s.end.item(v) == v + 1:
             return {}
         number = self._levels.get(type_, 0)
@@ -122,7 +122,7 @@ class _Node:
         return inner
 
     def _memory(self, v: int, found: dict[str, Any]) -> None:
-        """The first memory of a domain, which has one number for it."""
+        """The first memory of a domain, which has a single number for it."""
         size = _gib(self._s.size.item(v), self._s.kind_of(v).unit)
         if size is not None:
             found["memory"] = size
@@ -143,7 +143,7 @@ class _Node:
 
 
 def _gib(size: int, of: str | None) -> int | None:
-    """A size in GiB, where it comes out whole."""
+    """A size in GiB, if it is a whole number."""
     try:
         scaled = unit.convert(size, of, MEMORY_UNIT)
     except FluxresError:

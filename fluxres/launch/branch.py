@@ -1,7 +1,7 @@
-"""What one instance of a hierarchy does, in its process: have children and wait for them, or run jobs.
+"""The work of one instance of a hierarchy in its process: start children and wait for them, or run jobs.
 
-The outermost one does the same in the process of the command.  First all begin, then all are told to go, so that the time in
-which jobs run is not that in which interpreters start.
+The outermost instance does the same in the process of the command. First all instances boot, then all are told to go, so that the
+start-up of interpreters does not count as run time of jobs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class Branch:
-    """An instance of a hierarchy, and what it is for.
+    """An instance of a hierarchy with its work.
 
     Args:
-        graph: its machine; the clock of that is the real one.
-        begin: what it is to be.
-        loop: what it waits with.
-        rows: gets a row for every instance below it, and then its own.
+        graph: its machine, with the real clock.
+        begin: its parameters.
+        loop: the loop with which it waits.
+        rows: receives a row for every instance below it, and then its own.
     """
 
     def __init__(self, graph: ResourceGraph, begin: Begin, loop: Loop, rows: Callable[[Row], None]) -> None:
@@ -54,7 +54,7 @@ class Branch:
             passes="manual",
         )
         self.is_ended = False
-        """Whether it shall end before all is done."""
+        """Whether it must end before its work is done."""
         self.note = ""
         self.completed = self.failed = self.status = self.started = 0
         self.match_s = 0.0
@@ -70,26 +70,26 @@ class Branch:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it shall not go on."""
+        """Whether it must not continue."""
         return self.is_ended or self.loop.stops > 0
 
     @property
     def children(self) -> list[Child]:
-        """Its children, those that are over too."""
+        """Its children, including those that have ended."""
         return [spawn.child for spawn in self._spawns if spawn.child is not None]
 
     @property
     def told(self) -> tuple[int, int]:
-        """Jobs that completed and that failed, here and below, as far as is known."""
+        """Known numbers of completed and failed jobs, here and below."""
         working = [child.working for child in self.children]
         return self.completed + sum(one.completed for one in working), self.failed + sum(one.failed for one in working)
 
-    # -- beginning ---------------------------------------------------------------------------------------------------
+    # -- boot ---------------------------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start the children, and wait until each is there, with all below it, or lost.
+        """Start the children, and wait until each is ready, with all below it, or lost.
 
-        Errors: InsufficientResources where there is not enough for all of them.
+        Errors: InsufficientResources if there is not enough for all of them.
         """
         began = stopwatch()
         for request, begin in () if self.is_leaf else child_begins(self.instance.graph, self.begin):
@@ -98,7 +98,7 @@ class Branch:
             self.instance.submit(request, payload=spawn)
         self._schedule()
         if self.instance.pending:
-            raise InsufficientResources(f"{self.instance.pending} children have nothing to begin with", where=self.begin.tree_id)
+            raise InsufficientResources(f"{self.instance.pending} children have no resources", where=self.begin.tree_id)
         while not self.is_stopped and not all(child.is_ready or child.is_over for child in self.children):
             self.loop.turn()
         self.boot_s = stopwatch() - began
@@ -107,12 +107,12 @@ class Branch:
         self._below.append(row)
         self._rows(row)
 
-    # -- running -----------------------------------------------------------------------------------------------------
+    # -- run -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the jobs, or let the children run theirs, until all are over or it is stopped.
+        """Run the jobs, or let the children run theirs, until all are done or it is stopped.
 
-        Errors: PolicyError for a policy that raises, or leaves jobs where nothing runs.
+        Errors: PolicyError for a policy that raises, or leaves jobs pending while nothing runs.
         """
         if self.is_leaf:
             self._submit()
@@ -151,15 +151,15 @@ class Branch:
             why = job.exceptions[0].note if job.exceptions else lifeline.told(job.status)
             self.note = f"job {job.id}: {why}"
 
-    # -- ending ------------------------------------------------------------------------------------------------------
+    # -- end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End whatever still runs, wait for it to have ended, and then the instance."""
+        """End everything that still runs, wait for it, then end the instance."""
         patience_s = self.begin.grace_s * (len(self.begin.fan_outs) + 1) + OVERTIME_S
         wind_down(self.instance, self.runner, self.loop, patience_s)
 
     def row(self) -> Row:
-        """What is to be told of this instance."""
+        """The row of this instance."""
         below = [row for row in self._below if row.is_leaf]
         has, status = self.facts, max([self.status, *(row.status for row in self._below)])
         return Row(

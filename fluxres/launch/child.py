@@ -1,7 +1,7 @@
-"""The program of a child instance: ``python -m fluxres.launch.child``, told on its standard input what it is.
+"""The program of a child instance: ``python -m fluxres.launch.child``, which gets its parameters on standard input.
 
-It ends when its parent says so or is no more, with everything it started.  What its jobs print goes to standard error, as
-standard output is for its parent.
+It ends when its parent says so or has gone, together with everything it started. The output of its jobs goes to standard error,
+since standard output is for its parent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PIECE_BYTES: Final = 1 << 16
 
 
 class Parent:
-    """The other end of the two pipes."""
+    """The parent's end of the two pipes."""
 
     def __init__(self, loop: Loop, to: int) -> None:
         self._loop, self._to = loop, to
@@ -36,7 +36,7 @@ class Parent:
         self._show_life()
 
     def tell(self, message: Message) -> None:
-        """Say something; a parent that has gone is noticed elsewhere."""
+        """Send a message; a parent that has gone is detected elsewhere."""
         text = line(message)
         try:
             while text:
@@ -68,7 +68,7 @@ class Parent:
 
 
 def serve(loop: Loop, to: int) -> None:
-    """Be an instance until it is over.
+    """Run the instance until it is done.
 
     Errors: FluxresError.
     """
@@ -76,7 +76,7 @@ def serve(loop: Loop, to: int) -> None:
     while parent.begin is None and not parent.is_gone and not loop.stops:
         loop.turn()
     if parent.begin is None:
-        raise InputError("there is no parent that says what to do", where="standard input", hint="run fluxres hierarchy")
+        raise InputError("there is no parent process", where="standard input", hint="use 'fluxres hierarchy'")
     begin = parent.begin
     graph = open_store(begin.store).load(begin.graph, clock=clocks.system)
     branch = parent.branch = Branch(graph, begin, loop, parent.tell)
@@ -101,7 +101,7 @@ def serve(loop: Loop, to: int) -> None:
 
 
 def main() -> int:
-    """The process; its exit status."""
+    """The entry point; returns the exit status."""
     to = os.dup(1)
     os.dup2(2, 1)
     lifeline.raise_open_files()

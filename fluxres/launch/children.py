@@ -1,7 +1,7 @@
-"""A child instance as a process, seen by its parent: work of the job that holds what the child was given.
+"""A child instance as a process, from the point of view of its parent: the work of the job that holds the child's resources.
 
-The parent writes the child's copy (RFC 4 Copy) into its own store, and the child reads it there (RFC 16).  Whatever becomes of
-the child, the job ends when its process and all that belonged to it have ended, and not before: then everything is back (rule
+The parent writes the child's copy (RFC 4 Copy) into its own store, where the child reads it (RFC 16). Whatever happens to the
+child, its job ends only after its process and everything belonging to it have ended. Then the parent has everything back (rule
 N1), and nothing runs on it any more.
 """
 
@@ -34,11 +34,11 @@ _MORE_S: Final = 2.0
 
 @dataclass
 class Spawn:
-    """What the job of a child is for.
+    """The work of a child's job.
 
     Args:
-        begin: what the child is to be.
-        rows: gets what is told of instances that are over.
+        begin: parameters of the child.
+        rows: receives the rows of instances that have ended.
     """
 
     begin_as: Begin
@@ -83,24 +83,24 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process id."""
         return self._process.pid
 
     @property
     def mark(self) -> str:
-        """What its processes carry."""
+        """The mark of its processes."""
         return self.begin.mark
 
     def go(self) -> None:
-        """All are there."""
+        """Tell it that all are ready."""
         self._say(line(Go()))
 
     def _say(self, text: bytes) -> None:
-        # It has gone: its end is told elsewhere.
+        # It has gone; its end is detected elsewhere.
         with suppress(BrokenPipeError, ValueError):
             os.write(self._to.fileno(), text)
 
-    # -- ending ------------------------------------------------------------------------------------------------------
+    # -- end ------------------------------------------------------------------------------------------------------
 
     def stop(self, why: str) -> None:
         """End it, with time to end what it runs, level by level."""
@@ -110,16 +110,16 @@ class Child:
         self._runner.loop.after(self._runner.grace_s * levels + _MORE_S, self.kill)
 
     def kill(self) -> None:
-        """End it now; what it runs is killed when it has ended."""
+        """Kill it now; what it runs is killed after it has ended."""
         if not self.is_over:
             lifeline.signal_group(self.pid, signal.SIGKILL)
 
     def _listen(self) -> None:
-        """It has to say something now and then; while it begins, there may be many that do."""
+        """Require a message from time to time; while it boots, many processes may compete."""
         silence_s = self.begin.silence_s + (0 if self._was_heard else self.begin.instances)
         quiet_s = stopwatch() - self._heard_s
         if quiet_s >= silence_s:
-            self.note = self.note or f"not heard of for {silence_s:g} s"
+            self.note = self.note or f"no message for {silence_s:g} s"
             self.kill()
         elif not self.is_over:
             self._silence = self._runner.loop.after(silence_s - quiet_s, self._listen)
@@ -145,7 +145,7 @@ class Child:
         self._runner.ended(self._job, status, self.note if status or not self._is_done else "")
 
     def _last_row(self, status: int) -> Row:
-        """Of a child that did not tell its own."""
+        """The row of a child that did not send its own."""
         begin, has, told = self.begin, self.facts, self.working
         end_s = self._job.instance.clock()
         code = lifeline.exit_code(status) or 1
@@ -167,10 +167,10 @@ class Child:
             is_leaf=not begin.fan_outs,
         )
 
-    # -- hearing -----------------------------------------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------------------------------
 
     def _read(self) -> bool:
-        """Take what it said; whether there may be more."""
+        """Read its messages; returns whether there may be more."""
         try:
             piece = os.read(self._from, _PIECE_BYTES)
         except BlockingIOError:

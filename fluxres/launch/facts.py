@@ -1,4 +1,4 @@
-"""How large the part of an instance is."""
+"""The size of the part of an instance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Facts(NamedTuple):
-    """Nodes, parts of nodes counted as nodes; cores and GPUs."""
+    """Nodes (parts of nodes count as nodes), cores and GPUs."""
 
     nodes: int
     cores: int
@@ -20,12 +20,12 @@ class Facts(NamedTuple):
 
     @property
     def cores_per_node(self) -> int:
-        """Rounded up where nodes differ."""
+        """Rounded up if nodes differ."""
         return _per(self.cores, self.nodes)
 
     @property
     def gpus_per_node(self) -> int:
-        """Rounded up where nodes differ."""
+        """Rounded up if nodes differ."""
         return _per(self.gpus, self.nodes)
 
 
@@ -34,7 +34,7 @@ def _per(units: int, nodes: int) -> int:
 
 
 def facts(graph: ResourceGraph) -> Facts:
-    """Those of a graph.
+    """The size of a graph.
 
     >>> from fluxres.simulation.machine import of_shape
     >>> facts(of_shape("node=4/[core=8;gpu=2]"))
@@ -44,7 +44,7 @@ def facts(graph: ResourceGraph) -> Facts:
 
     def pools(name: str) -> Int32:
         found = structure.of_type(name)
-        return found[found < structure.tree_end]  # others are left in auxiliary trees
+        return found[found < structure.tree_end]  # the roots of other trees are in auxiliary graphs
 
     def units(name: str) -> int:
         found = pools(name)

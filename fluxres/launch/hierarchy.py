@@ -1,4 +1,4 @@
-"""Hierarchies of real instances on one machine, one after the other, and how many jobs a second each of them ran."""
+"""Run hierarchies of real instances on one machine, one after the other, and measure their jobs per second."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Jobs that are all alike.
+    """A set of equal jobs.
 
     Args:
-        jobs: how many.
+        jobs: number of jobs.
         job: ``instant``, ``sleep:DURATION`` or a command line.
-        request: what each asks for.
-        duration_s: limit of each; who exceeds it gets SIGTERM, and SIGKILL after the grace.
+        request: the request of each.
+        duration_s: time limit of each; a job that exceeds it gets SIGTERM, and SIGKILL after the grace period.
     """
 
     jobs: int
@@ -45,12 +45,12 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for what.
+    """Timeouts.
 
     Args:
         grace_s: between SIGTERM and SIGKILL.
-        silence_s: for a word of a child.
-        timeout_s: for a whole hierarchy; None for any time.
+        silence_s: for a message from a child.
+        timeout_s: for a complete hierarchy; None for no limit.
     """
 
     grace_s: float = limits.GRACE_SECONDS_DEFAULT
@@ -60,18 +60,18 @@ class Patience:
 
 @dataclass
 class Outcome:
-    """What became of a hierarchy.
+    """The result of a hierarchy.
 
     Args:
         topology: its fan-outs.
-        instances: how many there were.
-        jobs, completed, failed: jobs; what is missing was lost, or never started.
-        boot_s: until all instances were there.
-        run_s: from then until the last job was over.
-        rows: of the instances, in order.
-        notes: what went wrong, by instance.
-        is_complete: whether it was not stopped before its time.
-        heard_s: when the last instance that ran jobs itself was over, by the stopwatch.
+        instances: number of instances.
+        jobs, completed, failed: numbers of jobs; the others were lost, or never started.
+        boot_s: time until all instances were ready.
+        run_s: time from then until the last job ended.
+        rows: rows of the instances, in order.
+        notes: problems, by instance.
+        is_complete: whether it was not stopped early.
+        heard_s: stopwatch time at which the last leaf instance ended.
     """
 
     topology: tuple[int, ...]
@@ -87,29 +87,29 @@ class Outcome:
     heard_s: float = 0.0
 
     def hear(self, row: Row) -> None:
-        """An instance is over.  Its process may take a moment to go; the jobs do not wait for that."""
+        """Record that an instance has ended. Its process may take a moment to go, which does not count as run time of jobs."""
         self.rows.append(row)
         if row.is_leaf:
             self.heard_s = stopwatch()
 
     @property
     def name(self) -> str:
-        """`1` for a flat instance, else as `2x4`."""
+        """`1` for a flat instance, else such as `2x4`."""
         return "x".join(map(str, self.topology)) or "1"
 
     @property
     def lost(self) -> int:
-        """Jobs of which nobody can say that they ended."""
+        """Jobs without a known end."""
         return self.jobs - self.completed - self.failed
 
     @property
     def jobs_per_s(self) -> float | None:
-        """Completed jobs a second while they ran; None where there were none."""
+        """Completed jobs per second while they ran; None if there were none."""
         return self.completed / self.run_s if self.completed and self.run_s > 0 else None
 
     @property
     def jobs_per_s_with_boot(self) -> float | None:
-        """The same, with the time it took the instances to begin."""
+        """The same, including the boot time."""
         total_s = self.boot_s + self.run_s
         return self.completed / total_s if self.completed and total_s > 0 else None
 
@@ -128,7 +128,7 @@ def begin(
     folder: str = "",
     is_temporary: bool = False,
 ) -> Begin:
-    """What the outermost instance of a hierarchy is to be."""
+    """The parameters of the outermost instance of a hierarchy."""
     patience = patience or Patience()
     return Begin(
         tree_id=TREE,
@@ -160,7 +160,7 @@ def check(
     *,
     inventory: str = "graph",
 ) -> list[Planned]:
-    """The instances that `run` would start, parents first, or why it would not.
+    """The instances that `run` would start, parents first; raises if it would refuse.
 
     Errors: InfeasibleRequest, UsageError, LimitExceeded.
     """
@@ -177,14 +177,14 @@ def run(
     folder: str | Path | None = None,
     watched: Callable[[Branch], None] | None = None,
 ) -> Outcome:
-    """Run jobs on what is free of a machine, with a process for every instance but the outermost.
+    """Run jobs on the free part of a machine, with a process for every instance but the outermost.
 
     Args:
-        machine: is only read.
-        folder: where the stores of the instances are kept; by default they go to a temporary one, and with it.
-        watched: called with the outermost instance when all are there, and whenever one of them has said something.
+        machine: not modified.
+        folder: directory in which the stores of the instances are kept; by default a temporary one that is deleted.
+        watched: called with the outermost instance when all are ready, and at every message of one of them.
 
-    Errors: those of `check`, before anything is started; KeyboardInterrupt when a signal asks to end, after all has ended.
+    Errors: those of `check`, before anything is started; KeyboardInterrupt on a signal to end, after everything has ended.
     """
     lifeline.require_support()
     check(machine, hierarchy, ensemble, patience, inventory=inventory)
@@ -248,7 +248,7 @@ def _folder(given: str | Path | None, hierarchy: Hierarchy) -> Iterator[str]:
         made.mkdir(parents=True, exist_ok=True)
         yield str(made)
     elif not hierarchy.fan_outs:
-        yield ""  # there are no children to write for
+        yield ""  # there are no children to write a store for
     else:
         with tempfile.TemporaryDirectory(prefix="fluxres-", ignore_cleanup_errors=True) as name:
             yield name

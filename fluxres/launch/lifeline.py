@@ -1,9 +1,9 @@
-"""That no process outlives who started it.
+"""Ensure that no process outlives the one that started it.
 
-There are four lines, because each of them fails somewhere.  A parent that ends closes the pipe its child reads from.  The
-kernel signals a child whose parent has gone.  Jobs have a process group each, so that their own children go with them.  And
-who left its group is found by what its environment says, when the instance it belongs to has ended.  A program that leaves its
-group and empties its environment gets away.
+There are four mechanisms, because each of them fails in some case. A parent that ends closes the pipe that its child reads from.
+The kernel signals a child whose parent has gone. Each job has its own process group, so that its children end with it. A process
+that left its group is found by a variable in its environment after its instance has ended. Only a program that leaves its group
+and clears its environment escapes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import IO, Final
 from fluxres.errors import UsageError
 
 MARK: Final = "FLUXRES_INSTANCE"
-"""Variable in which a process is told the run and the instance it belongs to: ``RUN/tree.2.1``."""
+"""Environment variable with the run and the instance of a process: ``RUN/tree.2.1``."""
 JOB: Final = "FLUXRES_JOB"
-"""Variable in which a job is told its id."""
+"""Environment variable with the id of a job."""
 _PR_SET_PDEATHSIG: Final = 1
 _ROUNDS: Final = 100
 
 
 def require_support() -> None:
-    """Refuse systems without what this module needs.
+    """Refuse systems without the required features.
 
     Errors: UsageError.
     """
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
-        raise UsageError("processes need Linux 5.3 or newer", hint="fluxres simulate needs nothing of it")
+        raise UsageError("processes need Linux 5.3 or newer", hint="'fluxres simulate' works without")
 
 
 def start(
@@ -46,16 +46,16 @@ def start(
     pipes: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """A process in a group of its own, that is signalled when this one dies.
+    """Start a process in its own group, which gets a signal if this process dies.
 
     Args:
         mark: value of `MARK`.
-        last_words: the signal it gets then.
-        job: value of `JOB`, if it is one.
-        pipes: whether its input and output are pipes; else it has no input, and its output goes to standard error.
-        extra: more variables.
+        last_words: the signal.
+        job: value of `JOB`, if it is a job.
+        pipes: whether its input and output are pipes; otherwise it has no input, and its output goes to standard error.
+        extra: more environment variables.
 
-    Errors: OSError, when there is no such program or no room for it.
+    Errors: OSError if there is no such program or the system lacks resources for it.
     """
     environment = {**os.environ, **(extra or {}), MARK: mark}
     if job:
@@ -67,7 +67,7 @@ def start(
         stdout=output,
         env=environment,
         process_group=0,
-        # Two system calls between fork and exec, which no lock of another thread can hold up.
+        # Two system calls between fork and exec, which a lock of another thread cannot block.
         preexec_fn=_tied(os.getpid(), last_words),  # noqa: PLW1509
     )
 
@@ -78,24 +78,24 @@ def _tied(parent: int, last_words: int) -> Callable[[], None]:
     def tie() -> None:
         prctl(_PR_SET_PDEATHSIG, last_words)
         if os.getppid() != parent:
-            os._exit(1)  # it died before we asked
+            os._exit(1)  # it died before the call
 
     return tie
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal a process that was not waited for yet, and all of its group."""
+    """Signal a process that has not been reaped, and all of its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
 def kill_marked(mark: str) -> int:
-    """Kill whatever belongs to an instance or one below it; how many processes that were.
+    """Kill all processes of an instance and of those below it; returns the number of processes.
 
-    Cost: a look at every process of the machine.
+    Cost: reads the environment of every process of the machine.
     """
     killed = 0
-    for _ in range(_ROUNDS):  # who is killed may just have started another
+    for _ in range(_ROUNDS):  # a killed process may just have started another
         found = sum(_kill_if(pid, mark) for pid in _processes())
         if not found:
             break
@@ -116,7 +116,7 @@ def _kill_if(pid: int, mark: str) -> bool:
     except OSError:
         return False
     try:
-        if _is_marked(pid, mark):  # still the same process, now that it cannot become another
+        if _is_marked(pid, mark):  # still the same process, whose id can no longer be reused
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             return True
     except ProcessLookupError:
@@ -137,7 +137,7 @@ def _is_marked(pid: int, mark: str) -> bool:
 
 
 def raise_open_files() -> None:
-    """Allow as many open files as this process may have: each job and each child takes some."""
+    """Raise the limit of open files as far as allowed, since each job and each child takes some."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):
@@ -160,7 +160,7 @@ def told(status: int) -> str:
 
 
 def wait_status(returncode: int) -> int:
-    """A wait status from what `subprocess` makes of it.
+    """The wait status for a return code of `subprocess`.
 
     >>> wait_status(-9), wait_status(3)
     (9, 768)
@@ -169,7 +169,7 @@ def wait_status(returncode: int) -> int:
 
 
 def exit_code(status: int) -> int:
-    """What a shell makes of a wait status.
+    """The exit status that a shell reports for a wait status.
 
     >>> exit_code(9), exit_code(768)
     (137, 3)

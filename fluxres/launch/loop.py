@@ -1,8 +1,8 @@
-"""Waiting for pipes, processes and moments at once.
+"""Wait for pipes, processes and timers at once.
 
-One loop in one thread: what came over pipes is handled before what is due, so that a process that was stopped for a while and
-goes on does not take its children for dead whose words lie in the pipe.  Signals that ask the process to end are counted, and
-wake the loop; nothing is interrupted in the middle of a change.
+There is one loop in one thread. Data from pipes is handled before timers that are due, so a process that was stopped for a while
+and continues does not declare its children dead while their messages are in the pipe. Signals that ask the process to end are
+counted and wake the loop; they interrupt nothing in the middle of a change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Timer:
-    """Something that is due at a moment, unless it was canceled."""
+    """A callback that is due at some time, unless it is cancelled."""
 
     __slots__ = ("call", "due_s")
 
@@ -33,12 +33,11 @@ class Timer:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """It will not happen."""
         self.call = None
 
 
 class Loop:
-    """What a process waits for.
+    """The event loop of a process.
 
     >>> with Loop() as loop:
     ...     _ = loop.after(0.0, lambda: print("due"))
@@ -48,7 +47,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.stops = 0
-        """Signals that asked this process to end."""
+        """Number of signals that asked this process to end."""
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
@@ -60,15 +59,15 @@ class Loop:
         self._selector.close()
 
     def watch(self, fd: int, call: Callable[[], object]) -> None:
-        """Call whenever there is something to read."""
+        """Call `call` whenever there is something to read."""
         self._selector.register(fd, selectors.EVENT_READ, call)
 
     def unwatch(self, fd: int) -> None:
-        """Never again; the descriptor stays open."""
+        """Stop watching; the descriptor stays open."""
         self._selector.unregister(fd)
 
     def after(self, delay_s: float, call: Callable[[], None]) -> Timer:
-        """Call once after a number of seconds."""
+        """Call `call` once after a number of seconds."""
         timer = Timer(stopwatch() + delay_s, call)
         heappush(self._timers, (timer.due_s, next(self._numbers), timer))
         return timer
@@ -76,7 +75,7 @@ class Loop:
     def turn(self, wait_s: float | None = None) -> None:
         """Wait until something happens, at most `wait_s` seconds, and handle all that has happened.
 
-        With nothing to wait for it returns at once.
+        Returns at once if there is nothing to wait for.
         """
         timers = self._timers
         while timers and timers[0][2].call is None:
@@ -87,7 +86,7 @@ class Loop:
         if wait_s is None and not self._selector.get_map():
             return
         for key, _ in self._selector.select(wait_s):
-            if self._selector.get_map().get(key.fd) is key:  # an earlier one of this turn may have ended it
+            if self._selector.get_map().get(key.fd) is key:  # an earlier callback of this turn may have ended it
                 key.data()
         now = stopwatch()
         while timers and timers[0][0] <= now:
@@ -97,7 +96,7 @@ class Loop:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Count signals that ask to end instead of ending; only in the main thread, elsewhere they are not ours."""
+        """Count signals that ask to end instead of ending; only in the main thread, which alone receives signals."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,7 +1,7 @@
-"""What a hierarchy of processes will be, worked out before any of them is started.
+"""Plan a hierarchy of processes before any of them is started.
 
-The parts are given out and copied as the instances will do it, so that one that asks for more than there is, or whose smallest
-instance is too small for a job, is refused while that costs nothing.
+The parts are allocated and copied exactly as the instances will do it. So a hierarchy that needs more than there is, or whose
+smallest instance is too small for a job, is refused before anything has been started.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Planned(NamedTuple):
-    """An instance that will be: its name, the jobs of it and those below, what it will have, how many children."""
+    """A planned instance: its name, the jobs of it and those below, its resources, the number of its children."""
 
     tree_id: str
     jobs: int
@@ -35,7 +35,7 @@ class Planned(NamedTuple):
 
 
 def instances(fan_outs: tuple[int, ...]) -> int:
-    """How many there are, the outermost among them.
+    """The number of instances, including the outermost.
 
     >>> instances(()), instances((2, 4))
     (1, 11)
@@ -46,14 +46,14 @@ def instances(fan_outs: tuple[int, ...]) -> int:
 def plan(graph: ResourceGraph, begin: Begin) -> list[Planned]:
     """The instances of a hierarchy, parents before their children.
 
-    Errors: LimitExceeded for too many; InfeasibleRequest where pools do not suffice for the instances, or those of one for a
-    job; UsageError for what no hierarchy is.
+    Errors: LimitExceeded for too many; InfeasibleRequest if there are not enough pools for the instances, or in an instance for a
+    job; UsageError for parameters that are not a valid hierarchy.
     """
     if begin.instances > limits.INSTANCE_PROCESSES_MAX:
         raise LimitExceeded(
             f"{begin.instances} instances, expected at most {limits.INSTANCE_PROCESSES_MAX} processes",
             where=begin.tree_id,
-            hint="fluxres simulate --hierarchy takes more",
+            hint="'fluxres simulate --hierarchy' allows more",
         )
     if len(begin.fan_outs) >= limits.INSTANCE_DEPTH_MAX:
         raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=begin.tree_id)
@@ -65,7 +65,7 @@ def plan(graph: ResourceGraph, begin: Begin) -> list[Planned]:
 
 
 _ASKS_NO_PARENT: Final = (
-    "a process has the units that its part has, and asks no parent for more: give the nodes a `draw`, "
+    "a process has only the units of its part and cannot ask its parent for more: give the nodes a `draw`, "
     "or use `fluxres simulate --hierarchy`, whose instances share suppliers"
 )
 
@@ -102,7 +102,7 @@ def _plan(graph: ResourceGraph, begin: Begin, request: Request) -> list[Planned]
 
 
 def _nothing_left(graph: ResourceGraph, where: str, child: str, part: Request) -> InfeasibleRequest:
-    """Why the part of one more child cannot be given to it."""
+    """Why there is no part for one more child."""
     refusal = graph.why_not(part)
     short = [] if refusal is None else [one for one in refusal.parts if one.is_short]
     hint = "use a smaller fan-out"

@@ -1,9 +1,9 @@
-"""What parents and children say to each other: JSON objects, one a line.
+"""The messages between parents and children: JSON objects, one per line.
 
-A parent writes to the standard input of its child: `begin` once, then `go`; the end of the pipe means the end of the child, so
-that a parent that dies says it as well.  A child writes to its standard output: `working` now and then as a sign of life,
-`ready`, a `row` for every instance that is over, and `done` or `failed` as its last word.  Lines are short enough for a pipe to
-take them at once, so that nobody waits for a reader.
+A parent writes to the standard input of its child: `begin` once, then `go`. The end of the pipe ends the child, so a parent that
+dies ends it as well. A child writes to its standard output: `working` from time to time as a sign of life, `ready`, a `row` for
+every instance that has ended, and `done` or `failed` as its last message. Lines are short enough for a pipe to accept them at
+once, so nobody waits for a reader.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ TREE: Final = "tree"
 
 
 class Message(msgspec.Struct, tag_field="say", tag=str.lower, forbid_unknown_fields=True):
-    """Something said."""
+    """A message."""
 
 
 class Begin(Message):
-    """What a child is to be.
+    """The parameters of a child.
 
     Args:
         tree_id: its name in the hierarchy.
         run: name of the run, the same for all its instances.
-        store, graph: where the copy of its part lies.
-        folder: of the run; for its own store.
-        is_temporary: whether that goes with the run; if its parent cannot do that any more, the child does.
-        parent: process that says so.
+        store, graph: where the copy of its part is.
+        folder: directory of the run, for its own store.
+        is_temporary: whether that directory is deleted with the run; if its parent cannot do that any more, the child does.
+        parent: process id of the sender.
         fan_outs: of the levels from this one on.
         queue_policies, match_policies: of the levels from this one on.
-        inventory: of all.
+        inventory: of all instances.
         jobs: number of jobs for the instances without children from here on.
-        job: what each does.
-        request: what each asks for.
-        duration_s: limit of each; None for none.
-        grace_s: how long who is told to end may take.
-        silence_s: after how many seconds without a word a child is given up.
-        instances: in the whole run; that number of seconds more may pass until the first word.
+        job: the program of each job.
+        request: the request of each job.
+        duration_s: time limit of each job; None for none.
+        grace_s: time from SIGTERM to SIGKILL.
+        silence_s: time without a message after which a child is lost.
+        instances: number of instances of the run; as many seconds more may pass until the first message.
     """
 
     tree_id: str
@@ -67,39 +67,39 @@ class Begin(Message):
 
     @property
     def mark(self) -> str:
-        """What processes of this instance carry in their environment."""
+        """The mark in the environment of the processes of this instance."""
         return f"{self.run}/{self.tree_id}"
 
 
 class Go(Message):
-    """All are there: run the jobs."""
+    """All instances are ready: run the jobs."""
 
 
 class Working(Message):
-    """A sign of life, with how many jobs are over."""
+    """A sign of life, with the number of jobs that have ended."""
 
     completed: int
     failed: int
 
 
 class Ready(Message):
-    """The instance and all below it are there."""
+    """The instance and all below it are ready."""
 
 
 class Row(Message):
-    """An instance that is over.
+    """The row of an instance that has ended.
 
     Args:
         tree_id: its name.
-        begin_s, end_s: from its first line to its last, in seconds since 1970.
-        boot_s: of that, until it and all below it were there.
-        match_s: of that, spent in deciding which jobs to start, and on which pools.
-        started: jobs, or children, that were given resources.
-        jobs: that it, or those below it, were to run.
-        completed, failed: of these. What is missing was lost with its instance, or never started.
-        nodes, cores, gpus: what it had, parts of nodes counted as nodes.
-        status: the highest exit code in it, as a shell has them.
-        note: what went wrong; empty for nothing.
+        begin_s, end_s: start and end of the process, in seconds since 1970.
+        boot_s: the part of this time until it and all below it were ready.
+        match_s: the part of this time spent deciding which jobs to start, and on which pools.
+        started: number of jobs, or children, that got resources.
+        jobs: number of jobs for it, or for those below it.
+        completed, failed: of these jobs. The others were lost with their instance, or never started.
+        nodes, cores, gpus: its resources; parts of nodes count as nodes.
+        status: the highest exit status in it, as a shell reports it.
+        note: a problem; empty if there was none.
         is_leaf: whether it ran the jobs itself.
     """
 
@@ -126,11 +126,11 @@ class Row(Message):
 
 
 class Done(Message):
-    """The last word of a child that did what it was told."""
+    """The last message of a child that has done its work."""
 
 
 class Failed(Message):
-    """The last word of a child that could not: an error of fluxres."""
+    """The last message of a child that failed: an error of fluxres."""
 
     message: str
 
@@ -143,9 +143,9 @@ _TO_PARENT: Final = msgspec.json.Decoder(ToParent)
 
 
 def line(message: Message) -> bytes:
-    """A message as it is written.
+    """The encoded message.
 
-    Errors: LimitExceeded for one that a pipe would not take at once.
+    Errors: LimitExceeded for one that a pipe would not accept at once.
 
     >>> line(Working(3, 1))
     b'{"say":"working","completed":3,"failed":1}\\n'
@@ -157,7 +157,7 @@ def line(message: Message) -> bytes:
 
 
 def to_child(text: bytes) -> ToChild:
-    """What a parent said.
+    """Decode a message of a parent.
 
     Errors: InputError.
     """
@@ -169,7 +169,7 @@ def to_child(text: bytes) -> ToChild:
 
 
 def to_parent(text: bytes) -> ToParent:
-    """What a child said.
+    """Decode a message of a child.
 
     Errors: InputError.
 
@@ -184,7 +184,7 @@ def to_parent(text: bytes) -> ToParent:
 
 
 class Lines:
-    """Lines out of pieces as they come through a pipe.
+    """Splits the data of a pipe into lines.
 
     >>> lines = Lines()
     >>> list(lines.take(b"one\\ntw")), list(lines.take(b"o\\n"))

@@ -1,4 +1,4 @@
-"""The runner of an instance whose jobs really run."""
+"""The runner of an instance whose jobs are real."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from fluxres.launch.work import Running
 
 NOT_STARTED: Final = 127 << 8
-"""Wait status of a job whose program could not be started, as shells have it."""
+"""Wait status of a job whose program could not be started, as in shells."""
 
 
 class ProcessRunner:
     """Starts and stops jobs whose payload is :class:`~fluxres.launch.work.Work`.
 
     Args:
-        loop: tells when they end.
-        mark: what their processes carry in their environment.
+        loop: reports when they end.
+        mark: the mark in the environment of their processes.
         grace_s: between SIGTERM and SIGKILL.
     """
 
@@ -36,18 +36,18 @@ class ProcessRunner:
         self.changed = False
         """Whether a job has ended since this was last set to False."""
         self.away_s = 0.0
-        """Time spent in starting work, which is none of the scheduler's."""
+        """Time spent starting work, which does not count for the scheduler."""
         self.finish_s = 0.0
-        """Time the instance took for jobs that ended by themselves."""
+        """Time the instance spent on jobs that ended by themselves."""
         self._running: dict[int, Running] = {}
 
     @property
     def running(self) -> list[Running]:
-        """Work that has begun and is not over."""
+        """Work that has begun and not ended."""
         return list(self._running.values())
 
     def start(self, job: Job) -> None:
-        """Begin the work of a job; one whose work cannot begin has failed."""
+        """Begin the work of a job; a job whose work cannot begin has failed."""
         began = stopwatch()
         try:
             running = job.payload.begin(job, self)
@@ -64,7 +64,7 @@ class ProcessRunner:
             self._running[job.number] = running
 
     def stop(self, job: Job, why: str) -> None:
-        """End the work of a job; it says when it has ended."""
+        """End the work of a job; its end is reported later."""
         running = self._running.get(job.number)
         if running is None:
             job.instance.finish(job, STOPPED)
@@ -72,7 +72,7 @@ class ProcessRunner:
             running.stop(why)
 
     def ended(self, job: Job, status: int, note: str = "") -> None:
-        """Work is over, with this wait status; with a note it has failed."""
+        """Handle the end of work with this wait status; with a note, the job has failed."""
         self._running.pop(job.number, None)
         self.changed = True
         if job.state is State.INACTIVE:
@@ -87,7 +87,7 @@ class ProcessRunner:
 
 
 class _Gone:
-    """Nothing that could be stopped: it is over as soon as somebody wants it to be."""
+    """Stands in for work that could not begin: it ends as soon as it is stopped."""
 
     def __init__(self, job: Job, runner: ProcessRunner, status: int = NOT_STARTED) -> None:
         self._job, self._runner, self._status = job, runner, status

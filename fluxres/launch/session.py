@@ -1,7 +1,7 @@
-"""One instance whose jobs are those of a workload, by the clock on the wall.
+"""One instance that runs the jobs of a workload in real time.
 
-A job whose request is a jobspec with a task runs the command of that; any other holds its resources for as long as the workload
-says it ran, so that a trace can be played as well.
+A job whose request is a jobspec with a task runs the command of the task. Any other job holds its resources for as long as the
+workload says it ran, so a trace can be replayed as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Ran(NamedTuple):
-    """A job that is over: ids in the workload and in the instance, what became of it, and when, in seconds since the start."""
+    """A job that has ended: its ids in the workload and in the instance, the result, and the times in seconds since the start."""
 
     name: str
     id: str
@@ -45,14 +45,14 @@ class Ran(NamedTuple):
 
 @dataclass
 class Session:
-    """An instance, and the jobs that come to it.
+    """An instance, and the jobs submitted to it.
 
     Args:
-        machine: is only read; what is free of it is given out.
+        machine: not modified; its free part is used.
         workload: submissions.
         queue_policy, match_policy, inventory: of the instance.
         grace_s: between SIGTERM and SIGKILL.
-        ran: called with each job that is over.
+        ran: called with each job that has ended.
     """
 
     machine: ResourceGraph
@@ -66,9 +66,9 @@ class Session:
     _pools: dict[int, list[str]] = field(default_factory=dict, repr=False)
 
     def run(self) -> None:
-        """Run them all.
+        """Run all jobs.
 
-        Errors: PolicyError; KeyboardInterrupt when a signal asks to end, after all has ended.
+        Errors: PolicyError; KeyboardInterrupt on a signal to end, after everything has ended.
         """
         from fluxres.simulation.machine import Machine
 
@@ -105,7 +105,7 @@ class Session:
     def _is_fed(self) -> bool:
         return self._coming is not None
 
-    # -- coming ------------------------------------------------------------------------------------------------------
+    # -- submission ------------------------------------------------------------------------------------------------------
 
     def _await(self, job: Submission | None) -> None:
         if job is None:
@@ -138,7 +138,7 @@ class Session:
         scheme, colon, value = dependency.partition(":")
         return f"{scheme}:{self._names.get(value, value)}" if colon and scheme != "begin-time" else dependency
 
-    # -- going -------------------------------------------------------------------------------------------------------
+    # -- end -------------------------------------------------------------------------------------------------------
 
     def _is_over(self, job: Job) -> None:
         began_s = self._began_s
@@ -159,7 +159,7 @@ class Session:
 
 
 class _Entry(NamedTuple):
-    """A job of the workload, and where to note what it was given: when it is over, it has nothing any more."""
+    """A job of the workload, and a record of what it was allocated, because a job that has ended holds nothing."""
 
     name: str
     work: Work
@@ -171,7 +171,7 @@ class _Entry(NamedTuple):
 
 
 def _work(given: Submission) -> Work:
-    """What a job of a workload does: the command of its first task, or nothing for as long as it ran."""
+    """The work of a job of a workload: the command of its first task, or waiting for its run time."""
     tasks = () if isinstance(given.ask, int) else given.ask.tasks
     if tasks and tasks[0].command:
         return Command(tuple(tasks[0].command))

@@ -1,4 +1,4 @@
-"""How an instance divides what it has, and what it has to do, among its children."""
+"""How an instance divides its resources and its jobs among its children."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, Begin]]:
-    """For each child of an instance: the request for its part, and what it is to be.
+    """For each child of an instance: the request for its part, and its parameters.
 
-    Errors: InfeasibleRequest where there are fewer pools than children.
+    Errors: InfeasibleRequest if there are fewer pools than children.
     """
     number = begin.fan_outs[0]
     unit, sizes = shares(graph, number, begin.tree_id, finest=_wanted(as_request(begin.request)))
@@ -42,7 +42,7 @@ def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, 
 
 
 def _wanted(request: Request) -> str:
-    """What a job asks for: what is in its slots, else what stands first."""
+    """What a job asks for: the content of its slots, or else its first resource."""
     todo = list(request.resources)
     for vertex in todo:
         if vertex.is_slot:

@@ -1,4 +1,4 @@
-"""One turn of an instance whose jobs really run: schedule what has become possible, wait for something, do what is due."""
+"""One step of an instance whose jobs are real: schedule what has become possible, wait for an event, handle what is due."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from fluxres.launch.runner import ProcessRunner
 
 STARTS: Final = 256
-"""Jobs that one pass starts at most, so that between passes there is time for what was said and for who shall end."""
+"""Maximal number of jobs started by one pass, so that messages and jobs to end are handled between passes."""
 
 
 def turn(instance: Instance, runner: ProcessRunner, loop: Loop, schedule: Callable[[int], int], *, is_fed: bool = False) -> None:
-    """Take one turn.
+    """Run one step.
 
     Args:
-        schedule: makes a pass with at most this number of starts, and returns how many there were.
+        schedule: makes a pass with at most this number of starts, and returns the number of starts.
         is_fed: whether more jobs will come.
 
-    Errors: PolicyError for a policy that raises, or leaves jobs where nothing runs.
+    Errors: PolicyError for a policy that raises, or leaves jobs pending while nothing runs.
     """
     if runner.changed:
         runner.changed = False
@@ -35,7 +35,7 @@ def turn(instance: Instance, runner: ProcessRunner, loop: Loop, schedule: Callab
             return
     due = instance.next_due()
     if not (runner.changed or runner.running or is_fed) and due is None and instance.pending:
-        raise PolicyError("jobs wait and nothing runs", where=f"queue policy {instance.policy.name}")
+        raise PolicyError("jobs are pending but nothing runs", where=f"queue policy {instance.policy.name}")
     wait_s = None if due is None else max(0.0, due - instance.clock())
     loop.turn(0.0 if runner.changed else wait_s)
     if due is not None and instance.clock() >= due:
@@ -44,7 +44,7 @@ def turn(instance: Instance, runner: ProcessRunner, loop: Loop, schedule: Callab
 
 
 def wind_down(instance: Instance, runner: ProcessRunner, loop: Loop, patience_s: float) -> None:
-    """End whatever still runs, wait for it to have ended, and then the instance; a second signal ends the waiting."""
+    """End everything that still runs, wait for it, then end the instance; a second signal ends the waiting."""
     for job in instance.jobs():
         if not instance.is_closed and job.result is None:
             instance.cancel(job, "the instance ends")
@@ -64,5 +64,5 @@ def wind_down(instance: Instance, runner: ProcessRunner, loop: Loop, patience_s:
     timer.cancel()
     for job in instance.jobs():
         if not instance.is_closed and job.state in RUNNING:
-            instance.finish(job, STOPPED)  # it was waited for long enough
+            instance.finish(job, STOPPED)  # the patience is exhausted
     instance.close()

@@ -1,4 +1,4 @@
-"""What a job does when it has its resources: nothing, wait, or a command."""
+"""What a job does once it has its resources: nothing, wait, or run a command."""
 
 from __future__ import annotations
 
@@ -19,40 +19,38 @@ if TYPE_CHECKING:
 
 
 class Running(Protocol):
-    """Work that has begun; it tells its runner when it is over."""
+    """Work that has begun; it reports its end to its runner."""
 
     def stop(self, why: str) -> None:
-        """It shall end soon."""
+        """End it soon."""
 
     def kill(self) -> None:
-        """It shall end now."""
+        """End it now."""
 
 
 class Work(Protocol):
-    """What a job is for, as its payload."""
+    """The payload of a job."""
 
     def begin(self, job: Job, runner: ProcessRunner) -> Running | None:
-        """Begin it; None when it is over already.  Errors: OSError, FluxresError; the job has failed then."""
+        """Begin it; None if it has already ended.  Errors: OSError, FluxresError; the job has failed then."""
 
 
 @dataclass(frozen=True)
 class Instant:
-    """Nothing: what is left is the work of the scheduler."""
+    """No work: only the scheduler is measured."""
 
-    def begin(self, job: Job, runner: ProcessRunner) -> None:
-        """Over before it began."""
+    def begin(self, job: Job, runner: ProcessRunner) -> None: ...
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """Hold the resources for a while; no process is needed for that."""
+    """Hold the resources for a while, without a process."""
 
     length_s: float
     status: int = 0
-    """Its wait status then."""
+    """The wait status of the job."""
 
     def begin(self, job: Job, runner: ProcessRunner) -> Running:
-        """A timer."""
         return _Sleeping(self, job, runner)
 
 
@@ -71,12 +69,11 @@ class _Sleeping:
 
 @dataclass(frozen=True)
 class Command:
-    """A program, in a process group of its own; whatever it leaves behind in it is killed when it ends."""
+    """A program in its own process group; whatever remains of the group when it ends is killed."""
 
     argv: tuple[str, ...]
 
     def begin(self, job: Job, runner: ProcessRunner) -> Running:
-        """A process."""
         return _Commanded(self, job, runner)
 
 
@@ -96,7 +93,7 @@ class _Commanded:
             lifeline.signal_group(self._process.pid, signal.SIGKILL)
 
     def _exited(self) -> None:
-        # Not waited for yet: its number, which is that of its group, is still its own.
+        # It has not been reaped, so its process id, which is that of its group, has not been reused.
         lifeline.signal_group(self._process.pid, signal.SIGKILL)
         status = lifeline.wait_status(self._process.wait())
         self._runner.loop.unwatch(self._handle)
@@ -105,7 +102,7 @@ class _Commanded:
 
 
 def parse(text: str) -> Work:
-    """Work from a text: ``instant``, ``sleep:DURATION``, or a command line.
+    """Parse work: ``instant``, ``sleep:DURATION``, or a command line.
 
     Errors: UsageError.
 

@@ -1,4 +1,4 @@
-"""The loaded graph as a file for drawing programs: dot, or GraphML."""
+"""Write the loaded graph as a file for drawing programs: dot, or GraphML."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _graphml(graph: Graph) -> Iterator[str]:
 
 
 FORMS: Final[dict[str, Callable[[Graph], Iterator[str]]]] = {"dot": _dot, "graphml": _graphml}
-"""Forms by name, which is also the ending of the file."""
+"""Writers by name, which is also the extension of the file."""
 
 
 def draw(graph: Graph, form: str, basename: str) -> None:

@@ -1,6 +1,6 @@
-"""A graph that grows and shrinks while jobs run: `attach` and `remove`.
+"""Grow and shrink a graph while jobs run: `attach` and `remove`.
 
-What is removed takes the records of jobs on it along, so that counts above stay those of what is left.
+Removing vertices also removes the records of jobs on them, so that counts above match the remaining graph.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fluxres.syntax import idset
 
 
 def attach(scheduling: Scheduling, file: str) -> None:
-    """Add a part to the graph; it has to say the way from the root.
+    """Add a part to the graph; it must contain the path from the root.
 
-    Errors: InputError for what cannot be read, a second root, or vertices that nothing leads to. Nothing is then added.
+    Errors: InputError for a file that cannot be read, a second root, or unconnected vertices. Nothing is added then.
     """
     document = jgf.read(yaml_document.load(Path(file)))
     _check_reached(scheduling, document)
@@ -57,16 +57,16 @@ def _check_reached(scheduling: Scheduling, document: jgf.Graph) -> None:
 
 
 def remove(scheduling: Scheduling, target: str, is_path: bool) -> None:
-    """Take a path, or all pools of some ranks, out of the graph, with everything below.
+    """Remove a path, or all pools of some ranks, with everything below.
 
-    Errors: UnknownPool for a path or ranks that are not there; InputError for ranks that are none; StillHeld for a root.
+    Errors: UnknownPool for a path or ranks that do not exist; InputError for invalid ranks; StillHeld for a root.
     """
     tops = scheduling.graph.by_path.get(target, []) if is_path else _of_ranks(scheduling, target)
     if not tops:
         raise UnknownPool(f"no {'path' if is_path else 'ranks'} {target} in the graph")
     gone = {id(below): below for top in tops for below in scheduling.graph.below(top, scheduling.subsystem)}
     if any(id(root) in gone for root in scheduling.graph.roots.values()):
-        raise StillHeld(f"{target} is a root, and a graph keeps its roots")
+        raise StillHeld(f"{target} is a root, which cannot be removed")
     for job, holding in list(scheduling.holdings.items()):
         leaving = [vertex for vertex in holding.vertices if id(vertex) in gone]
         if leaving:
@@ -76,7 +76,7 @@ def remove(scheduling: Scheduling, target: str, is_path: bool) -> None:
 
 
 def _forget(scheduling: Scheduling, job: int, leaving: list[Vertex]) -> None:
-    # The job stays known when nothing is left of it: it was not cancelled.
+    # The job remains even if nothing is left of it, because it was not cancelled.
     holding = scheduling.holdings[job]
     scheduling.release_some(job, leaving)
     scheduling.holdings[job] = holding

@@ -1,11 +1,11 @@
-"""`find`: which vertices meet an expression, with everything above them.
+"""`find`: the vertices that satisfy an expression, with their ancestors.
 
     expression := term ( [ "and" | "or" ] term )*
     term       := "(" expression ")" | key "=" value
 
-`and` and `or` bind equally from the left, and terms side by side are joined by `and`.  Down, allocated and reserved are
-inherited from above.  `agfilter=true` asks for the counts below each vertex to be shown, and then only vertices that have some
-are shown; nothing meets `agfilter=false`.
+`and` and `or` have equal precedence and associate to the left; adjacent terms are joined by `and`. Down, allocated and reserved
+are inherited from above. `agfilter=true` requests the counts below each vertex, and then only vertices with counts are shown; no
+vertex satisfies `agfilter=false`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from fluxres.syntax import fluid, hostlist
 
 @dataclass(frozen=True)
 class Inherited:
-    """What holds of a vertex because it holds of one above."""
+    """Attributes that a vertex inherits from its ancestors."""
 
     down: bool = False
     allocated: bool = False
     reserved: bool = False
 
     def below(self, vertex: Vertex) -> Inherited:
-        """With what the vertex adds, for it and all below."""
+        """The attributes including those of the vertex, for it and all below."""
         return Inherited(
             self.down or not vertex.up,
             self.allocated or bool(vertex.allocations),
@@ -49,9 +49,9 @@ class Expression:
     """A parsed expression.
 
     Args:
-        test: whether a vertex with what it inherits meets it.
-        filters: whether aggregates are shown.
-        job: the job whose share of the aggregates is shown; None shows that of all jobs.
+        test: whether a vertex with inherited attributes satisfies it.
+        filters: whether to show aggregates.
+        job: the job whose share of the aggregates is shown; None for all jobs.
     """
 
     test: Test
@@ -60,7 +60,7 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """The meaning of an expression.
+    """Parse an expression.
 
     Errors: InputError with the column; LimitExceeded for more than `limits.CRITERIA_LENGTH_MAX` characters or
     `limits.CRITERIA_DEPTH_MAX` parentheses.
@@ -90,7 +90,7 @@ class _Parser:
 
     def expression(self, depth: int) -> Test:
         if depth > limits.CRITERIA_DEPTH_MAX:
-            raise LimitExceeded(f"more than {limits.CRITERIA_DEPTH_MAX} parentheses in one another")
+            raise LimitExceeded(f"more than {limits.CRITERIA_DEPTH_MAX} nested parentheses")
         test = self.term(depth)
         while True:
             match = _TOKEN.match(self.text, self.position)
@@ -133,7 +133,7 @@ class _Parser:
         if (key, value.lower()) in _STATES:
             return _STATES[key, value.lower()]
         known = ", ".join([*(f"{state}={word}" for state, word in _STATES), "agfilter=", "names=", "property=", *_JOBS])
-        raise InputError(f"no predicate {key[:40]}={value[:40]}", where="expression", hint=f"known: {known}")
+        raise InputError(f"unknown predicate {key[:40]}={value[:40]}", where="expression", hint=f"known: {known}")
 
 
 def _join(one: Test, other: Test, either: bool) -> Test:
@@ -159,7 +159,7 @@ _JOBS: Final[dict[str, Callable[[Vertex, int], bool]]] = {
 
 
 def find(graph: Graph, dominant: str, expression: Expression, writer: Writer, visited: int) -> None:
-    """Write every vertex that meets an expression, and all above them, in the order of a match.
+    """Write every vertex that satisfies an expression, and its ancestors, in the order of a match.
 
     Args:
         visited: colour of this walk.
@@ -190,7 +190,7 @@ def find(graph: Graph, dominant: str, expression: Expression, writer: Writer, vi
 
 
 def _filters(vertex: Vertex, job: int | None) -> dict[str, str] | None:
-    """What is used of each type that is counted below a vertex; None where nothing is, or nothing for the job."""
+    """The used units of each type counted below a vertex; None if there are none, or none of the job."""
     aggregate = vertex.aggregate
     if aggregate is None:
         return None

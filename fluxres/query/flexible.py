@@ -1,8 +1,7 @@
-"""The flexible traverser: slots side by side are alternatives.
+"""The flexible traverser: sibling slots are alternatives.
 
-Sibling `slot`s may be mixed: of what a vertex has below it, the mix with the most slots is taken.  Sibling `xor_slot`s
-exclude each other: the request is written out into one variant per choice before anything is searched, and the first
-variant that matches is taken.
+Sibling `slot`s may be mixed: of the pools below a vertex, the mix with the most slots is taken. Sibling `xor_slot`s are mutually
+exclusive: the request is expanded into one variant per choice before the search, and the first variant that matches is taken.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def _variants(resource: Resource) -> list[Resource]:
 
 
 class FlexibleTraverser(Traverser):
-    """A traverser for which slots side by side are alternatives."""
+    """A traverser for which sibling slots are alternatives."""
 
     def _match(self, vertex: Vertex, resources: Sequence[Resource]) -> Met | None:
         resource: Resource | None = None
@@ -56,7 +55,7 @@ class FlexibleTraverser(Traverser):
                 resource = one
         if resource is not None:
             slots = [child for child in resource.children if child.is_slot]
-        # A vertex below which none of the alternatives can be is not what the request asks for.
+        # A vertex that cannot contain any of the alternatives does not match the request.
         filled = any(self._offers(vertex, slot) for slot in slots)
         return Met(None if slots else resource, slots if filled else ())
 
@@ -77,9 +76,9 @@ class FlexibleTraverser(Traverser):
 
 
 def _union(slots: Sequence[Resource]) -> list[Resource]:
-    """One resource of each type that any of the slots wants.
+    """One resource of each type that any of the slots requests.
 
-    What it asks for below itself is what all of them ask for, because candidates differ by their type only.
+    Its children are those that all slots request, because candidates differ only by their type.
     """
     found: dict[str, Resource] = {}
     for child in (child for slot in slots for child in slot.children):
@@ -105,7 +104,7 @@ def _both(one: Resource, other: Resource) -> Resource:
 def mix(slots: Sequence[Resource], inner: Scores) -> list[Candidate]:
     """The mix of alternatives that makes the most slots of what was found.
 
-    Of several such mixes the one that takes the most of the alternatives written first.
+    Of several such mixes, the one that takes the most of the first alternatives.
     """
     types = list(dict.fromkeys(child.type for slot in slots for child in slot.children))
     fillable: list[Resource] = []
@@ -128,9 +127,9 @@ def mix(slots: Sequence[Resource], inner: Scores) -> list[Candidate]:
 
 
 def _most(have: tuple[int, ...], needs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Numbers of needs, ascending, as many as what there is allows.
+    """Indexes of needs, ascending, as many as the available units allow.
 
-    One round per slot: what can be left after that many slots, each with the first way to get there.
+    One round per slot: the possible remainders after that many slots, each with the first way to reach it.
 
     >>> _most((10, 1), [(6, 0), (4, 1), (3, 0)])
     (1, 2, 2)

@@ -1,7 +1,7 @@
-"""The graph as Fluxion's matcher sees it: numbered vertices, edges in the order they were made, and what jobs planned.
+"""The graph as Fluxion's matcher sees it: numbered vertices, edges in the order of creation, and the plans of jobs.
 
-The numbers, the order of edges and the paths decide what is matched and what is printed, so readers build it vertex by
-vertex.  What a job plans is made on demand: most vertices of a large machine never see one.
+The numbers, the order of edges and the paths determine what is matched and printed, so readers build the graph vertex by vertex.
+The schedule of a vertex is made on demand: most vertices of a large machine never need one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from fluxres.query.planner import Aggregate, Plan
 
 CONTAINMENT = "containment"
 SHARERS_MAX = 0x40000000
-"""Jobs that may hold something at or below one vertex at once; an exclusive job needs all of them."""
+"""Maximal number of jobs with something at or below one vertex at the same time; an exclusive job takes all of it."""
 UNTOUCHED = 2**64 - 1
-"""Weight of an edge over which nothing was allocated yet."""
+"""Weight of an edge over which nothing has been allocated yet."""
 
 
 _NO_SPANS: Mapping[int, int] = MappingProxyType({})
 
 
 class Schedule:
-    """What jobs planned on one vertex; made when the first job comes."""
+    """What jobs planned on one vertex; made for the first job."""
 
     __slots__ = ("allocations", "plan", "reservations", "sharer_spans", "sharers", "spans_below")
 
@@ -41,7 +41,7 @@ class Schedule:
 
 
 class Vertex:
-    """A pool with its place in the graph and what is planned on it."""
+    """A pool with its place in the graph and its schedule."""
 
     __slots__ = (
         "aggregate", "basename", "child_types", "color", "edges", "id", "ins", "name", "paths", "properties", "rank",
@@ -65,26 +65,25 @@ class Vertex:
         self.edges: list[Edge] = []
         self.ins: list[Edge] = []
         self.ring: list[Edge] | None = None
-        """Edges in the order that policy first tries them; None until something was allocated below."""
+        """Edges in the order in which the policy tries them first; None until something has been allocated below."""
         self.aggregate: Aggregate | None = None
         self.schedule: Schedule | None = None
         self.color = 0
         self.child_types: frozenset[str] | None = None
-        """Types of its children; None until asked for."""
+        """Types of its children; None until needed."""
 
     @property
     def path(self) -> str:
-        """Its path in containment, or in the first subsystem it has one in."""
+        """Its path in containment, or in its first subsystem."""
         return self.paths.get(CONTAINMENT) or next(iter(self.paths.values()), "")
 
     @property
     def hostname(self) -> str:
-        """Its name, where constraints speak of hosts."""
+        """Its name, as used by constraints on hosts."""
         return self.name
 
     @property
     def state(self) -> str:
-        """`up` or `down`."""
         return "up" if self.up else "down"
 
     @property
@@ -103,13 +102,13 @@ class Vertex:
         return _NO_SPANS if self.schedule is None else self.schedule.sharer_spans
 
     def scheduled(self) -> Schedule:
-        """Its schedule, made if there was none."""
+        """Its schedule, created if necessary."""
         if self.schedule is None:
             self.schedule = Schedule(self.size)
         return self.schedule
 
     def available(self, at: int, duration: int) -> int:
-        """Units that are not planned in a window."""
+        """The unplanned units in a window."""
         return self.size if self.schedule is None else self.schedule.plan.lowest(at, duration)
 
     def unshared(self, at: int, duration: int) -> bool:
@@ -118,7 +117,7 @@ class Vertex:
 
 
 class Edge:
-    """A relation of one subsystem, with the mark that the last match left on it."""
+    """A relation in one subsystem, with the mark left by the last match."""
 
     __slots__ = ("exclusive", "needs", "source", "subsystem", "target", "token", "weight")
 
@@ -132,7 +131,7 @@ class Edge:
         self.weight = UNTOUCHED
 
     def mark(self, needs: int, exclusive: bool, token: int) -> None:
-        """Chosen by the match of this token."""
+        """Mark the edge as chosen by the match of this token."""
         self.needs = needs
         self.exclusive = exclusive
         self.token = token
@@ -150,10 +149,10 @@ class Graph:
     types: dict[str, int] = field(default_factory=dict)
     """Types in the order of their first vertex."""
     counted: frozenset[str] = frozenset()
-    """Types that are counted below any vertex."""
+    """Types that are counted below some vertex."""
 
     def add(self, vertex: Vertex) -> Vertex:
-        """Take a vertex in; its paths are set with :meth:`place`."""
+        """Add a vertex; :meth:`place` sets its paths."""
         if len(self.vertices) >= limits.POOLS_MAX:
             raise LimitExceeded(f"more than {limits.POOLS_MAX} vertices")
         self.vertices.append(vertex)
@@ -164,7 +163,7 @@ class Graph:
         return vertex
 
     def place(self, vertex: Vertex, subsystem: str, path: str) -> None:
-        """Give a vertex a path; the one it had in this subsystem before still finds it."""
+        """Set the path of a vertex; its previous path in this subsystem still finds it."""
         if path.count("/") > limits.DEPTH_MAX:
             raise LimitExceeded(f"path of more than {limits.DEPTH_MAX} levels", where=path[:80])
         vertex.paths[subsystem] = path
@@ -173,20 +172,20 @@ class Graph:
             found.append(vertex)
 
     def count(self, vertex: Vertex, units: int, below: Mapping[str, int], into: dict[str, int]) -> None:
-        """Add what a job has of a vertex and below it to the sums of its parent; types that are not counted stay out."""
+        """Add what a job has of a vertex and below it to the sums of its parent; only counted types are included."""
         if vertex.type in self.counted:
             into[vertex.type] = into.get(vertex.type, 0) + units
         for type_, count in below.items():
             into[type_] = into.get(type_, 0) + count
 
     def set_root(self, subsystem: str, vertex: Vertex) -> None:
-        """Make a vertex the top of a subsystem, once."""
+        """Set the root of a subsystem, once."""
         if subsystem in self.roots:
             raise InputError(f"expected one root of {subsystem}, got {vertex.path} beside {self.roots[subsystem].path}")
         self.roots[subsystem] = vertex
 
     def connect(self, source: Vertex, target: Vertex, subsystem: str) -> Edge:
-        """Add an edge behind those that are there."""
+        """Append an edge."""
         edge = Edge(source, target, subsystem)
         source.edges.append(edge)
         source.ring = source.child_types = None
@@ -194,13 +193,12 @@ class Graph:
         return edge
 
     def disconnect(self, edge: Edge) -> None:
-        """Take an edge out."""
         edge.source.edges = [other for other in edge.source.edges if other is not edge]
         edge.target.ins = [other for other in edge.target.ins if other is not edge]
         edge.source.ring = edge.source.child_types = None
 
     def unlink(self, vertices: Iterable[Vertex]) -> None:
-        """Take vertices out, with every edge to and from them."""
+        """Remove vertices, with every edge to and from them."""
         gone = {id(vertex) for vertex in vertices}
         around: dict[int, Vertex] = {}
         for vertex in self.vertices:
@@ -214,12 +212,12 @@ class Graph:
             vertex.ring = vertex.child_types = None
         for index in (self.by_path, self.by_rank, self.by_type):
             for key in list(index):
-                kept = [vertex for vertex in index[key] if id(vertex) not in gone]  # type: ignore[index]  # keys of its own
-                if len(kept) != len(index[key]):  # type: ignore[index]  # keys of its own
+                kept = [vertex for vertex in index[key] if id(vertex) not in gone]  # type: ignore[index]  # keys are those of the graph itself
+                if len(kept) != len(index[key]):  # type: ignore[index]  # keys are those of the graph itself
                     if kept:
-                        index[key] = kept  # type: ignore[index]  # keys of its own
+                        index[key] = kept  # type: ignore[index]  # keys are those of the graph itself
                     else:
-                        del index[key]  # type: ignore[arg-type]  # keys of its own
+                        del index[key]  # type: ignore[arg-type]  # keys are those of the graph itself
         self.vertices = [vertex for vertex in self.vertices if id(vertex) not in gone]
 
     def below(self, vertex: Vertex, subsystem: str) -> Iterator[Vertex]:
@@ -235,7 +233,7 @@ class Graph:
                     todo.append(edge.target)
 
     def is_up(self, vertex: Vertex) -> bool:
-        """Whether it and everything above it in containment is up."""
+        """Whether it and all its ancestors in containment are up."""
         seen: set[int] = set()
         todo = [vertex]
         while todo:

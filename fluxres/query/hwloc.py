@@ -1,4 +1,4 @@
-"""A node out of an hwloc topology: which objects become vertices, and what they are called."""
+"""A node from an hwloc topology: the objects that become vertices, and their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fluxres.query.graph import CONTAINMENT, Graph, Vertex
 ALLOWED: Final = (
     "node", "group", "numanode", "socket", "L1cache", "L2cache", "L3cache", "core", "pu", "gpu", "storage",
 )  # fmt: skip
-"""What an allowlist may name."""
+"""Types allowed in an allowlist."""
 _PLAIN: Final = {"Group": "group", "NUMANode": "numanode", "Package": "socket", "Core": "core", "PU": "pu"}
 _CACHES: Final = {"1": "L1cache", "2": "L2cache", "3": "L3cache"}
 _GPU = re.compile(r"(?:cuda|rsmi|opencl[0-9]+d)([0-9]{1,9})\Z")
@@ -23,16 +23,16 @@ _SIZE_DIVISOR = 1_000_000
 
 
 def load(path: Path, allowlist: frozenset[str] = frozenset()) -> Graph:
-    """A cluster of the one node of a topology.
+    """A cluster with the node of a topology.
 
     Args:
         allowlist: names of `ALLOWED` to keep; empty keeps all.
 
-    Errors: InputError for what cannot be read; UsageError for a list that names anything else.
+    Errors: InputError for a file that cannot be read; UsageError for any other name in the list.
     """
     unknown = sorted(allowlist - set(ALLOWED))
     if unknown:
-        raise UsageError(f"no hwloc type {unknown[0]!r} for the allowlist", hint=f"one of {', '.join(ALLOWED)}")
+        raise UsageError(f"unknown hwloc type {unknown[0]!r} in the allowlist", hint=f"one of {', '.join(ALLOWED)}")
     graph = Graph()
     root = graph.add(Vertex(0, "cluster", "cluster", "cluster0", 0))
     graph.place(root, CONTAINMENT, "/cluster0")
@@ -42,7 +42,7 @@ def load(path: Path, allowlist: frozenset[str] = frozenset()) -> Graph:
 
 
 def _add(graph: Graph, parent: Vertex, found: Object, allowlist: frozenset[str]) -> None:
-    """Add an object below a vertex, or what is below the object when it is no vertex itself."""
+    """Add an object below a vertex, or the children of an object that is not a vertex."""
     vertex = _vertex(graph, found, allowlist)
     if vertex is not None:
         graph.add(vertex)
@@ -73,7 +73,7 @@ def _vertex(graph: Graph, found: Object, allowlist: frozenset[str]) -> Vertex | 
 
 
 def _named(found: Object) -> tuple[str, str, int, int] | None:
-    """Type, basename, id and size of the vertex that an object becomes; None for those that become none."""
+    """Type, basename, id and size of the vertex for an object; None if it is not a vertex."""
     if found.type in _PLAIN:
         return _PLAIN[found.type], _PLAIN[found.type], found.index, 1
     if found.type == "Cache" or re.fullmatch(r"L[123]i?Cache", found.type):
@@ -90,7 +90,7 @@ def _named(found: Object) -> tuple[str, str, int, int] | None:
 
 
 def _brings_structure(found: Object) -> bool:
-    """Whether a cache has more below it than one object for the same processors."""
+    """Whether a cache contains more than one object for the same processors."""
     return len([child for child in found.children if child.type not in ("NUMANode", "Bridge", "PCIDev", "OSDev")]) > 1
 
 

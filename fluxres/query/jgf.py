@@ -1,8 +1,8 @@
-"""JGF documents as resource-query takes them: parts of a graph too, in which nothing need agree with anything.
+"""JGF documents as resource-query accepts them, including fragments of a graph, without consistency checks.
 
-A machine is read by :mod:`fluxres.formats.jgf`, which refuses what contradicts itself; commands that update, attach or cancel
-get a few nodes of a graph that stands elsewhere.  Nothing is decided here that depends on that graph: names and ids that a node
-leaves out stay out, because their defaults need the number that the vertex has.
+A machine is read by :mod:`fluxres.formats.jgf`, which refuses contradictions. The commands that update, attach or cancel get a
+few nodes of another graph. Nothing is derived here that depends on that graph: missing names and ids stay missing, because their
+defaults need the number of the vertex.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluxres.syntax import idset
 
 @dataclass(frozen=True)
 class Node:
-    """A vertex as written; None where the document says nothing."""
+    """A vertex as written; None for missing values."""
 
     key: str
     type: str
@@ -51,8 +51,8 @@ class Graph:
     """A JGF document, in the order written.
 
     Args:
-        writer: the program that wrote it, when it is named.
-        free_ranks: ranks that have been given back since.
+        writer: the program that wrote it, if given.
+        free_ranks: ranks that have been released since.
     """
 
     nodes: tuple[Node, ...]
@@ -64,7 +64,7 @@ class Graph:
 def read(document: Document) -> Graph:
     """The graph of a document, or of the `scheduling` key of an R in it.
 
-    Cost O(length). Errors: InputError with the place of what is wrong.
+    Cost O(length). Errors: InputError with the place.
 
     >>> from fluxres.documents import yaml_document
     >>> text = b'{"graph": {"nodes": [{"id": "0", "metadata": {"type": "node", "paths": {"containment": "/node0"}}}]}}'
@@ -81,7 +81,7 @@ def read(document: Document) -> Graph:
     nodes = tuple(_node(value, at.at("nodes", number)) for number, value in enumerate(_list(graph["nodes"], at.at("nodes"))))
     keys = {node.key for node in nodes}
     if len(keys) < len(nodes):
-        raise at.at("nodes").error("expected ids that differ, got one twice")
+        raise at.at("nodes").error("expected distinct ids, got one twice")
     values = _list(graph.get("edges", []), at.at("edges"))
     edges = tuple(_edge(value, at.at("edges", number), keys) for number, value in enumerate(values))
     free = given.get("free_ranks", "")

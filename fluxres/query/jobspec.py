@@ -1,8 +1,8 @@
-"""Jobspecs as `resource-query` takes them: the subset of RFC 14 that Fluxion reads, with siblings of one type.
+"""Jobspecs as `resource-query` accepts them: the subset of RFC 14 that Fluxion reads, with siblings of one type.
 
-The reader of :mod:`fluxres.syntax.jobspec` refuses same-type siblings, because no other matcher of ours knows what they
-mean; here slots side by side are alternatives of the flexible traverser.  Needs are summed once per request: every visit
-of a vertex compares them with what is left below it.
+The reader in :mod:`fluxres.syntax.jobspec` refuses siblings of one type, because the other matchers of fluxres give them no
+meaning; here sibling slots are alternatives for the flexible traverser. Needs are summed once per request, since every visit of a
+vertex compares them with the units available below it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _KEYS = ("type", "count", "unit", "exclusive", "with", "label", "id")
 _TASK_KEYS_MAX = 5
 _VERSION_MAX = 9999
 _BITS = 64
-"""Powers beyond twice as many bits are above any bound, and need not be worked out."""
+"""Powers beyond twice as many bits exceed every bound and are not computed."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many: `least` to `most`, in steps of an operator.
+    """A count: `least` to `most`, in steps of an operator.
 
     >>> Count(1, 64, "*", 2).up_to(100), Count(1, 64, "*", 2).up_to(10), Count(2, 64, "^", 4).up_to(20)
     (64, 8, 16)
@@ -52,7 +52,7 @@ class Count:
         return self.up_to(limits.COUNT_MAX)
 
     def up_to(self, available: int) -> int:
-        """The largest count of the series within what there is; 0 when there is none."""
+        """The largest count of the series up to `available`; 0 if there is none."""
         bound = min(available, self.most)
         if self.least > self.most or self.least > available:
             return 0
@@ -71,7 +71,7 @@ class Count:
 
 @dataclass
 class Resource:
-    """One resource of a request, with what is asked for below it."""
+    """One resource of a request, with its children."""
 
     type: str
     count: Count
@@ -80,17 +80,17 @@ class Resource:
     label: str = ""
     children: list[Resource] = field(default_factory=list)
     needs: dict[str, int] = field(default_factory=dict)
-    """The least number of each type below one of it."""
+    """The minimum of each type below one unit of it."""
 
     @property
     def is_slot(self) -> bool:
-        """Whether it only groups what is below it."""
+        """Whether it only groups its children."""
         return self.type == SLOT
 
 
 @dataclass
 class Jobspec:
-    """A request: resources, how long, where."""
+    """A request: resources, duration, constraints."""
 
     resources: list[Resource]
     duration_s: float = 0.0
@@ -102,9 +102,9 @@ def read(document: Document, known: Iterable[str]) -> Jobspec:
     """A request from a document.
 
     Args:
-        known: types of the graph, and those that its filters count.
+        known: types of the graph, and types counted by its filters.
 
-    Errors: InputError with the place of what is wrong; LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels.
+    Errors: InputError with the place; LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels.
     """
 
     place = Place(document=document)
@@ -185,7 +185,7 @@ def _tasks(values: Any, place: Place) -> None:
 
 
 def _task(value: Any, place: Place) -> None:
-    """Three to five keys, of which those that are known have to be right; sites may add their own."""
+    """Check a task: it has three to five keys, of which the known ones must be valid; sites may add their own."""
     given = place.mapping(value, (), ("command", "slot"))
     if not 3 <= len(given) <= _TASK_KEYS_MAX:
         raise place.error(f"expected 3 to {_TASK_KEYS_MAX} keys, got {len(given)}")
@@ -218,10 +218,10 @@ def _duration(value: Any, place: Place) -> float:
 
 
 def sum_needs(resources: Sequence[Resource], *, alternatives: bool = False) -> dict[str, int]:
-    """Set the needs of every resource; the sum over the list.
+    """Set the needs of every resource; returns the sum over the list.
 
     Args:
-        alternatives: count of slots side by side only what all of them need.
+        alternatives: count of sibling slots only what all of them need.
     """
     total: dict[str, int] = {}
     slots: list[dict[str, int]] = []
@@ -246,7 +246,7 @@ def _add(total: dict[str, int], needs: dict[str, int]) -> None:
 
 
 def shared_in_exclusive(resources: Sequence[Resource], inside: bool = False) -> str | None:
-    """The type of a resource that says `exclusive: false` below a slot or an exclusive one, where nothing can be shared."""
+    """The type of a resource with `exclusive: false` below a slot or an exclusive resource, where nothing can be shared."""
     for resource in resources:
         if inside and resource.exclusive is False:
             return resource.type
@@ -258,7 +258,7 @@ def shared_in_exclusive(resources: Sequence[Resource], inside: bool = False) -> 
 
 
 def exclusive_types(resources: Sequence[Resource]) -> set[str]:
-    """Types that the request wants exclusively somewhere."""
+    """Types that the request asks for exclusively somewhere."""
     found = {resource.type for resource in resources if resource.exclusive}
     for resource in resources:
         found |= exclusive_types(resource.children)

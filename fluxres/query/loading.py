@@ -1,4 +1,4 @@
-"""Graphs from files, by format: each vertex gets the number, name and id that Fluxion would give it."""
+"""Read graphs from files; each vertex gets the number, name and id that Fluxion would give it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def load(file: str, format_: str, allowlist: frozenset[str] = frozenset()) -> Gr
 
     Args:
         format_: one of `FORMATS`.
-        allowlist: types to keep, where the format knows of such lists; empty keeps all.
+        allowlist: types to keep, if the format supports it; empty keeps all.
 
-    Errors: InputError for what cannot be read; UsageError for an unknown format.
+    Errors: InputError for a file that cannot be read; UsageError for an unknown format.
     """
     if format_ not in FORMATS:
-        raise UsageError(f"no load format {format_!r}", hint=f"one of {', '.join(FORMATS)}")
+        raise UsageError(f"unknown load format {format_!r}", hint=f"one of {', '.join(FORMATS)}")
     if allowlist and format_ != "hwloc":
-        raise UsageError(f"the load format {format_} takes no allowlist", hint="only hwloc does")
+        raise UsageError(f"the load format {format_} does not support an allowlist", hint="only hwloc does")
     return FORMATS[format_](Path(file), allowlist)
 
 
@@ -66,9 +66,9 @@ FORMATS: Final[dict[str, Callable[[Path, frozenset[str]], Graph]]] = {
 
 
 def add_document(graph: Graph, document: jgf.Graph) -> tuple[list[Vertex], list[Edge]]:
-    """Add what a JGF document says; vertices and edges that were there before stay as they are.
+    """Add the content of a JGF document; existing vertices and edges stay unchanged.
 
-    Returns what is new. Errors: InputError for a second root, and numbers that are none.
+    Returns what is new. Errors: InputError for a second root, and for invalid numbers.
     """
     known = {node.key: find(graph, node) for node in document.nodes} if graph.vertices else {}
     there = [vertex for vertex in known.values() if vertex is not None]
@@ -83,7 +83,7 @@ def add_document(graph: Graph, document: jgf.Graph) -> tuple[list[Vertex], list[
 
 
 def find(graph: Graph, node: jgf.Node) -> Vertex | None:
-    """The vertex of a graph that a node of a document names, by path and rank."""
+    """The vertex of a graph that a node of a document refers to, by path and rank."""
     for path in node.paths.values():
         for vertex in graph.by_path.get(path, ()):
             if vertex.rank == node.rank:
@@ -111,7 +111,7 @@ def _add_node(graph: Graph, node: jgf.Node) -> Vertex:
             raise InputError(
                 f"{node.paths[subsystem]} would be a second root of {subsystem}, beside {graph.roots[subsystem].name}"
             )
-    # Fluxion loses the unit of what it reads from JGF, and what it prints later shows that.
+    # Fluxion drops units when it reads JGF, which its later output shows.
     vertex = Vertex(uniq_id, node.type, basename, name, number, rank=node.rank, size=node.size)
     graph.add(vertex)
     vertex.up = not node.is_down

@@ -1,7 +1,7 @@
-"""Match operations on one graph: now, or at the earliest time, or only whether ever; and what each job then has.
+"""Match operations on one graph (now, at the earliest time, or satisfiability), and what each job then has.
 
-The order of attempts is Fluxion's: a count of nodes first, then the search now, then the search at each change point of
-the root's aggregates, then the search at the far end of time, where nothing is planned, to tell *never* from *not now*.
+The order of attempts is Fluxion's: first a count of nodes, then a search now, then a search at each change point of the root's
+aggregates, then a search in the far future, where nothing is planned, to distinguish *never* from *not now*.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "without_allocating": "without_allocating",
     "without_allocating_future": "without_allocating_future",
 }
-"""Operations by the word typed."""
+"""Operations by their names in commands."""
 UNRECORDED: Final = ("satisfiability", "without_allocating", "without_allocating_future")
 """Operations that take no job id."""
 _RESERVING: Final = ("allocate_orelse_reserve", "without_allocating_future")
@@ -48,14 +48,14 @@ Chosen = tuple[Sequence[Resource], int, bool]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a match came to.
+    """The result of a match.
 
     Args:
-        at: start in seconds; None when nothing was found.
-        text: what the writer made of it.
-        is_satisfiable: whether it could be found at some time, as far as the operation asked.
-        elapsed_s: how long it took.
-        reason: why nothing was taken although something was found, or why nothing ever can be.
+        at: start in seconds; None if nothing was found.
+        text: output of the writer.
+        is_satisfiable: whether it could be found at some time, as far as the operation determined it.
+        elapsed_s: time taken.
+        reason: why nothing was taken although something was found, or why nothing can ever be found.
     """
 
     at: int | None
@@ -66,13 +66,13 @@ class Outcome:
 
 
 class Scheduling:
-    """A graph with its jobs, and one way to search it.
+    """A graph with its jobs and the configuration of the search.
 
     Args:
         subsystem: dominant subsystem.
-        match_format: form of what is written.
-        is_flexible: whether slots side by side are alternatives.
-        filters: what is counted below which vertices.
+        match_format: output format.
+        is_flexible: whether sibling slots are alternatives.
+        filters: the types counted below vertices, by type of vertex.
     """
 
     def __init__(
@@ -102,25 +102,25 @@ class Scheduling:
 
     @property
     def root(self) -> Vertex:
-        """Top of the dominant subsystem."""
+        """Root of the dominant subsystem."""
         return self.graph.roots[self.subsystem]
 
     def prime(self) -> None:
-        """Count anew what is below every vertex, after the graph has changed."""
+        """Recount the units below every vertex after the graph has changed."""
         pruning.prime(self.graph, self.subsystem, self.filters)
         self._up = None
 
     def writer(self) -> Writer:
-        """An empty writer of the form chosen."""
+        """A new writer of the output format."""
         return WRITERS[self.match_format]()
 
     def next_color(self) -> int:
-        """The colour of one more walk."""
+        """The colour of the next walk."""
         self.traverser.token += 1
         return self.traverser.token
 
     def set_status(self, vertex: Vertex, up: bool) -> None:
-        """Mark one vertex up or down; what is below follows it."""
+        """Mark one vertex up or down; this affects everything below it."""
         vertex.up = up
         self._up = None
 
@@ -128,16 +128,17 @@ class Scheduling:
         """Try a request.
 
         Args:
-            job: id for what is recorded.
+            job: id to record.
 
-        Cost O(vertices) for each time tried. Errors: InputError for a request that no time could satisfy by its own form.
+        Cost O(vertices) for each time tried. Errors: InputError for a request that cannot be satisfied at any time because of its
+        form.
         """
         started = self._clock()
         traverser = self.traverser
         traverser.preorder = traverser.postorder = 0
         duration = math.ceil(request.duration_s) or HORIZON_S
         if duration > HORIZON_S:
-            raise InputError(f"duration: {duration} s is longer than the graph plans ahead ({HORIZON_S} s)")
+            raise InputError(f"duration: {duration} s exceeds the planning horizon ({HORIZON_S} s)")
         shared = shared_in_exclusive(request.resources)
         if shared is None:
             variants = flexible.expand(request.resources) if self._expands else [request.resources]
@@ -188,7 +189,7 @@ class Scheduling:
         aggregate = self.root.aggregate
         after = 1
         if aggregate is not None:
-            # One set of counts guides the search: that of the least that any variant needs.
+            # One set of counts guides the search: the minimum over all variants.
             least = {type_: min(need.get(type_, 0) for need in needs) for type_ in aggregate.types}
             counts = aggregate.counts(least)
             while aggregate.ever_fits(counts) and (at := aggregate.first_fit(after, duration, counts)) is not None:
@@ -206,7 +207,7 @@ class Scheduling:
         return self._select(variants, window) is not None
 
     def _enough_nodes(self, request: Jobspec, operation: Operation, duration: int, nodes: int) -> bool:
-        """Whether enough nodes are up, meet the constraint, and are free at the only time, or the last, that is allowed."""
+        """Whether enough nodes are up, satisfy the constraint, and are free at the only, or the last, allowed time."""
         if "node" not in self.graph.counted:
             return True
         if self._up is None:
@@ -228,18 +229,19 @@ class Scheduling:
     def _take(self, job: int, request: Jobspec, operation: Operation, window: Window, chosen: Chosen) -> Outcome:
         _, needs, exclusive = chosen
         if self.traverser.is_hollow:
-            return Outcome(None, reason="a slot has to be filled by the children of the pool that it is asked for below")
+            return Outcome(None, reason="a slot must be filled by the children of the pool below which it is requested")
         holding = None
         if operation not in UNRECORDED:
             holding = Holding(job, window.at, window.duration, reserved=window.at > 0)
         taken, text = self.record(holding, needs, exclusive, window.at, window.duration, request.queue)
         if not taken:
-            return Outcome(None, reason="what was found takes nothing exclusively; ask for a slot, or with exclusive: true")
+            return Outcome(None, reason="the match takes nothing exclusively; ask for a slot, or use exclusive: true")
         if text is None:
             if holding is not None:
                 self.cancel(job)
             raise InputError(
-                f"-F {self.match_format} has no form for a match without cores and gpus", hint="use another form, as -F simple"
+                f"-F {self.match_format} has no form for a match without cores and gpus",
+                hint="use another format, such as -F simple",
             )
         return Outcome(window.at, text)
 
@@ -253,7 +255,7 @@ class Scheduling:
         queue: str | None = None,
         planned: frozenset[int] | None = None,
     ) -> tuple[bool, str | None]:
-        """Record and write what the marks on the edges say; whether they take anything, and the text of the writer."""
+        """Record and write the result marked on the edges; returns whether it takes anything, and the output of the writer."""
         writer = self.writer()
         token = self.traverser.token
         recorder = Recorder(
@@ -275,17 +277,19 @@ class Scheduling:
         return True, writer.text(at, at + duration, queue)
 
     def visits(self, job: int) -> tuple[int, int]:
-        """How many vertices a walk over all that a job has looks at, and how many of them it has something at or below."""
+        """The number of vertices visited by a walk over everything that a job has, and how many of them have something of the job
+        at or below.
+        """
         vertices = self.holdings[job].vertices
         seen = sum(edge.subsystem == self.subsystem for vertex in vertices for edge in vertex.edges)
         return seen + 1, len(vertices)
 
     def cancel(self, job: int) -> None:
-        """Give back all that a job has."""
+        """Release all that a job has."""
         release(self.graph, self.subsystem, self.holdings.pop(job))
 
     def release_some(self, job: int, vertices: Sequence[Vertex]) -> bool:
-        """Give back what a job has on some vertices; whether nothing is left of it."""
+        """Release what a job has on some vertices; returns whether nothing is left of it."""
         if release(self.graph, self.subsystem, self.holdings[job], vertices):
             del self.holdings[job]
             return True

@@ -1,6 +1,6 @@
-"""The options of `resource-query`, by its own names.
+"""The options of `resource-query`, under its own names.
 
-Kept apart from the options of other commands on purpose: scripts pass these words to either program.
+They are deliberately separate from the options of other commands, because scripts pass them to either program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fluxres.query.loading import FORMATS
 from fluxres.query.writers import WRITERS
 
 RESERVE_MAX: Final = 2_000_000
-"""Largest `--reserve-vtx-vec` that is taken."""
+"""Largest accepted value of `--reserve-vtx-vec`."""
 SUBSYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     "CA": ("containment",),
     "IBA": ("ibnet",),
@@ -34,7 +34,7 @@ SUBSYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     "VA": ("virtual1",),
     "ALL": ("containment", "ibnet", "ibnetbw", "pfs1bw", "power"),
 }
-"""Subsystems by name of matcher; the first is walked, jobs hold nothing in the others."""
+"""Subsystems by name of matcher; the first one is walked, and jobs hold nothing in the others."""
 TRAVERSERS: Final = ("simple", "flexible")
 _SHORT = "hdeL:f:W:S:P:F:T:g:o:p:t:r:"
 LONG: Final = {
@@ -69,8 +69,8 @@ Match resource requests typed on standard input on a graph, as Fluxion's resourc
                                 (default: first)
   -F, --match-format=FORMAT     {"|".join(WRITERS)} (default: simple)
   -T, --traverser-policy=NAME   {"|".join(TRAVERSERS)} (default: simple)
-  -p, --prune-filters=LIST      HIGH:LOW[,HIGH:LOW...], where to count what (default: {pruning.DEFAULT})
-  -r, --reserve-vtx-vec=N       0 to {RESERVE_MAX}; taken for compatibility, without effect
+  -p, --prune-filters=LIST      HIGH:LOW[,HIGH:LOW...]: at HIGH, count LOW (default: {pruning.DEFAULT})
+  -r, --reserve-vtx-vec=N       0 to {RESERVE_MAX}; accepted for compatibility, without effect
   -g, --graph-format=FORMAT     {"|".join(FORMS)} (default: dot), for -o
   -o, --graph-output=BASENAME   write the loaded graph to BASENAME.FORMAT, for drawing programs
   -e, --elapse-time             print how long each match took
@@ -83,7 +83,7 @@ Each line of standard input is a command; help lists them. The end of the input 
 
 @dataclass
 class Options:
-    """What the command line says."""
+    """The values of the options."""
 
     load_file: str = "conf/default"
     load_format: str = "grug"
@@ -102,9 +102,9 @@ class Options:
 
 
 def parse(words: Sequence[str]) -> Options:
-    """The options of a command line.
+    """Parse the options of a command line.
 
-    Errors: UsageError for options that there are not, and values they do not take.
+    Errors: UsageError for unknown options and invalid values.
 
     >>> parse(["-L", "a.graphml", "--match-policy=low", "-d"]).prompt
     False

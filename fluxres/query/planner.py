@@ -1,7 +1,7 @@
-"""What is left of one vertex, or below it, at every moment: the planners that Fluxion keeps per vertex.
+"""The planners that Fluxion keeps per vertex: the units available at one vertex, or below it, over time.
 
-Most vertices of a graph are never held, and those that are have a handful of change points, so a sorted list of points is
-smaller and quicker here than a balanced tree.  Times are whole seconds, spans half open.
+Most vertices of a graph are never held, and the others have a handful of change points, so a sorted list of points is smaller and
+faster here than a balanced tree. Times are whole seconds, spans half-open.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 HORIZON_S = 3_153_600_000
-"""How far a graph plans ahead: a century, as Fluxion has it."""
+"""The planning horizon: a century, as in Fluxion."""
 
 
 class Plan:
-    """Units left over time.
+    """Units available over time.
 
     Args:
         total: units when nothing is planned.
@@ -32,11 +32,11 @@ class Plan:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything is planned at any time, be it nothing of it."""
+        """Whether anything is planned at any time, even if it is 0 units."""
         return bool(self._spans)
 
     def lowest(self, at: int, duration: int) -> int:
-        """The fewest units left anywhere in a window."""
+        """The minimum number of available units in a window."""
         left = self.left
         if len(left) == 1:
             return left[0]
@@ -45,11 +45,11 @@ class Plan:
         return min(left[first:last])
 
     def at(self, at: int) -> int:
-        """Units left at a moment."""
+        """Units available at a time."""
         return self.left[bisect_right(self.times, at) - 1]
 
     def add(self, at: int, duration: int, units: int) -> int:
-        """Plan units for a window; the span's number. It is not checked here that they are left."""
+        """Plan units for a window; returns the number of the span. The caller must check that the units are available."""
         first, last = self._point(at), self._point(at + duration)
         for point in range(first, last):
             self.left[point] -= units
@@ -62,7 +62,7 @@ class Plan:
         return self._spans[span]
 
     def remove(self, span: int) -> None:
-        """Give a span back."""
+        """Remove a span."""
         start, end, units = self._spans.pop(span)
         for point in range(bisect_left(self.times, start), bisect_left(self.times, end)):
             self.left[point] += units
@@ -70,7 +70,7 @@ class Plan:
             self._leave(bisect_left(self.times, moment))
 
     def resize(self, total: int) -> None:
-        """Another total; what is planned stays planned."""
+        """Change the total; plans are kept."""
         self.left = [left + total - self.total for left in self.left]
         self.total = total
 
@@ -91,7 +91,7 @@ class Plan:
 
 
 class Aggregate:
-    """Units left below a vertex, by type: what a subtree is pruned by.
+    """Units available below a vertex, by type: used to prune a subtree.
 
     Args:
         totals: units of each type below the vertex.
@@ -104,16 +104,16 @@ class Aggregate:
         self.plans = [Plan(total) for total in totals.values()]
 
     def counts(self, wanted: dict[str, int]) -> list[int]:
-        """What a request or a job has of each type here."""
+        """The counts of the types tracked here, from those of a request or job."""
         return [wanted.get(type_, 0) for type_ in self.types]
 
     def fits(self, at: int, duration: int, counts: Sequence[int]) -> bool:
-        """Whether these counts of each type are left all through a window."""
+        """Whether these counts of each type are available throughout a window."""
         pairs = zip(self.plans, counts, strict=True)
         return all(not count or plan.lowest(at, duration) >= count for plan, count in pairs)
 
     def first_fit(self, after: int, duration: int, counts: Sequence[int]) -> int | None:
-        """The first change point from `after` on at which a window fits; None when there is none."""
+        """The first change point from `after` on at which a window fits; None if there is none."""
         times = self.plans[0].times if self.plans else []
         for number in range(bisect_left(times, after), len(times)):
             moment = times[number]
@@ -130,6 +130,6 @@ class Aggregate:
         return tuple(plan.add(at, duration, count) for plan, count in zip(self.plans, counts, strict=True))
 
     def remove(self, spans: Sequence[int]) -> None:
-        """Give spans back."""
+        """Remove spans."""
         for plan, span in zip(self.plans, spans, strict=True):
             plan.remove(span)

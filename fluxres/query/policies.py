@@ -1,7 +1,7 @@
-"""Which of several candidates a match takes: Fluxion's policies by name, and its strings of options.
+"""Fluxion's match policies, by name or option string: which of several candidates a match takes.
 
-Every policy is a score of a vertex and an order of scores.  `first` and its kind also end the search as soon as there is
-enough.  A policy says three orders: below a matched vertex, within a slot, and at the top of the graph.
+A policy is a score of a vertex and an order of scores. `first` and similar policies also end the search as soon as there are
+enough candidates. A policy has three orders: below a matched vertex, within a slot, and at the root of the graph.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluxres.query.scores import Scores
 
 _MET = 1
 _NO_CLASS: Final = 9999
-"""Performance class of a vertex that has none."""
+"""Performance class of a vertex without one."""
 
 
 def _descending(score: int) -> int:
@@ -29,15 +29,15 @@ def _ascending(score: int) -> int:
 
 @dataclass(frozen=True)
 class Policy:
-    """A way to choose.
+    """A match policy.
 
     Args:
-        low: whether low ids come first.
-        node_centric: whether whatever is below a node counts by its node first.
-        node_exclusive: whether nodes are allocated exclusively, with all below them.
-        stop_on_1_matches: whether the search ends with the first that is enough.
-        locality: whether candidates with neighbouring scores go together.
-        variation: whether the performance class decides.
+        low: prefer low ids.
+        node_centric: score everything below a node by its node first.
+        node_exclusive: allocate nodes exclusively, with all below them.
+        stop_on_1_matches: end the search as soon as there are enough candidates.
+        locality: prefer candidates with neighbouring scores.
+        variation: score by performance class.
     """
 
     low: bool = False
@@ -48,29 +48,29 @@ class Policy:
     variation: bool = False
 
     def score(self, vertex: Vertex, enclosing: int) -> int:
-        """The score of a vertex, with what its enclosing levels add."""
+        """The score of a vertex, including the scores of its enclosing levels."""
         if self.variation:
             return _MET + performance_class(vertex)
         return _MET + enclosing + vertex.id + 1
 
     def level(self, vertex: Vertex) -> int:
-        """What a vertex adds to the scores of all below it."""
+        """The amount that a vertex adds to the scores of all below it."""
         if not self.node_centric or vertex.type != "node":
             return 0
         return (vertex.id + 2) * 10_000 + abs(vertex.uniq_id % 10_000 - 1)
 
     def order(self) -> Callable[[int], int]:
-        """Key of scores below a matched vertex."""
+        """Sort key for scores below a matched vertex."""
         return _ascending if self.low or self.variation else _descending
 
     def sort_slot(self, scores: Scores) -> None:
-        """Order what may go into slots."""
+        """Sort the candidates for slots."""
         key = _ascending if self.low else _descending
         for type_ in scores.found:
             scores.sort(type_, key)
 
     def sort_top(self, scores: Scores, type_: str) -> None:
-        """Order candidates at the top of the graph."""
+        """Sort candidates at the root of the graph."""
         if not self.locality:
             scores.sort(type_, self.order())
             return
@@ -81,7 +81,7 @@ class Policy:
 
 
 def performance_class(vertex: Vertex) -> int:
-    """The class of a vertex by its property `perf_class`; the worst where it has none that is 1 to 9999."""
+    """The class of a vertex from its property `perf_class`; the worst if it is not 1 to 9999."""
     text = vertex.properties.get("perf_class", "").strip()
     digits = text[: len(text) - len(text.lstrip("0123456789"))]
     number = int(digits) if digits and len(digits) <= len(str(_NO_CLASS)) else 0
@@ -106,7 +106,7 @@ _FLAGS = ("node_centric", "node_exclusive", "stop_on_1_matches")
 
 
 def parse(text: str) -> Policy:
-    """The policy of a name or of a string of options.
+    """The policy with this name or option string.
 
     Errors: UsageError for anything else.
 
@@ -126,7 +126,7 @@ def parse(text: str) -> Policy:
         else:
             known = ", ".join(POLICIES)
             raise UsageError(
-                f"no match policy {text!r}: {word!r} is neither a policy nor an option",
+                f"unknown match policy {text!r}: {word!r} is neither a policy nor an option",
                 hint=f"one of {known}, or policy=high|low {' '.join(f'{flag}=true|false' for flag in _FLAGS)}",
             )
     if not chosen:

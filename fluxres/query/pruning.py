@@ -1,7 +1,7 @@
-"""Which types are counted below which vertices, so that a search can pass over a subtree that has too few.
+"""Pruning filters: the types counted below vertices, so that a search can skip a subtree with too few units.
 
-The specification is Fluxion's `HL:LL[,HL:LL...]`: at vertices of type HL count units of LL below; `ALL` is any
-type.  Whatever is a leaf of the graph is counted at clusters, because times of reservations are looked for there.
+The specification is Fluxion's `HL:LL[,HL:LL...]`: vertices of type HL count the units of LL below
+them; `ALL` is any type. Leaf types of the graph are counted at clusters, where times for reservations are searched.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def parse(text: str) -> dict[str, list[str]]:
 
 
 def prime(graph: Graph, subsystem: str, filters: dict[str, list[str]]) -> None:
-    """Count units below every vertex, and keep what jobs planned there.
+    """Count units below every vertex, keeping existing plans of jobs.
 
     Cost O(vertices).
     """
@@ -47,7 +47,7 @@ def prime(graph: Graph, subsystem: str, filters: dict[str, list[str]]) -> None:
     at_type = {high: list(types) for high, types in filters.items()}
     at_cluster = at_type.setdefault(_LEAVES_AT, [])
     at_cluster += [type_ for type_ in graph.types if type_ in leaves and type_ not in at_cluster]
-    # Types are numbered when they are first named, and the filters are read before the graph.
+    # Types are numbered in the order in which they are first named, and filters are read before the graph.
     named = [low for lows in filters.values() for low in lows]
     graph.counted = frozenset(named) | leaves
     rank = {type_: number for number, type_ in enumerate(dict.fromkeys([*named, *graph.types]))}
@@ -65,7 +65,7 @@ def prime(graph: Graph, subsystem: str, filters: dict[str, list[str]]) -> None:
 
 
 def _count(root: Vertex, subsystem: str) -> tuple[dict[int, dict[str, int] | None], list[Vertex], set[str]]:
-    """Units below each vertex by type (None at a leaf), vertices in post-order, types of leaves."""
+    """Units below each vertex by type (None for a leaf), vertices in post-order, types of leaves."""
     totals: dict[int, dict[str, int] | None] = {id(root): None}
     heights: dict[int, int] = {}
     order: list[Vertex] = []

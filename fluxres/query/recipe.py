@@ -1,7 +1,7 @@
-"""A GRUG recipe carried out: vertices in Fluxion's order and with its numbers.
+"""Build a graph from a GRUG recipe, with Fluxion's order and numbers of vertices.
 
-Fluxion walks the recipe depth first from each of its nodes in turn; an edge met for the first time makes the vertices of
-its target below every vertex of its source.  Number, id and path of a vertex follow from the moment it is made.
+Fluxion walks the recipe depth first from each of its nodes in turn. An edge met for the first time makes the vertices of its
+target below every vertex of its source. Number, id and path of a vertex follow from the moment of its creation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def build(recipe: Recipe) -> Graph:
     """The graph of a recipe.
 
     Cost O(vertices). Errors: LimitExceeded for recipes that make more than `limits.POOLS_MAX`; InputError for a rule that
-    ties pools in before there are any.
+    connects pools before there are any.
     """
     builder = _Builder(recipe)
     for kind in recipe.kinds:
@@ -39,7 +39,7 @@ class _Builder:
         self._ranks = 0
 
     def walk(self, start: Kind) -> None:
-        """Depth first from a node of the recipe, unless it was met already."""
+        """Walk depth first from a node of the recipe, unless it was visited before."""
         if start.key in self._seen:
             return
         self._meet(start)
@@ -86,7 +86,7 @@ class _Builder:
             return
         existing = self.graph.by_type.get(target.type, [])
         if not existing:
-            raise InputError(f"no {target.type} has been made yet that could be tied in", where=f"edge to {rule.target}")
+            raise InputError(f"no {target.type} has been made yet that could be connected", where=f"edge to {rule.target}")
         tied = self._made.setdefault(rule.target, [])
         by_path = rule.method == "ASSOCIATE_BY_PATH_IN"
         for source in sources:

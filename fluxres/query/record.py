@@ -1,7 +1,7 @@
-"""What a match took: walked once more in the order of edges, recorded on the vertices, and handed to a writer.
+"""Record what a match took: walk the marked edges again, record the vertices, and pass them to a writer.
 
-A vertex belongs to the result when it, or something below it, is taken exclusively.  Counts go up with the walk, so that
-each vertex plans what was taken below it and each ancestor knows the job.
+A vertex belongs to the result if it, or something below it, is taken exclusively. Counts are passed up during the walk, so each
+vertex plans what was taken below it and each ancestor knows the job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluxres.query.writers import Writer
 
 @dataclass
 class Holding:
-    """What a job has: its window, and every vertex that knows it, children before parents."""
+    """What a job has: its window, and every vertex that has a record of it, children before parents."""
 
     job: int
     at: int
@@ -25,7 +25,7 @@ class Holding:
     vertices: list[Vertex] = field(default_factory=list)
 
     def spans(self, schedule: Schedule) -> dict[int, int]:
-        """Where a vertex keeps the spans of such jobs."""
+        """The dictionary in which a vertex keeps the spans of such jobs."""
         return schedule.reservations if self.reserved else schedule.allocations
 
     def held(self, vertex: Vertex) -> bool:
@@ -35,13 +35,13 @@ class Holding:
 
 @dataclass
 class Recorder:
-    """One walk over what was chosen.
+    """One walk over the chosen vertices.
 
     Args:
         token: of the marks on the edges.
-        visited: color of this walk.
+        visited: colour of this walk.
         exclusive_types: types whose vertices are taken with all below them.
-        weigh: whether edges are weighed anew, for policies that try the emptiest first.
+        weigh: whether to update the weights of edges, for policies that try the emptiest first.
         holding: where to record; None only writes.
         planned: identities of the vertices to plan; None plans all that are taken exclusively.
         labels: labels of the request by identity of vertices.
@@ -59,7 +59,7 @@ class Recorder:
     labels: Mapping[int, str] = field(default_factory=dict)
 
     def walk(self, root: Vertex, needs: int, exclusive: bool) -> bool:
-        """Record from the root; whether anything was taken."""
+        """Record from the root; returns whether anything was taken."""
         return self._take(root, needs, exclusive, False, {}, 1) > 0
 
     def _take(self, vertex: Vertex, needs: int, exclusive: bool, whole: bool, to_parent: dict[str, int], level: int) -> int:
@@ -107,7 +107,9 @@ class Recorder:
 
 
 def _weigh(edge: Edge) -> bool:
-    """Weigh an edge by what is left below it now of the type counted last; whether that changes its place."""
+    """Update the weight of an edge from the available units below it, of the type counted last; returns whether its position
+    changes.
+    """
     aggregate = edge.target.aggregate
     if aggregate is None:
         return False
@@ -120,11 +122,11 @@ def _weigh(edge: Edge) -> bool:
 
 
 def know(vertex: Vertex, holding: Holding, below: dict[str, int]) -> None:
-    """Let a vertex know that a job has something at or below it."""
+    """Record on a vertex that a job has something at or below it."""
     schedule = vertex.scheduled()
     schedule.sharer_spans[holding.job] = schedule.sharers.add(holding.at, holding.duration, 1)
     aggregate: Aggregate | None = vertex.aggregate
-    # A job that has nothing that is counted below a vertex has no share there, which `find` can tell from a share of 0.
+    # A job without counted units below a vertex has no share there, which `find` distinguishes from a share of 0.
     if aggregate is not None and below:
         schedule.spans_below[holding.job] = aggregate.add(holding.at, holding.duration, aggregate.counts(below))
 
@@ -139,9 +141,9 @@ def forget(vertex: Vertex, job: int) -> None:
 
 
 def release(graph: Graph, dominant: str, holding: Holding, gone: Iterable[Vertex] | None = None) -> bool:
-    """Give back what a job has, or only what it has on some vertices; whether nothing is left.
+    """Release all that a job has, or only what it has on some vertices; returns whether nothing is left.
 
-    A vertex that is given back still knows the job while something below it is not.
+    A released vertex still knows the job while something below it is held.
 
     Cost O(vertices of the job).
     """

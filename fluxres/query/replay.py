@@ -1,7 +1,7 @@
-"""Allocations made elsewhere, taken over from a document, and given back by one: `update` and `partial-cancel`.
+"""Import allocations made elsewhere from a document, and release them by one: `update` and `partial-cancel`.
 
-A document names vertices.  Those taken exclusively have to be free for the whole window, or nothing is taken over; the
-edges that lead to them are marked as a match would mark them, and the result is recorded and written in the same way.
+A document names vertices. Those taken exclusively must be free for the entire window, or nothing is imported. The edges that lead
+to them are marked as by a match, and the result is recorded and written in the same way.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from fluxres.query.planner import HORIZON_S
 from fluxres.query.record import Holding
 
 READERS: Final = ("jgf", "jgf_shorthand", "rv1exec")
-"""Forms that `update` reads."""
+"""Formats that `update` reads."""
 CANCEL_READERS: Final = ("jgf", "rv1exec")
-"""Forms that `partial-cancel` reads."""
+"""Formats that `partial-cancel` reads."""
 
 
 def update(scheduling: Scheduling, text: bytes, file: str, reader: str, job: int, at: int, duration: int) -> Outcome:
-    """Take over an allocation.
+    """Import an allocation.
 
     Args:
         text: the document.
         file: its name for messages.
 
-    Errors: InputError for what cannot be read or names pools that are not there; InsufficientResources for pools that are
-    not free; UsageError for a job that is there already, or an empty or impossible window.
+    Errors: InputError for a document that cannot be read or names unknown pools; InsufficientResources for pools that are not
+    free; UsageError for an existing job, or an empty or impossible window.
     """
     if job in scheduling.holdings:
-        raise UsageError(f"job {job} holds something already", hint=f"cancel {job} gives it back")
+        raise UsageError(f"job {job} already exists", hint=f"'cancel {job}' releases it")
     if at < 0 or duration <= 0 or at + duration > HORIZON_S:
         raise UsageError(f"expected a window from 0 to {HORIZON_S} s, got {duration} s from {at}")
     if reader not in READERS:
@@ -63,13 +63,13 @@ def update(scheduling: Scheduling, text: bytes, file: str, reader: str, job: int
 
 @dataclass(frozen=True)
 class _Part:
-    """What a document names.
+    """The vertices that a document names.
 
     Args:
-        taken: what it takes, to be planned.
-        partial: what it writes as exclusive, because something in it is taken.
-        shared: what it only names.
-        from_root: whether it begins at the root that is walked; Fluxion writes nothing of an allocation that does not.
+        taken: vertices to plan.
+        partial: vertices written as exclusive, because something in them is taken.
+        shared: vertices that are only named.
+        from_root: whether it begins at the root that is walked; otherwise Fluxion writes nothing.
     """
 
     taken: list[Vertex]
@@ -79,7 +79,7 @@ class _Part:
 
 
 def _up_to_root(scheduling: Scheduling, vertices: Iterable[Vertex]) -> list[Vertex]:
-    """Vertices and all above them, each once."""
+    """Vertices and all their ancestors, each once."""
     found = {id(vertex): vertex for vertex in vertices}
     todo = list(found.values())
     while todo:
@@ -91,7 +91,7 @@ def _up_to_root(scheduling: Scheduling, vertices: Iterable[Vertex]) -> list[Vert
 
 
 def _mark(scheduling: Scheduling, part: _Part, token: int) -> bool:
-    """Mark the edges that lead to vertices; whether the root is written as exclusive."""
+    """Mark the edges that lead to vertices; returns whether the root is written as exclusive."""
     exclusive = {id(vertex) for vertex in (*part.taken, *part.partial)}
     for vertex in _up_to_root(scheduling, [*part.taken, *part.partial, *part.shared]):
         for edge in vertex.ins:
@@ -125,7 +125,7 @@ def _named(graph: Graph, node: jgf.Node) -> Vertex:
 
 
 def _of_resource_set(scheduling: Scheduling, resources: rv1.ResourceSet) -> _Part:
-    """Nodes of which all that they contain is named are taken whole; of the others what is named."""
+    """Nodes whose content is all named are taken exclusively; of other nodes, what is named."""
     taken: list[Vertex] = []
     partial: list[Vertex] = []
     hosts = resources.host_of()
@@ -161,20 +161,20 @@ def _leaf(node: Vertex, leaves: dict[tuple[str, int], Vertex], type_: str, numbe
 
 
 def partial_cancel(scheduling: Scheduling, job: int, reader: str, text: bytes, file: str) -> bool:
-    """Give back what a document names of what a job has; whether nothing is left of it.
+    """Release the pools of a job that a document names; returns whether nothing is left of the job.
 
     Args:
         text: the document.
         file: its name for messages.
 
-    Errors: InputError for what cannot be read, pools that are not there, and documents that name nothing of the job;
-    UsageError for a reservation.
+    Errors: InputError for a document that cannot be read, names unknown pools, or names nothing of the job; UsageError for a
+    reservation.
     """
     if reader not in CANCEL_READERS:
         raise UsageError(f"no reader {reader!r}", hint=f"one of {', '.join(CANCEL_READERS)}")
     holding = scheduling.holdings[job]
     if holding.reserved:
-        raise UsageError(f"job {job} is a reservation, and those are given back as a whole", hint=f"cancel {job}")
+        raise UsageError(f"job {job} is a reservation, which can only be released as a whole", hint=f"cancel {job}")
     document = yaml_document.load(text, file=file)
     if reader == "rv1exec":
         ranks = set(rv1.read(document).ranks())

@@ -1,7 +1,7 @@
-"""Resource sets as resource-query takes them, to update and to cancel: which ids on which ranks (RFC 20).
+"""Resource sets as resource-query accepts them, for update and cancel: ids by rank (RFC 20).
 
-A machine is read by :mod:`fluxres.formats.resource_set`.  Here only the execution section is: which vertices it means is for the
-graph to say, and the graph that `scheduling` may carry is a document of its own (:mod:`.jgf`).
+A machine is read by :mod:`fluxres.formats.resource_set`. Here only the execution section is read. The graph decides which
+vertices it refers to; the graph that `scheduling` may carry is a separate document (:mod:`.jgf`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluxres.errors import InputError
 from fluxres.syntax import hostlist, idset
 
 NUMBER_MAX: Final = 2**63 - 1
-"""Largest number that a host name may end in."""
+"""Largest number at the end of a host name."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class ResourceSet:
     """The execution section of R.
 
     Args:
-        hosts: names in the order of ranks, as many as there are ranks.
-        properties: ranks by property, the whole key with what stands behind `@`.
-        starttime: seconds; 0 is unset.
-        expiration: seconds; 0 is unset.
+        hosts: one name per rank, in the order of ranks.
+        properties: ranks by property; the key includes any text after `@`.
+        starttime: seconds; 0 means unset.
+        expiration: seconds; 0 means unset.
     """
 
     entries: tuple[Entry, ...]
@@ -56,7 +56,7 @@ class ResourceSet:
 def read(document: Document) -> ResourceSet:
     """The resource set of a document.
 
-    Cost O(ids named). Errors: InputError with the place of what is wrong.
+    Cost O(ids named). Errors: InputError with the place.
 
     >>> from fluxres.documents import yaml_document
     >>> lite = '[{"rank": "0-1", "children": {"core": "0-3"}}]'
@@ -117,7 +117,7 @@ def _hosts(value: Any, place: Place) -> tuple[str, ...]:
 
 
 def suffix(host: str) -> int:
-    """The number that a host name ends in; -1 when it ends in none.
+    """The number at the end of a host name; -1 if there is none.
 
     >>> suffix("tux007"), suffix("login")
     (7, -1)

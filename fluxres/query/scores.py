@@ -1,4 +1,4 @@
-"""What a visit of a vertex found below it: candidates by type, with their scores, and how many were chosen."""
+"""The result of visiting a vertex: candidates below it by type, with scores, and the number chosen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fluxres.query.graph import Edge
 from fluxres.query.sorting import std_sort
 
-_STABLE = 16  # up to here std::sort leaves equal scores as they were
+_STABLE = 16  # up to this length std::sort is stable
 
 
 @dataclass(slots=True)
@@ -16,9 +16,9 @@ class Candidate:
     """A vertex that matched, or a slot of several.
 
     Args:
-        score: what policies compare.
+        score: compared by policies.
         count: units of the vertex, or one slot.
-        edges: what leads to it, with the units that it takes and whether exclusively.
+        edges: the edges that lead to it, with the units that it takes and whether exclusively.
         is_hollow: whether something in it was found that its marks do not lead to.
     """
 
@@ -30,17 +30,17 @@ class Candidate:
 
 @dataclass(slots=True)
 class Scores:
-    """Candidates below one vertex, by type in the order first met; and of the child visited last, its units and score."""
+    """Candidates below one vertex, by type in the order first found; also the units and score of the child visited last."""
 
     found: dict[str, list[Candidate]] = field(default_factory=dict)
     chosen: dict[str, int] = field(default_factory=dict)
-    """How many candidates of a type were taken; absent where nothing asked for a number."""
+    """Number of candidates of a type that were taken; missing if no number was requested."""
     available: int = 0
     score: int = -1
     is_hollow: bool = False
 
     def add(self, type_: str, candidate: Candidate) -> None:
-        """One more candidate."""
+        """Add a candidate."""
         held = self.found.get(type_)
         if held is None:
             self.found[type_] = [candidate]
@@ -52,12 +52,12 @@ class Scores:
         return sum(candidate.count for candidate in self.found.get(type_, ()))
 
     def merge(self, other: Scores) -> None:
-        """Take over what was found one level below: nothing there asked for a number."""
+        """Merge the result of the level below, where no number was requested."""
         for type_, candidates in other.found.items():
             self.found.setdefault(type_, []).extend(candidates)
 
     def sort(self, type_: str, key: Callable[[int], int]) -> None:
-        """Order the candidates of a type by a key of their score, equal ones as `std::sort` would."""
+        """Sort the candidates of a type by a key of their score; equal ones end up as with `std::sort`."""
         candidates = self.found.get(type_, [])
         keys = [key(candidate.score) for candidate in candidates]
         if len(keys) <= _STABLE or len(set(keys)) == len(keys):
@@ -82,7 +82,7 @@ class Scores:
             yield from self.found.get(type_, ())[:taken]
 
     def mark(self, token: int) -> bool:
-        """Write on the edges of what was chosen that a match of this token takes them; whether any of it is hollow."""
+        """Mark the edges of the chosen candidates with the token of this match; returns whether any of them is hollow."""
         is_hollow = False
         for candidate in self.picked():
             is_hollow |= candidate.is_hollow
@@ -91,7 +91,7 @@ class Scores:
         return is_hollow
 
     def bundles(self, type_: str, per_share: int) -> Iterator[list[Candidate]]:
-        """Candidates in order, gathered until each bundle has enough units; the surplus of a bundle is lost."""
+        """Candidates in order, collected into bundles of enough units each; the surplus of a bundle is lost."""
         bundle: list[Candidate] = []
         units = 0
         for candidate in self.found.get(type_, ()):

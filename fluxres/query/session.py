@@ -1,8 +1,8 @@
-"""A session of `fluxres query`: commands in, lines out, byte for byte what `resource-query` prints.
+"""A session of `fluxres query`: commands in, lines out, byte for byte like `resource-query`.
 
-What belongs to the answer of a request goes to the results; listings, help and timings go to standard output, errors to
-standard error, as there.  Each answer is written out before the next command is read, so that a program may wait for it.
-Unlike there, an unknown command is an error, and the end of the input ends the session.
+The output for a request goes to the results; listings, help and timings go to standard output, errors to standard error, as in
+that program. Output is flushed before the next command is read, so that another program may wait for it. Unlike there, an unknown
+command is an error, and the end of the input ends the session.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOTHING: Final = "No matching resources found"
 
 @dataclass
 class _Job:
-    """What `list` and `info` show of a job."""
+    """A job as shown by `list` and `info`."""
 
     jobspec: str
     state: str
@@ -40,12 +40,12 @@ class Session:
     """One graph and the commands on it.
 
     Args:
-        options: what the command line says.
+        options: of the command line.
         out: where results go.
         console: standard output.
         errors: standard error.
 
-    Errors: FluxresError when the graph cannot be loaded.
+    Errors: FluxresError if the graph cannot be loaded.
     """
 
     def __init__(self, options: Options, out: TextIO, console: TextIO, errors: TextIO, *, clock: Clock = system) -> None:
@@ -72,7 +72,7 @@ class Session:
         )
 
     def run(self, lines: Iterable[str]) -> None:
-        """Do the commands of some lines, until one says quit or there are no more."""
+        """Run the commands of some lines, until one is quit or there are no more."""
         self._prompt()
         for line in lines:
             goes_on = self.do(line)
@@ -89,14 +89,14 @@ class Session:
             self._console.flush()
 
     def do(self, line: str) -> bool:
-        """Do one command; False when it was the last."""
+        """Run one command; False if it was the last."""
         words = line.split()
         if not words or words[0].startswith("#"):
             return True
         command = BY_WORD.get(words[0])
         if command is None:
             self.unknown_commands += 1
-            self._error(UsageError(f"no command {words[0][:80]!r}", hint="help lists the commands"))
+            self._error(UsageError(f"unknown command {words[0][:80]!r}", hint="'help' lists the commands"))
             return True
         if command.name == "quit":
             return False
@@ -123,7 +123,7 @@ class Session:
                 return
 
     def _match_one(self, operation: Operation, file: str) -> bool:
-        """Try one request; whether the next of several is to be tried."""
+        """Try one request; returns whether to try the next of several."""
         job = self._next_job
         while job in self._jobs:
             job += 1
@@ -216,7 +216,7 @@ class Session:
     def _known_job(self, word: str) -> int:
         job = _integer(word)
         if job not in self._jobs:
-            raise UnknownJob(f"no job {job}", hint="list names all jobs")
+            raise UnknownJob(f"no job {job}", hint="'list' shows all jobs")
         return job
 
     def _cancel(self, words: list[str]) -> None:
@@ -238,7 +238,7 @@ class Session:
         except InputError as error:
             self._error(error)
         if stats:
-            # Fluxion finds the vertices of a part without a walk from the root.
+            # Fluxion finds the vertices of a fragment without a walk from the root.
             self._say_visits("PARTIAL CANCEL", (0, 0))
 
     def _say_visits(self, what: str, visits: tuple[int, int]) -> None:
@@ -306,7 +306,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Command:
-    """A command as typed: name, abbreviation, how many words it takes (its own among them; most 0 is no bound)."""
+    """A command: name, abbreviation, and the allowed number of words including its name (a maximum of 0 is no limit)."""
 
     name: str
     short: str
@@ -318,7 +318,7 @@ class Command:
 
 
 _OPERATION = "|".join(OPERATIONS)
-# The results of a session are reached through private methods on purpose: this table is the only other way in.
+# This table calls private methods of the session on purpose; nothing else does.
 COMMANDS: Final = tuple(
     Command(*row)
     for row in (
@@ -328,20 +328,20 @@ COMMANDS: Final = tuple(
             "update",
             "u",
             f"update allocate|reserve {'|'.join(replay.READERS)} FILE JOBID START DURATION",
-            "take an allocation over",
+            "import an allocation",
             Session._update,
             7,
             7,
         ),
-        ("attach", "j", "attach FILE", "add the part of a graph that a JGF file describes", Session._attach, 2, 2),
-        ("remove", "-", "remove PATH true | remove RANKS false", "take a part of the graph out", Session._remove, 3, 3),
+        ("attach", "j", "attach FILE", "add the subgraph in a JGF file", Session._attach, 2, 2),
+        ("remove", "-", "remove PATH true | remove RANKS false", "remove a part of the graph", Session._remove, 3, 3),
         ("find", "f", "find EXPRESSION", "find vertices", Session._find, 2, 0),
-        ("cancel", "c", "cancel JOBID [stats]", "give back what a job has", Session._cancel, 2, 3),
+        ("cancel", "c", "cancel JOBID [stats]", "release what a job has", Session._cancel, 2, 3),
         (
             "partial-cancel",
             "pc",
             f"partial-cancel JOBID {'|'.join(replay.CANCEL_READERS)} FILE [stats]",
-            "give back a part of what a job has",
+            "release a part of what a job has",
             Session._partial_cancel,
             4,
             5,
@@ -365,7 +365,7 @@ BY_WORD: Final = {word: command for command in reversed(COMMANDS) for word in (c
 
 def _operation(word: str) -> Operation:
     if word not in OPERATIONS:
-        raise UsageError(f"no match operation {word[:80]!r}", hint=f"one of {', '.join(OPERATIONS)}")
+        raise UsageError(f"unknown match operation {word[:80]!r}", hint=f"one of {', '.join(OPERATIONS)}")
     return OPERATIONS[word]
 
 

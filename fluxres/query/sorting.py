@@ -1,9 +1,8 @@
-"""The order that libstdc++'s `std::sort` gives: needed because it decides between equal scores.
+"""Sort in the order of libstdc++'s `std::sort`, which decides between equal scores.
 
-Fluxion sorts candidates by score with an unstable sort.  Up to 16 of them it is an insertion sort and keeps equal ones as
-they were; above, the order of equal ones is whatever introsort leaves, and jobs land on nodes by it.  The steps are those
-of the library: median of three moved to the front, unguarded partition, heap sort when too deep, one insertion sort at
-the end.
+Fluxion sorts candidates by score with an unstable sort. Up to 16 candidates it is an insertion sort, which is stable; above, the
+order of equal ones is whatever introsort leaves, and it determines the nodes of jobs. The steps are those of the library: median
+of three moved to the front, unguarded partition, heap sort if the recursion is too deep, one insertion sort at the end.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def std_sort(items: list[T], before: Before[T]) -> None:
 
 
 def _introsort(items: list[T], first: int, last: int, depth: int, before: Before[T]) -> None:
-    # The library recurses into the right part only, and no deeper than `depth`.
+    # The library recurses only into the right part, at most `depth` deep.
     while last - first > _THRESHOLD:
         if depth == 0:
             items[first:last] = _heap_sorted(items[first:last], before)

@@ -1,9 +1,9 @@
-"""The search: depth first over the dominant subsystem, as Fluxion walks it.
+"""The search: depth first over the dominant subsystem, as in Fluxion.
 
-A visit decides whether a vertex can take part, looks below it, and hands its candidates up; the first level that asks for
-a number of something chooses, and marks the edges of its choice, and of nothing else.  At the top the edges that lead to what
-was chosen there are marked too.  A walk over the marks then records what was taken (:mod:`fluxres.query.record`).  Both walks
-recurse once a level of the graph, and levels are bounded.
+A visit decides whether a vertex can take part, searches below it, and passes its candidates up. The first level that requests a
+number of something chooses, and marks only the edges of its choice. At the root, the edges that lead to what was chosen there are
+marked too. A walk over the marks then records what was taken (:mod:`fluxres.query.record`). Both walks recurse once per level of
+the graph, and levels are bounded.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _MET = 1
 
 @dataclass
 class Window:
-    """When, under which conditions, and for whom a search looks.
+    """The window and the conditions of a search.
 
     Args:
         at: start in seconds.
         duration: seconds.
-        constraint: what nodes must be like.
-        only_up: whether pools that are down are passed over.
-        starts_now: whether a pool that some job still holds past its time is refused.
+        constraint: on nodes.
+        only_up: whether to skip pools that are down.
+        starts_now: whether to refuse a pool that some job holds beyond its end.
     """
 
     at: int
@@ -45,11 +45,11 @@ class Window:
 
 
 class Met(NamedTuple):
-    """What a vertex is for a request.
+    """The role of a vertex in a request.
 
     Args:
         resource: the resource of its type.
-        slots: those that its children fill.
+        slots: the slots that its children fill.
     """
 
     resource: Resource | None
@@ -61,32 +61,32 @@ _NOTHING: Final = Met(None, ())
 
 @dataclass
 class Traverser:
-    """A graph and how it is searched.
+    """Searches a graph.
 
     Args:
         dominant: subsystem that is walked.
-        policy: which of several candidates is taken.
+        policy: chooses among candidates.
     """
 
     graph: Graph
     dominant: str
     policy: Policy
     token: int = 0
-    """Number of the last walk: marks and colours of earlier ones do not count."""
+    """Number of the last walk: marks and colours of earlier walks do not count."""
     preorder: int = 0
     postorder: int = 0
     exclusive_types: set[str] = field(default_factory=set)
-    """Types of which every vertex taken is allocated exclusively, with all below it."""
+    """Types whose vertices are always allocated exclusively, with all below them."""
     labels: dict[int, str] = field(default_factory=dict)
-    """Labels of the request by identity of the vertices that met them in the last walk."""
+    """Labels of the request by identity of the vertices that matched them in the last walk."""
     is_hollow: bool = False
     """Whether a part of what the last walk chose would not be taken."""
     _labelled: bool = False
 
     def select(self, resources: Sequence[Resource], window: Window) -> tuple[int, bool] | None:
-        """Search from the root; the units the root gives and whether exclusively, or None.
+        """Search from the root; returns the units of the root and whether exclusively, or None.
 
-        Cost O(vertices visited). What was chosen stands on the edges, under the present `token`.
+        Cost O(vertices visited). The choice is marked on the edges, with the current `token`.
         """
         self.token += 1
         self.labels = {}
@@ -114,7 +114,7 @@ class Traverser:
         return (needs, exclusive) if needs else None
 
     def _mark_above(self, vertex: Vertex, scores: Scores) -> None:
-        """Mark the way to a vertex, as far as it leads over types of which nobody asked a number."""
+        """Mark the path to a vertex, as far as it leads over types of which no number is requested."""
         while (edge := self._edge_to(vertex)) is not None and edge.token != self.token:
             vertex, type_ = edge.source, edge.target.type
             if type_ in scores.found and type_ not in scores.chosen:
@@ -142,13 +142,13 @@ class Traverser:
         enclosing: int,
         depth: int,
     ) -> bool | None:
-        """Whether the vertex would be taken exclusively; None when it cannot take part."""
+        """Whether the vertex would be taken exclusively; None if it cannot take part."""
         self.preorder += 1
         met = self._match(vertex, resources)
         if met is None or (met.resource is None and not met.slots and not pristine):
             return None
         asked = exclusive or any(resource.exclusive and resource.type == vertex.type for resource in resources)
-        # A policy that allocates whole nodes takes one only when something in it is chosen: that shows when it is recorded.
+        # A policy with exclusive nodes takes a node only if something in it is chosen, which shows when it is recorded.
         whole = asked or vertex.type in self.exclusive_types
         if self._pruned(vertex, resources, whole, window):
             return None
@@ -167,7 +167,7 @@ class Traverser:
             return None
         is_hollow = False
         if scores.chosen:
-            # No mark leads to slots that only a level further down can fill.
+            # No mark leads to slots that only a lower level can fill.
             is_hollow = scores.mark(self.token) or (SLOT in scores.chosen and not met.slots)
             is_hollow = is_hollow and not whole
         else:
@@ -181,7 +181,7 @@ class Traverser:
         return asked
 
     def _match(self, vertex: Vertex, resources: Sequence[Resource]) -> Met | None:
-        """What the vertex is for a request; None where two siblings ask for it, which nothing can satisfy."""
+        """The role of the vertex in a request; None if two siblings match it, which can never be satisfied."""
         resource: Resource | None = None
         slot: Resource | None = None
         for one in resources:
@@ -245,11 +245,11 @@ class Traverser:
         slots: int,
         below: tuple[Window, int, int],
     ) -> bool:
-        """Visit children until all were, or until the policy has enough; whether any takes part."""
+        """Visit children until all are visited, or until the policy has enough; returns whether any takes part."""
         window, enclosing, depth = below
         stops = self.policy.stop_on_1_matches
         if not resources:
-            # Nothing below can match; each child would be looked at once.
+            # Nothing below can match, but Fluxion still visits each child once.
             self.preorder += sum(edge.subsystem == self.dominant and edge.target.color != self.token for edge in vertex.edges)
             return False
         edges = self._ring(vertex) if stops else vertex.edges
@@ -278,7 +278,7 @@ class Traverser:
         return vertex.ring
 
     def _fill_slots(self, vertex: Vertex, slots: Sequence[Resource], scores: Scores, below: tuple[Window, int, int]) -> None:
-        """Make as many slots as the children give."""
+        """Make as many slots as the children provide."""
         slot = slots[0]
         inner = Scores()
         if not self._explore(vertex, slot.children, False, True, inner, slot.count.largest, below):
@@ -288,7 +288,7 @@ class Traverser:
             scores.add(slot.type, candidate)
 
     def _finish(self, vertex: Vertex, resources: Sequence[Resource], scores: Scores) -> bool:
-        """Choose for every resource that the vertex is what is asked for below it; whether it is there."""
+        """Choose for every resource requested below the vertex; returns whether all are available."""
         key = self.policy.order()
         for resource in resources:
             if resource.type == vertex.type:
@@ -302,7 +302,7 @@ class Traverser:
 
 
 def fill(slot: Resource, inner: Scores) -> list[Candidate]:
-    """The slots that sorted candidates make: whole vertices, bundled for each type in turn."""
+    """The slots that sorted candidates make: complete vertices, bundled for each type in turn."""
     if len({child.type for child in slot.children}) < len(slot.children):
         return []
     parts = []
@@ -320,7 +320,7 @@ def fill(slot: Resource, inner: Scores) -> list[Candidate]:
 
 
 class Tally:
-    """How many complete shares of a resource have been found, for policies that stop at enough."""
+    """Counts complete shares of a resource found so far, for policies that stop at enough."""
 
     __slots__ = ("_per_share", "_position", "_shares", "_units", "_wanted", "type")
 
@@ -331,7 +331,7 @@ class Tally:
         self._position = self._shares = self._units = 0
 
     def advance(self, scores: Scores) -> bool:
-        """Whether there is enough, with what was found since the last time; that is not divided between shares."""
+        """Whether there is enough, including what was found since the last call, which is not divided between shares."""
         candidates = scores.found.get(self.type, ())
         self._units += sum(candidate.count for candidate in candidates[self._position :])
         self._position = len(candidates)
@@ -342,5 +342,5 @@ class Tally:
 
 
 def accepts(constraint: Constraint, vertex: Vertex) -> bool:
-    """Whether a vertex is as the constraint wants it."""
+    """Whether a vertex satisfies the constraint."""
     return constraints.matches(constraint, vertex, hostname_is_property=False)

@@ -1,7 +1,7 @@
-"""The forms in which a match is printed: Fluxion's match formats.
+"""Fluxion's match formats, in which a match is printed.
 
-A writer gets vertices and edges in the order of the walk, children first, and gives one text at the end.  JSON has
-the spacing of jansson's default output, which is that of Python's.
+A writer gets vertices and edges in the order of the walk, children first, and returns one text at the end. JSON has the spacing
+of jansson's default output, which is also Python's.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from fluxres.syntax import hostlist, idset
 REDUCED: Final = ("core", "gpu")
 """Types whose ids are in `children` of R_lite."""
 GATHERED: Final = ("node", "storage_node")
-"""Types that have an entry in R_lite."""
+"""Types with an entry in R_lite."""
 
 
 Filters = dict[str, str] | None
-"""What is used of what is counted below a vertex, by type, as text; None where that is not asked for."""
+"""The used units of the types counted below a vertex, as text by type; None if not requested."""
 
 
 class Writer(Protocol):
-    """What a walk hands its vertices and edges to."""
+    """Receives the vertices and edges of a walk."""
 
     def vertex(
         self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
     ) -> None:
-        """A vertex of the result, after all below it; `label` is that of the resource of the request that it met."""
+        """A vertex of the result, after all below it; `label` is that of the matching resource of the request."""
 
     def edge(self, edge: Edge) -> None:
-        """An edge of the result, after what it leads to."""
+        """An edge of the result, after its target."""
 
     def text(self, start: int, end: int, queue: str | None = None) -> str | None:
-        """All of it, with the line break; empty when there was nothing, None where the form cannot say that."""
+        """The output, with a line break; empty if there was nothing, None if the format cannot express the result."""
 
 
 class Simple:
-    """A line for each vertex."""
+    """One line per vertex."""
 
     def __init__(self, *, pretty: bool = False) -> None:
         self.pretty = pretty
@@ -49,7 +49,6 @@ class Simple:
     def vertex(
         self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
     ) -> None:
-        """A vertex of the result."""
         mode = ("exclusive" if exclusive else "shared") if self.pretty else ("x" if exclusive else "s")
         self.lines.append(f"      {'---' * level}{vertex.name}[{needs}:{mode}]\n")
 
@@ -65,7 +64,7 @@ class Jgf:
     """A JSON Graph Format document (RFC 40).
 
     Args:
-        shorthand: leave out what is below vertices taken exclusively.
+        shorthand: leave out everything below exclusively taken vertices.
     """
 
     def __init__(self, *, shorthand: bool = False) -> None:
@@ -77,17 +76,15 @@ class Jgf:
     def vertex(
         self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
     ) -> None:
-        """A vertex of the result."""
         if exclusive:
             self._whole.add(id(vertex))
         self._nodes.append((vertex, node(vertex, needs, exclusive, filters, label)))
 
     def edge(self, edge: Edge) -> None:
-        """An edge of the result."""
         self._edges.append(edge)
 
     def document(self) -> dict[str, Any]:
-        """The graph as values; empty when there was nothing."""
+        """The graph as values; empty if there was nothing."""
         if not self._nodes:
             return {}
         dropped = self._dropped() if self.shorthand else set()
@@ -100,7 +97,7 @@ class Jgf:
 
     def _dropped(self) -> set[int]:
         dropped: set[int] = set()
-        # Edges come children first, so from the end parents are known before their children.
+        # Edges arrive children first, so going backwards parents are known before their children.
         for edge in reversed(self._edges):
             if id(edge.source) in self._whole or id(edge.source) in dropped:
                 dropped.add(id(edge.target))
@@ -113,7 +110,7 @@ class Jgf:
 
 
 def node(vertex: Vertex, needs: int, exclusive: bool, filters: Filters, label: str | None) -> dict[str, Any]:
-    """A vertex as a node of JGF; what holds for this answer only stands last."""
+    """A vertex as a node of JGF; keys that only concern this result come last."""
     sort = jgf.Sort(vertex.type, vertex.basename, vertex.unit, dict(sorted(vertex.properties.items())))
     paths = dict(sorted(vertex.paths.items()))
     values = jgf.node(str(vertex.uniq_id), sort, vertex.name, vertex.id, vertex.rank, needs, exclusive, paths)
@@ -139,7 +136,7 @@ class Rlite:
     def vertex(
         self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
     ) -> None:
-        """A vertex of the result: ids wait for the node above them, and a node without any has no entry."""
+        """Collect ids for the node above them; a node without any has no entry."""
         if vertex.type in REDUCED:
             self._pending.setdefault(vertex.type, []).append(vertex.id)
         elif vertex.type in GATHERED and self._pending:
@@ -153,7 +150,7 @@ class Rlite:
         """Edges are not shown."""
 
     def entries(self) -> list[dict[str, Any]]:
-        """R_lite: ranks with equal children together, in the order of the children's text."""
+        """R_lite: ranks with equal children grouped, in the order of the children's text."""
         ranks: dict[str, list[int]] = {}
         children: dict[str, dict[str, str]] = {}
         for rank in sorted(self._ids):
@@ -200,13 +197,11 @@ class Rv1:
     def vertex(
         self, vertex: Vertex, needs: int, exclusive: bool, level: int, filters: Filters = None, label: str | None = None
     ) -> None:
-        """A vertex of the result."""
         self._lite.vertex(vertex, needs, exclusive, level)
         if self._graph is not None:
             self._graph.vertex(vertex, needs, exclusive, level, filters, label)
 
     def edge(self, edge: Edge) -> None:
-        """An edge of the result."""
         if self._graph is not None:
             self._graph.edge(edge)
 
@@ -243,4 +238,4 @@ WRITERS: Final[dict[str, Callable[[], Writer]]] = {
     "rv1_nosched": Rv1,
     "rv1_shorthand": lambda: Rv1(Jgf(shorthand=True)),
 }
-"""Makes a new writer, by name of format."""
+"""Constructors of writers, by name of format."""

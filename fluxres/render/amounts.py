@@ -1,6 +1,6 @@
-"""Units, times and factors as people read them.
+"""Units, times and factors as text.
 
-Numbers are never rounded or scaled: what a table shows can be typed back.
+Numbers are never rounded or scaled, so everything in a table can be typed back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def units(amount: int, unit: str | None) -> str:
 
 
 def when(seconds: float) -> str:
-    """A moment for a table; wall-clock times to the second.
+    """A time for a table; calendar times to the second.
 
     >>> when(3600.0), when(0.5), when(float("inf"))
     ('3600', '0.5', '-')
@@ -31,7 +31,8 @@ def when(seconds: float) -> str:
 
 
 def when_from(seconds: float) -> str:
-    """A moment from which on something works: wall-clock times up to the next second, so that it works then as well.
+    """The time from which on something is possible; calendar times are rounded up to the next second, so that it is possible
+    then, too.
 
     >>> when_from(3600.0), when_from(1.5)
     ('3600', '1.5')
@@ -40,7 +41,7 @@ def when_from(seconds: float) -> str:
 
 
 def seconds_or_none(seconds: float) -> float | None:
-    """A moment for JSON, which has no infinity: no end is null.
+    """A time for JSON, which has no infinity: no end is null.
 
     >>> seconds_or_none(float("inf"))
     """

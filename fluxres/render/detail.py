@@ -1,4 +1,4 @@
-"""One pool with everything there is to know about it."""
+"""All details of one pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluxres.render.table import Column, table
 
 
 def lines(p: Pool, *, style: Style = PLAIN) -> list[str]:
-    """Its data and places, then who holds it now and later; what there is nothing of is left out."""
+    """Its data and places, then its current and later holders; empty rows are left out."""
     facts = documents.pool(p)
     rows = [
         ["path", facts["path"]],

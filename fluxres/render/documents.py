@@ -1,6 +1,6 @@
-"""Pools, records and problems as plain values: the shapes of ``--json`` (specs/cli.md).
+"""Pools, records and problems as plain values: the documents of ``--json`` (specs/cli.md).
 
-Keys are always there and lists are never null, so that a script needs no special cases; no end is null.
+Keys are always present and lists are never null, so a script needs no special cases; no end is null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 def _others(p: Pool) -> list[Document]:
-    """The other pools whose state keeps one from new work."""
+    """The other pools whose state keeps this one from new work."""
     structure = p.graph.structure
     found = structure.unavailable_because(p.vertex)
     return [{"path": structure.where(v), "state": structure.state_name(v)} for v in found if v != p.vertex]
@@ -28,7 +28,7 @@ def pool(p: Pool, at: float | None = None, during: tuple[float, float] | None = 
     """One pool: RFC 4's base data, its places, and what is held of it.
 
     Args:
-        at, during: the moment or window that `available`, `allocated` and `jobs` are about; now by default.
+        at, during: the time or window of `available`, `allocated` and `jobs`; now by default.
     """
     graph, v = p.graph, p.vertex
     start, end = graph.window(at, None) if during is None else graph.open_window(*during)
@@ -58,7 +58,7 @@ def pool(p: Pool, at: float | None = None, during: tuple[float, float] | None = 
 
 
 def spans(graph: ResourceGraph, vertices: Iterable[int], start: int, end: int, job: str | None = None) -> list[Document]:
-    """Records that touch the window (ticks), by job, begin and pool."""
+    """Records that touch the window (ticks), by job, start and pool."""
     found = [
         (holder, begin, v, stop, amount)
         for v in vertices
@@ -78,14 +78,13 @@ def spans(graph: ResourceGraph, vertices: Iterable[int], start: int, end: int, j
 
 
 def span(s: Span) -> Document:
-    """One record."""
     return {"job": s.job, "path": s.pool, "amount": s.amount, "start": s.start, "end": seconds_or_none(s.end)}
 
 
 def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | None = None) -> list[Document]:
-    """By type: how many pools, how many units, and how many of the units are available, pools outside containment included.
+    """Pools, units and available units by type, including pools outside containment.
 
-    Units are added up as in :meth:`ResourceGraph.aggregate`; a type whose units do not convert has a document for each.
+    Units are added up as in :meth:`ResourceGraph.aggregate`; a type whose units cannot be converted has a document for each unit.
     """
     return [
         {"type": each.type, "pools": each.pools, "units": each.units, "unit": each.unit, "available": each.available}
@@ -94,7 +93,7 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
 
 
 def stage(s: Stage) -> Document:
-    """A stage that is active."""
+    """An active stage."""
     staged = s.graph.records.require_stage(s.stage)
     where = s.graph.structure.accounts.where
     return {
@@ -108,5 +107,4 @@ def stage(s: Stage) -> Document:
 
 
 def problem(p: Problem) -> Document:
-    """A finding of an audit."""
     return {"severity": p.severity, "where": p.where, "message": p.message}

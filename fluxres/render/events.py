@@ -1,4 +1,4 @@
-"""Events of a journal as one line each."""
+"""Events of a journal, one line each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fluxres.render.text import plural
 from fluxres.syntax import hostlist
 
 _PATHS_MAX: Final = 4
-"""Folded paths spelled out in one line; more are counted."""
+"""Maximal number of folded paths in one line; more are counted."""
 
 
 def details(event: Mapping[str, Any]) -> str:
-    """What an event did, in one line.
+    """The details of an event, in one line.
 
     >>> details({"event": "allocate", "job": "j1", "pools": [["/demo/node0", 2]], "start": 0, "end": 60000000})
     'j1: /demo/node0=2 from 0 until 60'
@@ -25,7 +25,7 @@ def details(event: Mapping[str, Any]) -> str:
 
 
 def folded_paths(paths: Sequence[str]) -> str:
-    """Paths folded parent by parent; past a few, their number.
+    """Paths folded parent by parent, or their number if there are many.
 
     >>> folded_paths(["/demo/node0", "/demo/node1"]), folded_paths([])
     ('/demo/node[0-1]', 'no pools')
@@ -79,12 +79,12 @@ def _tag(event: Mapping[str, Any]) -> str:
 
 def _merge(event: Mapping[str, Any]) -> str:
     at = "" if event.get("at") is None else f" at {event['at']}"
-    return f"{event.get('root', '')}{at}: {event.get('added', 0)} pools more"
+    return f"{event.get('root', '')}{at}: {event.get('added', 0)} pools added"
 
 
 def _unlink(event: Mapping[str, Any]) -> str:
     out_of = "" if event.get("hierarchy") is None else f" out of {event['hierarchy']}"
-    return f"{event['pool']}{out_of}: {event.get('removed', 0)} pools less"
+    return f"{event['pool']}{out_of}: {event.get('removed', 0)} pools removed"
 
 
 def _edge(event: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "commit": lambda event: str(event["stage"]),
     "release": lambda event: str(event["stage"]),
     "set_end": lambda event: f"{event['job']}: until {when(seconds(FOREVER if event['end'] is None else event['end']))}",
-    "expire": lambda event: f"records that ended by {when(seconds(event['before']))}",
+    "expire": lambda event: f"records that ended before {when(seconds(event['before']))}",
     "state": _state,
     "tag": _tag,
     "untag": _tag,

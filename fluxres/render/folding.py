@@ -1,8 +1,8 @@
-"""Many paths as few: `/demo/rack[0-1]/node[0-3]`, for pools that look the same.
+"""Fold the paths of pools that look the same: `/demo/rack[0-1]/node[0-3]`.
 
-From the leaves up: pools with one parent and one look become one item, then items whose parents have one
-parent and whose names below are the same, until the root.  Each level is a handful of vector steps over the items that are left;
-a text is made once for each different set of names.
+Folding goes from the leaves up. Pools with one parent and the same look become one item; then items whose parents have one
+parent, and whose names below are the same, become one, up to the root. Each level takes a handful of vector steps over the
+remaining items; a text is made once for each different set of names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Fold:
 
     Args:
         text: their paths, folded.
-        count: how many they are.
+        count: number of pools.
         vertex: the first of them.
     """
 
@@ -43,7 +43,7 @@ def fold(structure: Structure, vertices: Int32, looks: UInt64, *, typeable: bool
     Args:
         vertices: ascending.
         looks: a number for each of them; only pools with equal numbers share a line.
-        typeable: what no path or URI leads to is named by uuid, and not, as a reader wants it, by name.
+        typeable: refer to pools without a path or URI by uuid, so that the text can be typed back, instead of by name.
     """
     split = int(np.searchsorted(vertices, structure.tree_end))
     inside = _inside(structure, vertices[:split], looks[:split]) if split else []
@@ -51,7 +51,7 @@ def fold(structure: Structure, vertices: Int32, looks: UInt64, *, typeable: bool
 
 
 def fold_edges(structure: Structure, edges: Int32) -> list[Fold]:
-    """Accounts that are edges, folded at the end at which they fan out, in order."""
+    """Accounts that are edges, folded at the end where they fan out, in order."""
     accounts = structure.accounts
     ends: dict[str, list[tuple[int, int, int]]] = {}
     for v in edges.tolist():
@@ -72,13 +72,13 @@ def fold_edges(structure: Structure, edges: Int32) -> list[Fold]:
 
 
 def fold_all(structure: Structure, vertices: Iterable[int], *, typeable: bool = False) -> str:
-    """Paths of pools in one text, whatever they look like; `typeable` as in :func:`fold`."""
+    """Paths of pools in one text, regardless of their look; `typeable` as in :func:`fold`."""
     chosen = np.unique(np.fromiter(vertices, np.int32))
     return ",".join(item.text for item in fold(structure, chosen, np.zeros(len(chosen), np.uint64), typeable=typeable))
 
 
 class _Segments:
-    """Runs of equal keys, put together: pools of one parent mostly stand side by side, which makes the sort a short one."""
+    """Runs of equal keys. Pools of one parent are mostly adjacent, so the sort is short."""
 
     def __init__(self, keys: UInt64) -> None:
         self.runs = _starts(keys)
@@ -89,15 +89,14 @@ class _Segments:
         self._stops = np.append(self.starts[1:], len(self.order))
 
     def add(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Sums by segment; numbers without a sign wrap around."""
+        """Sums by segment; unsigned numbers wrap around."""
         return np.add.reduceat(np.add.reduceat(column, self.runs)[self.order], self.starts)
 
     def least(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Minima by segment."""
         return np.minimum.reduceat(np.minimum.reduceat(column, self.runs)[self.order], self.starts)
 
     def members(self, segment: int) -> NDArray[np.int64]:
-        """Rows of one segment, in no order."""
+        """Rows of one segment, in any order."""
         runs = self.order[self.starts[segment] : self._stops[segment]].tolist()
         return np.concatenate([np.arange(self.runs[r], self._run_stops[r]) for r in runs])
 
@@ -132,7 +131,7 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
 
 
 def _named(structure: Structure, vertices: Int32) -> UInt64:
-    """A number for the name of each pool: equal for equal names of one kind."""
+    """A number for the name of each pool; equal for equal names of one kind."""
     by_id = np.array([kind.name is None or template.is_invertible(kind.name) for kind in structure.kinds], np.bool_)
     if by_id.all() and not structure.names:
         return mixed(structure.kind[vertices], structure.id[vertices])
@@ -143,7 +142,7 @@ def _named(structure: Structure, vertices: Int32) -> UInt64:
 
 
 def _outside(structure: Structure, vertices: Int32, looks: UInt64, typeable: bool) -> list[Fold]:
-    """Pools that stand only in auxiliary graphs, few as a rule: by URI, and those without one by uuid or name."""
+    """Pools that are only in auxiliary graphs, usually few: by URI, and those without one by uuid or name."""
     found = []
     for group in groups(looks):
         by_place: dict[str, list[tuple[str, int]]] = {}

@@ -1,4 +1,4 @@
-"""Who holds what, as short notes beside a pool."""
+"""The holders of a pool, as short notes beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluxres.render.amounts import when
 def holders(graph: ResourceGraph, v: int, start: int) -> str:
     """The jobs with records on `v` that have not ended at `start` (ticks), and the stages on it.
 
-    ``j1`` holds all of it, ``j1=4`` four units; a reservation adds its beginning.
+    ``j1`` holds all of it, ``j1=4`` four units; a reservation also shows its start.
     """
     records, size = graph.records, graph.structure.size.item(v)
     notes = [
@@ -25,7 +25,7 @@ def holders(graph: ResourceGraph, v: int, start: int) -> str:
 
 
 def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
-    """(vertex, text) for every pool with a record or a tag: what makes pools of one kind look different."""
+    """(vertex, text) for every pool with a record or a tag, which makes pools of one kind look different."""
     for v in (v for v in graph.records.held if v < graph.structure.n):
         text = holders(graph, v, start)
         if text:
@@ -35,7 +35,7 @@ def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
 
 
 def tag_text(tags: dict[str, str | None]) -> str:
-    """Tags as they are written on the command line.
+    """Tags as on the command line.
 
     >>> tag_text({"draining": None, "until": "May"})
     'draining until=May'

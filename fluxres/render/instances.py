@@ -1,4 +1,4 @@
-"""The tree of instances as a table: who is where, what it schedules by, and what it has to do."""
+"""The tree of instances as a table: addresses, policies, nodes and jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def lines(top: Instance, *, header: bool = True, style: Style = PLAIN) -> list[str]:
-    """An instance and all below it: addresses, policies, nodes (parts of them counted as nodes), jobs that run and wait."""
+    """An instance and all below it: addresses, policies, nodes (parts of nodes count as nodes), running and pending jobs."""
     columns = [
         Column("INSTANCE"),
         Column("ADDRESS", role=lambda _text: "faint"),
@@ -39,7 +39,7 @@ def _rows(one: Instance, first: str, then: str) -> list[list[str]]:
 
 def _nodes(one: Instance) -> int:
     structure = one.graph.structure
-    return int((structure.of_type("node") < structure.tree_end).sum())  # others are left in auxiliary trees
+    return int((structure.of_type("node") < structure.tree_end).sum())  # the roots of other trees are in auxiliary graphs
 
 
 def document(top: Instance) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ _HELD = [
 
 
 def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fold]:
-    """Pools folded where table and tree would say the same of them."""
+    """Pools folded if the table and the tree would show the same for them."""
     graph, vertices = selection.graph, selection.vertices
     structure = graph.structure
     own = looks(structure, 0, structure.n, notes(graph, start))[vertices]
@@ -46,7 +46,7 @@ def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fol
 def pools(
     selection: Selection, start: int, end: int, *, limit: int | None = None, header: bool = True, style: Style = PLAIN
 ) -> tuple[list[str], int]:
-    """Pools as a table, equal ones in one line, and how many pools the lines beyond `limit` would have named."""
+    """Pools as a table, with equal ones in one line, and the number of pools in the lines beyond `limit`."""
     graph, free = selection.graph, available_units(selection.graph, start, end)
     structure = graph.structure
     found = folds(selection, free, start)
@@ -80,7 +80,7 @@ def pools(
 def records(
     graph: ResourceGraph, held: Sequence[tuple[str, int, int, int, int]], *, header: bool = True, style: Style = PLAIN
 ) -> list[str]:
-    """Records as a table; pools of which a job holds as much over the same time share a line.
+    """Records as a table; pools of which a job holds the same amount over the same time share a line.
 
     Args:
         held: (job, vertex, start, end, amount) in ticks.
@@ -97,7 +97,7 @@ def records(
 
 
 def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[tuple[int, list[str]]]:
-    """Pools and edges of which an amount is held each: the first of each line, and its path, number and units."""
+    """Pools and edges of which the same amount is held: the first of each line, its path, number and units."""
     chosen = np.unique(np.array(list(vertices), np.int32))
     pools = chosen[chosen < structure.n]
     items = fold(structure, pools, mixed(structure.kind[pools])) + fold_edges(structure, chosen[len(pools) :])
@@ -105,7 +105,7 @@ def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[t
 
 
 def stages(graph: ResourceGraph, documents: Sequence[Document], *, header: bool = True, style: Style = PLAIN) -> list[str]:
-    """Stages as a table; pools of which a stage has as much share a line, and units of pools that differ are not added."""
+    """Stages as a table; pools of which a stage has the same amount share a line, and units of different pools are not added."""
     number = graph.structure.accounts.number
     rows = []
     for d in documents:
@@ -124,7 +124,9 @@ def stages(graph: ResourceGraph, documents: Sequence[Document], *, header: bool 
 
 
 def matched(found: Match, structure: Structure, *, header: bool = True, style: Style = PLAIN) -> list[str]:
-    """What a match takes, as a table; pools of which as much is taken share a line, and what is only shared has no units."""
+    """The pools of a match as a table; pools of which the same amount is taken share a line, and pools that are only shared have
+    no units.
+    """
     vertices, amounts = found.vertices, found.amounts
     if len(found.shared):
         vertices = np.concatenate([vertices, found.shared])
@@ -167,7 +169,7 @@ def held_within(
 
 
 def totals(documents: Sequence[Document], *, free: bool = True, header: bool = True, style: Style = PLAIN) -> list[str]:
-    """Totals by type as a table; the number of units only where it is not the number of pools."""
+    """Totals by type as a table; the number of units is shown only if it is not the number of pools."""
     rows = [
         [
             d["type"],
@@ -182,7 +184,6 @@ def totals(documents: Sequence[Document], *, free: bool = True, header: bool = T
 
 
 def problems(found: Sequence[Problem], *, header: bool = True, style: Style = PLAIN) -> list[str]:
-    """Findings of an audit as a table."""
     columns = [
         Column("SEVERITY", role=lambda text: "bad" if text == "error" else "warn"),
         Column("WHERE"),

@@ -1,7 +1,7 @@
-"""Many pools as one text: `node[0-15,20]`, without making a name for each.
+"""Many pools as one text, `node[0-15,20]`, without making a name for each.
 
-Pools of one kind differ by their id, so the text follows from runs of ids and the names at their ends.  Only pools that
-were named one by one, and templates that ask for more than the id, are spelled out; past a bound they are counted.
+Pools of one kind differ by their id, so the text follows from runs of ids and the names at their ends. Only explicitly named
+pools, and templates that depend on more than the id, are written out; beyond a bound they are counted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
 
 _SPELLED_MAX: Final = 65_536
-"""Names made one by one for one text: a tenth of a second."""
+"""Maximal number of names written out in one text: this takes a tenth of a second."""
 
 
 def runs(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Index ranges (first, last) of ascending numbers that follow each other without a gap.
+    """Index ranges (first, last) of consecutive ascending numbers.
 
     >>> runs(np.array([0, 1, 2, 7]))
     [(0, 2), (3, 3)]
@@ -32,7 +32,7 @@ def runs(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def folded(structure: Structure, vertices: Int32) -> str:
-    """Names of pools, folded as a hostlist; in the order of their kinds and ids, or of the pools where some are named one by one.
+    """Names of pools, folded as a hostlist; in the order of kinds and ids, or in pool order if some are explicitly named.
 
     Args:
         vertices: at least one; pools with the same name count once.
@@ -45,7 +45,7 @@ def folded(structure: Structure, vertices: Int32) -> str:
         plain = vertices[~named]
         if named.any():
             texts.append(_spelled([explicit[v] for v in vertices[named][:_SPELLED_MAX].tolist()], int(named.sum())))
-        # `n09` is named one by one and `n10` is not: in the order of the pools they are one run.
+        # `n09` is explicitly named and `n10` is not; in pool order they are one run.
         if len(plain) and len(vertices) <= _SPELLED_MAX:
             return _spelled([structure.name(v) for v in vertices.tolist()], len(vertices))
     kinds = structure.kind[plain]
@@ -75,7 +75,7 @@ def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
 
 
 def _around_id(kind: Kind) -> tuple[str, int, str]:
-    """What stands before the id in a name, the width of the id, and what stands after it."""
+    """The text before the id in a name, the width of the id, and the text after it."""
     if kind.name is None:
         return kind.basename, 0, ""
     parts = template.parse(kind.name)

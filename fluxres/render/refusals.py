@@ -1,6 +1,6 @@
 """Why a request has no match: lines for a terminal, an error, plain values.
 
-The words are those of :mod:`fluxres.match.reasons`; what is added here is the layout, and moments as people read them.
+The wording is that of :mod:`fluxres.match.reasons`; this module adds the layout, and times in readable form.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fluxres.render.amounts import seconds_or_none, when, when_from
 from fluxres.render.style import PLAIN, Style
 
 LINKS: Final = {"held-above": ",", "supply": ", held", "inside": ", some of it held"}
-"""What leads over from a cause to who holds the pools, where that is not said."""
+"""The words between a cause and the jobs that hold the pools, where the cause does not mention them."""
 
 
 def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
-    """What is in the way, part by part.
+    """The obstacles, part by part.
 
     Args:
-        start: the moment that was asked for, as a word: now, a date.
+        start: the requested time, as a word: now, a date.
     """
     found = [style.paint(_verdict(refusal, start), "heading")]
     for part in refusal.parts:
@@ -40,11 +40,11 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
 
 def _verdict(refusal: Refusal, start: str) -> str:
     if refusal.never:
-        return "Never: this machine has too little, even with nothing held and everything up."
+        return "Never: the request exceeds the capacity of this machine, even when idle with everything up."
     if refusal.earliest is not None:
         return f"Not {start}. The earliest start is {when_from(refusal.earliest)}."
     if refusal.undecided:
-        return f"Undecided {start}: the search was given up. Ask for less at once."
+        return f"Undecided {start}: the search reached its limit. Ask for less at once."
     return f"Not {start}, and no later start is known."
 
 
@@ -68,7 +68,7 @@ def _until(seconds: float) -> str:
 
 
 def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
-    """The refusal as an error: the first part that is short, and each by its place."""
+    """The refusal as an error: the first unsatisfied part, and each part by its place."""
     short = [part for part in refusal.parts if part.is_short] or list(refusal.parts)
     reasons = {part.place: _reason(part) for part in short}
     together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
@@ -86,7 +86,7 @@ def _reason(part: PartReport) -> str:
 
 
 def document(refusal: Refusal | None) -> dict[str, Any]:
-    """The refusal as plain values; None is a request that matches."""
+    """The refusal as plain values; None for a request that matches."""
     return {
         "matches": refusal is None,
         "never": refusal is not None and refusal.never,

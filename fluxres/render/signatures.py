@@ -1,8 +1,8 @@
-"""Numbers that are equal where pools, or whole subtrees, look the same: what lets a million pools be drawn in ten lines.
+"""Numbers that are equal for pools, or complete subtrees, that look the same: they let a million pools be drawn in ten lines.
 
-A subtree is a slice of the columns, so its signature is a rolling hash over the slice, read off one cumulative sum:
-sum of ``w[u] * B**u`` over the slice, divided by ``B**v`` (B is odd, so it has an inverse modulo 2**64).  Depth is part of
-``w``, and pre-order with depths determines a tree, so equal sequences are equal trees.  Signatures live as long as one drawing.
+A subtree is a slice of the columns, so its signature is a rolling hash over the slice, computed from one cumulative sum: the sum
+of ``w[u] * B**u`` over the slice, divided by ``B**v`` (B is odd, so it has an inverse modulo 2**64). Depth is part of ``w``, and
+pre-order with depths determines a tree, so equal sequences are equal trees. Signatures are only valid within one drawing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INVERSE: Final = pow(_BASE, -1, 2**64)
 
 
 def mixed(*values: ArrayLike) -> UInt64:
-    """One well-spread number for each row of these columns, which have one length.
+    """One well-distributed number for each row of these columns of equal length.
 
     >>> a = mixed([1, 2, 1], [5, 5, 5])
     >>> bool(a[0] == a[2]), bool(a[0] == a[1])
@@ -47,10 +47,10 @@ def of_text(text: object) -> np.uint64:
 
 
 def looks(structure: Structure, lo: int, hi: int, notes: Iterable[tuple[int, str]]) -> UInt64:
-    """A number for how each pool of ``[lo, hi)`` looks by itself: kind, size, state, flags, and what `notes` say of it.
+    """A number for the look of each pool of ``[lo, hi)`` by itself: kind, size, state, flags, and its `notes`.
 
     Args:
-        notes: (vertex, text), vertices in any order; a vertex may come twice.
+        notes: (vertex, text), vertices in any order; a vertex may occur twice.
     """
     s = structure
     marks = (
@@ -99,7 +99,7 @@ def _powers(base: int, count: int) -> UInt64:
 
 
 def groups(signatures: UInt64) -> list[NDArray[np.int64]]:
-    """Index arrays of equal signatures, in the order in which each first comes.
+    """Index arrays of equal signatures, in the order of their first occurrence.
 
     >>> [group.tolist() for group in groups(np.array([7, 3, 7], np.uint64))]
     [[0, 2], [1]]

@@ -1,6 +1,6 @@
-"""Colour, as the few escape sequences that every terminal knows.
+"""Colour, with the few escape sequences that every terminal supports.
 
-A table of ten rows does not need a library that takes longer to import than the command runs.  Colour never carries
+A table of ten rows does not need a library that takes longer to import than the command takes to run. Colour never carries
 meaning alone: whatever is red also says "down".
 """
 
@@ -34,5 +34,4 @@ PLAIN: Final = Style()
 
 
 def state_role(state: str) -> str | None:
-    """The role of a pool state."""
     return _STATE_ROLES.get(state)

@@ -1,7 +1,7 @@
-"""Auxiliary graphs drawn: a hierarchy as a tree, any other graph as its edges, equal parts folded.
+"""Draw auxiliary graphs: a hierarchy as a tree, any other graph as a table of edges, with equal parts folded.
 
-Edges are columns, so both forms are a few vector steps over them: signatures level by level from the leaves for a tree, and
-runs of equal target sets for a list.
+Edges are columns, so both forms take a few vector steps over them: signatures level by level from the leaves for a tree, and runs
+of equal target sets for a table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def forest(graph: ResourceGraph, subsystem: Subsystem, depth: int | None = None,
 
 
 class _Forest:
-    """Signatures of the pools of a hierarchy, each with all that hangs below it."""
+    """Signatures of the pools of a hierarchy, each including everything below it."""
 
     def __init__(self, structure: Structure, subsystem: Subsystem, own: UInt64) -> None:
         self.structure = structure
@@ -75,7 +75,7 @@ class _Forest:
 
 
 def _edge_looks(subsystem: Subsystem) -> UInt64:
-    """A number for each edge: its relation and what else it has."""
+    """A number for each edge, from its relation and attributes."""
     columns: list[Any] = [subsystem.relation]
     for column in subsystem.attributes.values():
         if column.dtype.kind == "f":
@@ -100,10 +100,10 @@ def _number(value: object) -> str:
 def edges(
     structure: Structure, subsystem: Subsystem, *, at: int | None = None, header: bool = True, style: Style = PLAIN
 ) -> list[str]:
-    """The edges of an auxiliary graph as a table; pools with the same edges share a line, `↔` is an edge each way.
+    """The edges of an auxiliary graph as a table; pools with the same edges share a line, `↔` is an edge in each direction.
 
     Args:
-        at: only those from and to this pool.
+        at: only the edges from and to this pool.
     """
     rows = [
         [fold_all(structure, sources.tolist()), arrow, fold_all(structure, targets.tolist()), edge_text(subsystem, row)]
@@ -116,7 +116,7 @@ def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = Non
     """(sources, arrow, targets, row): every source has an edge like that row to every target.
 
     Args:
-        at: only edges from and to this pool; an edge each way is one from it.
+        at: only edges from and to this pool; edges in both directions count as one from it.
     """
     look = _edge_looks(subsystem)
     both = _both_ways(structure, subsystem, look)

@@ -1,4 +1,4 @@
-"""What a graph is, in a few lines: the answer of `load` and `info`."""
+"""A graph in a few lines: the output of `load` and `info`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def document(graph: ResourceGraph) -> dict[str, Any]:
 
 
 def lines(facts: dict[str, Any], *, header: bool = True, style: Style = PLAIN) -> list[str]:
-    """The same as text; what there is nothing of is left out."""
+    """The same as text, without empty lines."""
     others = ", ".join(f"{count} {state}" for state, count in facts["states"].items() if state != "up")
     graphs = ", ".join(
         f"{s['name']} ({'hierarchy, ' if s['hierarchy'] else ''}{plural(s['edges'], 'edge')})" for s in facts["subsystems"]

@@ -1,7 +1,7 @@
-"""Text as a terminal shows it: its width, padding, and control characters made visible.
+"""Text on a terminal: its width, padding, and control characters made visible.
 
-Names, tags and job ids come from files and other people.  One with an escape sequence in it must not be able to
-recolour a terminal or hide a line, so everything that is shown goes through :func:`printable`.
+Names, tags and job ids come from files and other people. An escape sequence in one must not be able to recolour a terminal or
+hide a line, so everything shown goes through :func:`printable`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """The text with everything that does not print as an escape.
+    """The text with everything unprintable escaped.
 
     >>> printable("a\\x1b[2Jb"), printable("Zürich")
     ('a\\\\x1b[2Jb', 'Zürich')
@@ -32,7 +32,7 @@ def width(text: str) -> int:
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
-    """The text filled with blanks to this many columns, on its left when `right`.
+    """The text padded with blanks to this many columns, on the left if `right`.
 
     >>> pad("8", 3, right=True), pad("core", 6)
     ('  8', 'core  ')

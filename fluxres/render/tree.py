@@ -1,7 +1,7 @@
-"""The containment tree drawn with equal parts folded: El Capitan in six lines.
+"""Draw the containment tree with equal parts folded: El Capitan in six lines.
 
-A line stands for a group of siblings that look the same all the way down, in every one of the places that the line above
-stands for.  Only one of each group is ever looked into, so the cost is in the lines and a few vector steps, not in pools.
+A line is a group of siblings that look the same all the way down, in each of the pools of the line above. Only one pool of each
+group is ever examined, so the cost is that of the lines and a few vector steps, not of the pools.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Branch:
     Args:
         level: 0 for the top.
         last: whether no sibling follows, for this line and each level above it.
-        names: folded.
-        count: how many there are in each pool that the line above stands for.
+        names: folded names.
+        count: number of them in each pool of the line above.
         vertex: one of them.
-        edge: what leads to it in an auxiliary graph.
+        edge: the edge to it in an auxiliary graph.
     """
 
     level: int
@@ -70,7 +70,7 @@ def _below(
 
 
 def _names(structure: Structure, members: NDArray[np.int32]) -> str:
-    """Names of the members: those in one parent where all parents say the same, else all of them."""
+    """Names of the members: those in one parent if all parents have the same, else all of them."""
     row = members[0]
     if not structure.names and bool((structure.id[members] == structure.id[row]).all()):
         return folded(structure, row)
@@ -78,7 +78,7 @@ def _names(structure: Structure, members: NDArray[np.int32]) -> str:
 
 
 def draw(graph: ResourceGraph, lines: Iterator[Branch], *, style: Style = PLAIN) -> list[str]:
-    """Branches as text: names, how many, type, size, state, who holds them, tags and properties."""
+    """Branches as text: names, counts, type, size, state, holders, tags and properties."""
     now = graph.now()
     columns = [
         Column("name"),

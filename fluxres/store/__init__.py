@@ -1,7 +1,7 @@
-"""Where graphs outlive a process: snapshots and a journal, addressed by URL.
+"""Persistent storage of graphs: snapshots and a journal, addressed by URL.
 
-A store keeps named graphs.  A writer holds the store's lock, works on the state the store is in, and is done only when the
-change is on the disk (rule D1).  A reader sees one state and waits for no writer.
+A store keeps named graphs. A writer holds the store's lock, works on the current state, and is done only when the change is on
+disk (rule D1). A reader sees one consistent state and never waits for a writer.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = [
 
 
 def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: Notify | None = None) -> SqliteStore:
-    """The store at this address; nothing is read or made yet.
+    """The store at this address; nothing is read or created yet.
 
     Args:
         url: ``sqlite:///path/to/file.db`` with or without ``?graph=NAME``, or a path; by default ``$FLUXRES_STORE``, else the
-            SQLite file in the XDG data folder.
+            SQLite file in the XDG data directory.
         clock: gives the time of journal entries, and "now" of the graphs.
         notify: called with the holder of the lock when a write waits for more than half a second.
 
-    Errors: StoreError for a scheme there is no store of.
+    Errors: StoreError for an unknown scheme.
 
     >>> open_store("/srv/site.db").url
     'sqlite:///srv/site.db'

@@ -1,8 +1,7 @@
-"""The envelope of everything binary in a store: what it is, which version, and a checksum.
+"""The envelope of all binary data in a store: magic, version and checksum.
 
-A disk that flips a bit must lead to a message, not to a machine with one node more.  So a blob is checked
-as a whole before any of it is believed; what is read after that was written by fluxres, and a failure to
-understand it is reported as damage all the same.
+A flipped bit must lead to an error, not to a machine with one more node. So the checksum of a blob is verified before any of it
+is used. What follows was written by fluxres, but data that cannot be decoded is reported as damage all the same.
 """
 
 from __future__ import annotations
@@ -22,36 +21,36 @@ T = TypeVar("T")
 
 
 def checksum(data: bytes | memoryview) -> bytes:
-    """16 bytes that change with any byte of `data`: BLAKE2b, 1 GB/s, no accident passes it."""
+    """BLAKE2b of `data`, 16 bytes; 1 GB/s."""
     return hashlib.blake2b(data, digest_size=CHECKSUM_BYTES).digest()
 
 
 def pack(magic: bytes, version: int, header: msgspec.Struct, payloads: list[bytes]) -> bytes:
-    """Magic, version, header, payloads and the checksum over them."""
+    """Magic, version, header, payloads and the checksum over all of them."""
     head = msgspec.msgpack.encode(header)
     body = b"".join([_FRAME.pack(magic, version, len(head)), head, *payloads])
     return body + checksum(body)
 
 
 class Reader:
-    """A blob whose checksum held, read from front to back.
+    """A blob with a verified checksum, read from front to back.
 
-    Errors: StoreError for damage, and for a version this fluxres does not know.
+    Errors: StoreError for damage, and for a version that this fluxres does not know.
     """
 
     def __init__(self, data: bytes, magic: bytes, version: int) -> None:
         if len(data) < _FRAME.size + CHECKSUM_BYTES:
-            raise StoreError(f"{len(data)} bytes are too few")
+            raise StoreError(f"{len(data)} bytes are too short")
         view = memoryview(data)
         body, self.checksum = view[:-CHECKSUM_BYTES], bytes(view[-CHECKSUM_BYTES:])
         if checksum(body) != self.checksum:
-            raise StoreError("the checksum does not hold")
+            raise StoreError("the checksum does not match")
         found_magic, found_version, head_length = _FRAME.unpack_from(body)
         if found_magic != magic:
             raise StoreError(f"expected {magic!r}, found {found_magic!r}")
         if found_version > version:
             raise StoreError(
-                f"written in version {found_version} of its encoding, this fluxres knows up to {version}",
+                f"written in version {found_version} of its encoding, but this fluxres knows only versions up to {version}",
                 hint="use a newer fluxres",
             )
         self._body = body
@@ -59,21 +58,21 @@ class Reader:
         self._head = self.take(head_length)
 
     def header(self, header: type[T]) -> T:
-        """The header as its type."""
+        """The header, decoded as its type."""
         return unpacked(self._head, header)
 
     def take(self, length: int) -> memoryview:
         """The next `length` bytes."""
         stop = self._at + length
         if length < 0 or stop > len(self._body):
-            raise StoreError("it ends too early")
+            raise StoreError("it is truncated")
         taken = self._body[self._at : stop]
         self._at = stop
         return taken
 
 
 def unpacked(data: bytes | memoryview, kind: type[T]) -> T:
-    """A value of this type out of MessagePack.
+    """A MessagePack value, decoded as this type.
 
     Errors: StoreError.
     """

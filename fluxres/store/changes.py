@@ -1,12 +1,12 @@
-"""A save of only what changed: a document of events that says which state it follows.
+"""An incremental save: a document of events, with the state that they follow.
 
-JSON lines, a header first.  The header carries a digest of the state before the first event and of the state
-after the last, so that changes are never applied to a machine they were not made on, and what comes out is
-known to be what went in.  The digest covers what changes act on (the tree, types, sizes, states, tags, records)
-and not what a format may write in another way (how names come about, uuids that a file does not give).
+The document is JSON lines with a header first. The header has a digest of the state before the first event and of the state after
+the last one, so changes are never applied to a different state, and the result is verified. The digest covers what changes affect
+(the tree, types, sizes, states, tags, records), but not what a format may write in different ways (how names are made, uuids that
+a file does not give).
 
-An event of the journal names pools and can be replayed anywhere, except for a merge, which would need the other
-graph.  So a document in which the shape changed holds the whole state after that, encoded as a store does.
+An event of the journal names pools and can be replayed anywhere, except for a merge, which would need the other graph. So if the
+shape changed, the document holds the complete state after it, encoded as in a store.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Header(msgspec.Struct, kw_only=True):
         fluxres: always ``changes``.
         version: of the document.
         graph: name of the graph.
-        base: digest of the state the changes follow; None when the document holds a whole state and needs none.
+        base: digest of the state that the changes follow; None if the document holds a complete state and needs none.
         result: digest of the state after them.
-        lines: that follow.
+        lines: number of lines that follow.
     """
 
     fluxres: str
@@ -56,7 +56,7 @@ class Header(msgspec.Struct, kw_only=True):
 
 
 class State(msgspec.Struct, kw_only=True):
-    """A line with a whole state in place of an event."""
+    """A line with a complete state instead of an event."""
 
     shape: bytes
     marks: bytes
@@ -68,7 +68,7 @@ class Changes:
 
     Args:
         header: its first line.
-        lines: the others, each a JSON object.
+        lines: the other lines, each a JSON object.
         where: the file, for messages.
     """
 
@@ -77,27 +77,29 @@ class Changes:
     where: str
 
     def apply(self, graph: ResourceGraph | None, clock: Clock | None = None) -> ResourceGraph:
-        """The graph after the changes; `graph` is changed or given up.
+        """The graph after the changes; `graph` is modified or discarded.
 
-        Errors: StoreConflict when it is not in the state they follow, InputError for a line that cannot be applied.
+        Errors: StoreConflict if it is not in the state that the changes follow, InputError for a line that cannot be applied.
         """
         base = self.header.base
         if base is not None and (graph is None or digest(graph) != base):
-            what = "needs the save it follows" if graph is None else "follows another state than this one"
-            raise StoreConflict(f"this document of changes {what}", where=self.where, hint="load the save it was made after")
-        # What comes before a whole state is history: the state has it.
+            what = "needs the save that it follows" if graph is None else "follows a different state"
+            raise StoreConflict(
+                f"this document of changes {what}", where=self.where, hint="load the save after which it was written"
+            )
+        # Events before a complete state are already part of it.
         first = max((i for i, line in enumerate(self.lines) if line.startswith(_STATE)), default=-1)
         if first >= 0:
             graph = self._state(self.lines[first], first + 2, clock)
         if graph is None:
-            raise InputError("holds neither a state nor what it follows", where=self.where)
+            raise InputError("has neither a state nor the digest of the state it follows", where=self.where)
         for number, line in enumerate(self.lines[first + 1 :], first + 3):
             self._replay(graph, line, number)
         if digest(graph) != self.header.result:
             raise InputError(
                 "the changes do not lead to the state that was saved",
                 where=self.where,
-                hint="the document was changed or damaged",
+                hint="the document was modified or damaged",
             )
         return graph
 
@@ -117,7 +119,7 @@ class Changes:
             journal.require_whole(event)
             graph.apply(event)
         except FluxresError as error:
-            raise InputError(f"this change cannot be made: {error}", where=f"{self.where}:{number}") from error
+            raise InputError(f"this change cannot be applied: {error}", where=f"{self.where}:{number}") from error
 
 
 _STATE: Final = b'{"state"'
@@ -125,7 +127,7 @@ _STRUCTURAL: Final = tuple(f'{{"event":"{name}"'.encode() for name in sorted(jou
 
 
 def lines_of(events: Sequence[bytes], graph: ResourceGraph) -> list[bytes]:
-    """Events as lines, with the state of `graph` (after them) where one of them changed the shape.
+    """Events as lines, including the state of `graph` (after them) if one of them changed the shape.
 
     Args:
         events: as :func:`fluxres.store.journal.body` writes them.
@@ -137,20 +139,20 @@ def lines_of(events: Sequence[bytes], graph: ResourceGraph) -> list[bytes]:
 
 
 def state_line(graph: ResourceGraph) -> bytes:
-    """The whole state of a graph as one line."""
+    """The complete state of a graph as one line."""
     shape = encoding.encode_shape(graph.structure)
     marks = encoding.encode_marks(graph.structure, records.capture(graph.records), shape)
     return msgspec.json.encode({"state": State(shape=shape, marks=marks)})
 
 
 def write(path: Path, base: str | None, lines: list[bytes], graph: ResourceGraph) -> int:
-    """Write a document, or continue the one that ends at `base`; its size in bytes.
+    """Write a document, or continue the one that ends at `base`; returns its size in bytes.
 
     Args:
-        base: digest of the state before `lines`; None when they hold a whole state.
+        base: digest of the state before `lines`; None if they hold a complete state.
         graph: after them.
 
-    Errors: UsageError for a file that holds something else; StoreError.
+    Errors: UsageError for a file with other content; StoreError.
     """
     before = _continued(path, base)
     if before is not None:
@@ -162,25 +164,25 @@ def write(path: Path, base: str | None, lines: list[bytes], graph: ResourceGraph
 
 
 def _continued(path: Path, base: str | None) -> Changes | None:
-    """The document at this place that the new changes follow, None where there is no file.
+    """The document at this path that the new changes follow, None if there is no file.
 
     Errors: UsageError for any other file: a save, or changes that would be lost.
     """
     if not path.exists():
         return None
-    hint = "write the changes to a new file, or save the whole graph, without --changed-only"
+    hint = "write the changes to a new file, or save the complete graph without --changed-only"
     content = source_text.read_file(path)
     if not is_changes(content):
         raise UsageError("holds something other than changes, which would be lost", where=str(path), hint=hint)
     before = parse(content, str(path))
     if base is None or before.header.result != base:
-        what = "holds other changes, which would be lost: these begin at another state than it ends at"
+        what = "holds other changes, which would be lost: these do not begin at the state at which it ends"
         raise UsageError(what, where=str(path), hint=hint)
     return before
 
 
 def is_changes(head: bytes) -> bool:
-    """Whether a file that begins like this is a document of changes.
+    """Whether a file that begins with these bytes is a document of changes.
 
     >>> is_changes(b'{"fluxres":"changes","version":1')
     True
@@ -189,7 +191,7 @@ def is_changes(head: bytes) -> bool:
 
 
 def read(path: Path) -> Changes:
-    """A document of changes, checked as far as it can be without its base.
+    """A document of changes, checked as far as possible without its base.
 
     Errors: InputError with the line; LimitExceeded.
     """
@@ -197,9 +199,9 @@ def read(path: Path) -> Changes:
 
 
 def parse(content: bytes, where: str) -> Changes:
-    """As :func:`read`, of what was read already."""
+    """As :func:`read`, for content in memory."""
     if not is_changes(content):
-        raise InputError("is not a document of changes", where=where, hint="fluxres save --changed-only writes one")
+        raise InputError("is not a document of changes", where=where, hint="'fluxres save --changed-only' writes one")
     first, *lines = content.rstrip(b"\n").split(b"\n")
     try:
         header = msgspec.json.decode(first, type=Header)
@@ -207,14 +209,16 @@ def parse(content: bytes, where: str) -> Changes:
         raise InputError(f"unreadable header: {error}", where=f"{where}:1") from None
     if not header.graph.isprintable():
         raise InputError(
-            f"{header.graph!r} is no name of a graph", where=f"{where}:1", hint="the document was changed or damaged"
+            f"{header.graph!r} is not a valid graph name", where=f"{where}:1", hint="the document was modified or damaged"
         )
     if header.version > VERSION:
         raise InputError(
-            f"is of version {header.version}, this fluxres knows up to {VERSION}", where=where, hint="use a newer fluxres"
+            f"has version {header.version}, but this fluxres knows only versions up to {VERSION}",
+            where=where,
+            hint="use a newer fluxres",
         )
     if len(lines) != header.lines:
-        raise InputError(f"{len(lines)} changes where {header.lines} were written", where=where, hint="the document was cut off")
+        raise InputError(f"{len(lines)} changes instead of {header.lines}", where=where, hint="the document was truncated")
     return Changes(header, lines, where)
 
 
@@ -222,9 +226,9 @@ def parse(content: bytes, where: str) -> Changes:
 
 
 def digest(graph: ResourceGraph) -> str:
-    """32 hexadecimal digits that differ when the tree, types, sizes, states, tags or records do.
+    """32 hexadecimal digits that depend on the tree, types, sizes, states, tags and records.
 
-    Cost: O(pools), about 20 ms a million.
+    Cost: O(pools), about 20 ms per million.
     """
     hashed = hashlib.blake2b(digest_size=16)
     structure = graph.structure

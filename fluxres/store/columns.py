@@ -1,12 +1,11 @@
-"""One integer column as few bytes, exactly.
+"""A lossless, compact encoding of an integer column.
 
-Machines are regular: a column is constant, or it climbs evenly, or it repeats itself every node.  The first
-two are a handful of numbers; the last is what deflate is made for, once the numbers are as narrow as their
-range allows.  Each form below is tried from the cheapest on, by one or two passes over the array.  Level 1 of
-zlib: on columns level 6 would save half of very little, on texts that do not repeat it takes four times as long
-for a few per cent.
+Machines are regular: a column is constant, or increases evenly, or repeats with every node. The first two take a handful of
+numbers. The last is handled by deflate, once the numbers are as narrow as their range allows. The forms below are tried from the
+cheapest on, each in one or two passes over the array. zlib runs at level 1: on columns, level 6 would save half of very little,
+and on texts that do not repeat it takes four times as long for a few per cent.
 
-All arithmetic is modulo 2**64, so no value of an int64 is too large for any form.
+All arithmetic is modulo 2**64, so no int64 value is too large for any form.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ Ints = NDArray[Any]
 _MASK: Final = (1 << 64) - 1
 _WIDTHS: Final = (1, 2, 4, 8)
 _RUNS_WORTH: Final = 16
-"""Runs have to be this much fewer than values before they are stored in their place."""
+"""Runs are stored instead of values only if there are this many times fewer of them."""
 _ZIP_FROM_BYTES: Final = 64
 
 
 class Column(msgspec.Struct, array_like=True, frozen=True):
-    """How a column is stored; the numbers themselves follow as payload.
+    """The description of a stored column; its numbers follow as payload.
 
     Args:
         form: ``constant`` (base), ``ramp`` (base + step * index), ``offset`` (base + stored), ``change`` (each is the one
             before plus base + stored; the first is `step`), ``runs`` (two columns: where runs begin, what they hold).
-        count: values.
-        width: bytes of a stored number, 0 where none are stored.
+        count: number of values.
+        width: bytes of a stored number, 0 if none are stored.
         zipped: whether the payload is deflated.
         length: bytes of the payload.
         parts: the two columns of ``runs``.
@@ -54,7 +53,7 @@ class Column(msgspec.Struct, array_like=True, frozen=True):
 
 
 def encode(values: Ints, payloads: list[bytes]) -> Column:
-    """Append what has to be stored of `values` to `payloads`, and tell how.
+    """Append the data of `values` to `payloads`, and return its description.
 
     >>> payloads = []
     >>> encode(np.arange(1000, dtype=np.int64), payloads).form, payloads
@@ -90,7 +89,7 @@ def _width(span: int) -> int:
 
 
 def _unsigned(dtype: Any) -> tuple[Any, int]:
-    """The unsigned type as wide as this one, and the largest number of it."""
+    """The unsigned type of the same width, and its largest number."""
     width = np.dtype(dtype).itemsize
     return np.dtype(f"u{width}"), (1 << (8 * width)) - 1
 
@@ -106,7 +105,7 @@ def _narrow(form: str, values: Ints, low: int, high: int, payloads: list[bytes],
 
 
 def squeeze(raw: bytes) -> tuple[bytes, bool]:
-    """`raw` deflated, and whether that was worth it.
+    """`raw` deflated if that is worthwhile, and whether it is.
 
     >>> squeeze(bytes(1000))[1], squeeze(b"short")
     (True, (b'short', False))
@@ -120,7 +119,7 @@ def squeeze(raw: bytes) -> tuple[bytes, bool]:
 def expand(payload: bytes | memoryview, zipped: bool, size: int) -> bytes:
     """The inverse of :func:`squeeze`; never makes more than `size` bytes.
 
-    Errors: StoreError when it is not exactly `size` bytes.
+    Errors: StoreError if the result is not exactly `size` bytes.
     """
     if not zipped:
         raw = bytes(payload)
@@ -131,17 +130,17 @@ def expand(payload: bytes | memoryview, zipped: bool, size: int) -> bytes:
         except zlib.error as error:
             raise StoreError(f"deflated data: {error}") from None
     if len(raw) != size:
-        raise StoreError(f"{len(raw)} bytes where {size} were announced")
+        raise StoreError(f"{len(raw)} bytes instead of {size}")
     return raw
 
 
 def decode(column: Column, dtype: Any, take: Any) -> Ints:
-    """The values again, as `dtype`.
+    """The decoded values, as `dtype`.
 
     Args:
-        take: gives the next payload of a length, in the order in which `encode` appended them.
+        take: returns the next payload of a length, in the order in which `encode` appended them.
 
-    Errors: StoreError for what `encode` never wrote.
+    Errors: StoreError for data that `encode` cannot have written.
     """
     count = column.count
     if not 0 <= count <= limits.POOLS_MAX:

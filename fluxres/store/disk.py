@@ -1,4 +1,4 @@
-"""Files and folders that are there, whole, when the power comes back."""
+"""Files and directories that are complete after a power failure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fluxres.errors import StoreError
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put `content` in place of what the file holds: a reader, at whatever moment, sees the old or the new.
+    """Replace the content of a file atomically: a reader sees either the old or the new content.
 
     Args:
-        path: a link is followed; a file that is there keeps its mode.
+        path: a link is followed; an existing file keeps its mode.
 
-    Errors: StoreError with the file as it was.
+    Errors: StoreError; the file is then unchanged.
     """
-    import tempfile  # with all it brings along it takes longer to import than SQLite
+    import tempfile  # with its dependencies it takes longer to import than SQLite
 
     target = Path(os.path.realpath(path))
     temporary = None
@@ -36,7 +36,7 @@ def write_whole(path: Path, content: bytes) -> None:
         raise StoreError(
             f"cannot be written: {error.strerror or error}; nothing was written",
             where=str(path),
-            hint="check that the folder exists, its rights, and the space left",
+            hint="check that the directory exists, its permissions, and the free space",
         ) from None
     finally:
         if temporary is not None:
@@ -57,14 +57,14 @@ def _mode(target: Path) -> int:
 
 
 def make_folder(folder: Path, *, private: bool) -> None:
-    """Make the folder of the default store; that of a named one has to be there.
+    """Create the directory of the default store; that of a given store must exist.
 
     Errors: StoreError.
     """
     if folder.is_dir():
         return
     if not private:
-        raise StoreError("no such folder", where=str(folder), hint=f"make it first: mkdir -p {folder}")
+        raise StoreError("no such directory", where=str(folder), hint=f"create it first: mkdir -p {folder}")
     try:
         above = next(parent for parent in folder.parents if parent.is_dir())
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,12 +74,12 @@ def make_folder(folder: Path, *, private: bool) -> None:
             sync_folder(made.parent)
     except OSError as error:
         raise StoreError(
-            f"cannot be made: {error.strerror}", where=str(folder), hint="make it yourself, or name another store"
+            f"cannot be created: {error.strerror}", where=str(folder), hint="create it yourself, or name another store"
         ) from None
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk: a file is not safe before its name is."""
+    """Flush the entries of a directory to disk: a new file is not durable before its name is."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,12 +1,11 @@
-"""A machine and its records as bytes, and back.
+"""Encode a machine and its records as bytes, and decode them.
 
-Two blobs, because two things change at very different rates.  The *shape* (pools, kinds, auxiliary graphs)
-changes with a merge or an unlink; the *marks* on it (states, tags, who holds what, stages) with every
-command.  A store writes new marks after some hundred events, in milliseconds, and leaves the megabytes of
-the shape alone.
+There are two blobs because two things change at very different rates. The *shape* (pools, kinds, auxiliary graphs) changes with a
+merge or an unlink; the *marks* on it (states, tags, allocations, stages) change with every command. A store writes new marks
+after a few hundred events, in milliseconds, and leaves the megabytes of the shape alone.
 
-Nothing that follows from something else is stored: parents and subtree ends come from the depth column, types
-from kinds, the planner and the `shared` counters from the records.
+Derived data is not stored: parents and subtree ends follow from the depth column, types from kinds, the planner and the `shared`
+counters from the records.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ DrawnRow = tuple[int, tuple[int, ...], int, int, int, int]
 VERSION: Final = 1
 SHAPE_MAGIC: Final = b"fxSH"
 MARKS_MAGIC: Final = b"fxMK"
-#: columns of a shape; parent and end come from the depth, states are marks
+#: columns of a shape; parent and end are derived from the depth, states are marks
 SHAPE_COLUMNS: Final = ("kind", "size", "id", "rank", "flags", "origin", "serial")
 
 
 class Packed(msgspec.Struct, array_like=True, frozen=True):
-    """A list of plain values as MessagePack, deflated where that is worth it."""
+    """A list of plain values as MessagePack, deflated if worthwhile."""
 
     size: int
     zipped: bool
@@ -47,7 +46,7 @@ class Packed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Sparse(msgspec.Struct, array_like=True, frozen=True):
-    """A dictionary by vertex number: the numbers as a column, the values beside them."""
+    """A dictionary by vertex number: the numbers as a column, with the values."""
 
     keys: Column
     values: Packed
@@ -74,7 +73,7 @@ class Edges(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ShapeHeader(msgspec.Struct, frozen=True):
-    """What a shape blob holds, in the order of its payloads."""
+    """The content of a shape blob, in the order of its payloads."""
 
     pools: int
     tree_end: int
@@ -89,7 +88,7 @@ class ShapeHeader(msgspec.Struct, frozen=True):
 
 
 class MarksHeader(msgspec.Struct, frozen=True):
-    """What a marks blob holds; `shape` is the checksum of the shape it lies on."""
+    """The content of a marks blob; `shape` is the checksum of the shape that it belongs to."""
 
     shape: bytes
     pools: int
@@ -105,16 +104,16 @@ class MarksHeader(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Who holds what, as columns.
+    """Allocations as columns.
 
     Args:
-        owners: jobs (and stages, under owners of their own), in the order they first held something.
+        owners: jobs (and stages, with separate owners), in the order in which they first held something.
         owner, vertex: int32; index into `owners`, and vertex number.
         start, end, amount: int64; ticks and units.
         stages: temporary locks.
-        slots_of: by job, of how many slots its requests were, where that is known.
+        slots_of: by job, the number of slots of its requests, if known.
         stages_made: number of the next stage.
-        drawn: (owner index, pools, account, start, end, units) of what was drawn for which pools.
+        drawn: (owner index, pools, account, start, end, units): the units drawn for these pools.
     """
 
     owners: list[str]
@@ -162,7 +161,7 @@ _RECORD_DTYPES: Final = (np.int32, np.int32, np.int64, np.int64, np.int64)
 
 
 def encode_shape(structure: Structure) -> bytes:
-    """The shape of a structure: all but states and tags.  Cost O(pools), 0.1 s a million."""
+    """The shape of a structure: everything but states and tags.  Cost O(pools), 0.1 s per million."""
     structure, payloads = surgery.by_itself(structure), list[bytes]()
     header = ShapeHeader(
         pools=structure.n,
@@ -180,7 +179,7 @@ def encode_shape(structure: Structure) -> bytes:
 
 
 def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> bytes:
-    """What lies on a shape: states, tags, records and stages.
+    """The marks on a shape: states, tags, records and stages.
 
     Args:
         shape: the blob of this structure, or just its last bytes: its checksum.
@@ -205,12 +204,12 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
 
 
 def shape_checksum(shape: bytes) -> bytes:
-    """What ties marks to their shape: the checksum a shape blob ends with."""
+    """The link from marks to their shape: the checksum at the end of a shape blob."""
     return shape[-16:]
 
 
 def _depth(structure: Structure) -> NDArray[np.int16]:
-    # Structure.depth is cached for ever; here the column is needed once, and a million of them are 2 MB.
+    # Structure.depth is cached for ever; here the column is needed once, and it takes 2 MB per million pools.
     return structure.depth
 
 
@@ -219,7 +218,7 @@ def _kind_row(kind: Kind) -> list[Any]:
 
 
 def _property_row(key: str, value: PropertyValue) -> list[Any]:
-    # MessagePack ends at 64 bits; a larger number travels as digits.
+    # MessagePack has at most 64 bits; a larger number is written as digits.
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return [key, str(value), True]
     return [key, value]
@@ -259,15 +258,15 @@ def _attribute(name: str, column: NDArray[Any], payloads: list[bytes]) -> Attrib
 
 
 def decode(shape: bytes, marks: bytes) -> tuple[Structure, RecordColumns]:
-    """The structure and the records again.  Cost O(pools), 0.1 s a million.
+    """The structure and the records.  Cost O(pools), 0.1 s per million.
 
-    Errors: StoreError for damage, for marks of another shape, and for what a newer fluxres wrote.
+    Errors: StoreError for damage, for marks of a different shape, and for data of a newer fluxres.
     """
     try:
         on_shape = Reader(marks, MARKS_MAGIC, VERSION)
         header = on_shape.header(MarksHeader)
         if header.shape != shape_checksum(shape):
-            raise StoreError("the marks lie on another shape")
+            raise StoreError("the marks belong to a different shape")
         state = columns.decode(header.state, np.uint8, on_shape.take)
         tags = _read_sparse(header.tags, dict[str, str | None], on_shape.take, header.pools)
         records = _read_records(header, on_shape.take)
@@ -289,7 +288,7 @@ def _read_shape(reader: Reader, state: NDArray[Any], tags: dict[int, dict[str, s
     for name, column in zip(SHAPE_COLUMNS, header.columns, strict=True):
         found[name] = columns.decode(column, COLUMNS[name], take)
         if len(found[name]) != count:
-            raise StoreError(f"column {name} has {len(found[name])} values, {count} are due")
+            raise StoreError(f"column {name} has {len(found[name])} values, expected {count}")
     return Structure(
         found,
         kinds,
@@ -306,9 +305,9 @@ def _read_shape(reader: Reader, state: NDArray[Any], tags: dict[int, dict[str, s
 def tree(depth: NDArray[np.int16]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Parents and subtree ends from the depths of pools in pre-order.
 
-    Neighbours of one depth are brothers, so it is enough to look at where the depth changes.  There, level by level from
-    the deepest among what is left: the last pool of a run ends where the next run begins, and the parent of a run is the
-    last pool of the shallower run before it.
+    Neighbours of one depth are siblings, so only the changes of depth matter. There, level by level from the deepest one:
+    the last pool of a run ends where the next run begins, and the parent of a run is the last pool of the shallower run
+    before it.
 
     >>> parent, end = tree(np.array([0, 1, 2, 2, 1], np.int16))
     >>> parent.tolist(), end.tolist()
@@ -317,7 +316,7 @@ def tree(depth: NDArray[np.int16]) -> tuple[NDArray[np.int32], NDArray[np.int32]
     count = len(depth)
     changes = np.diff(depth)
     if not count or depth[0] != 0 or depth.min() < 0 or changes.max(initial=0) > 1:
-        raise StoreError("depths that no tree has")
+        raise StoreError("depths that are not those of a tree")
     starts = np.concatenate([[0], np.flatnonzero(changes) + 1, [count]]).astype(np.int32)
     last = starts[1:] - np.int32(1)
     run_parent, run_end = np.full(len(last), -1, np.int32), np.empty(len(last), np.int32)
@@ -348,7 +347,7 @@ def _read_sparse(sparse: Sparse, value: Any, take: Callable[[int], memoryview], 
     keys = columns.decode(sparse.keys, np.int64, take)
     values = _unpack(sparse.values, list[value], take)
     if len(keys) and not (keys.min() >= 0 and keys.max() < pools):
-        raise StoreError("data of a pool that is not there")
+        raise StoreError("data of a pool that does not exist")
     return dict(zip(keys.tolist(), values, strict=True))
 
 

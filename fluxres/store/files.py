@@ -39,7 +39,7 @@ from fluxres.syntax.moment import EPOCH_FROM_S
 
 Source = str | os.PathLike[str]
 Given = bytes | bytearray | memoryview | source_text.Readable | Mapping[str, Any]
-"""What is no address: the content of a file, an open file, or values."""
+"""Input that is not an address: the content of a file, an open file, or values."""
 
 
 class Writable(Protocol):
@@ -51,23 +51,26 @@ class Writable(Protocol):
 
 
 _FILE: Final = "file"
-"""The mark of the last save to a file, or load from one: what a new document of changes follows, stores or not in between.
-With ``:PATH`` behind it, the mark of the last save of changes to that document, which the next one there continues."""
+"""The mark of the last save to a file, or load from one: a new document of changes follows it, whether or not stores came in
+between.
+
+With ``:PATH`` appended, the mark of the last save of changes to that document, which the next save of changes there continues.
+"""
 _SHOWN_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SaveReport:
-    """What a save did.
+    """The result of a save.
 
     Args:
-        dest: where it went.
+        dest: destination.
         format: of the file, ``changes`` or ``store``.
         pools: of the graph.
-        events: written, where only changes were; None for a whole graph.
-        left_out: what the format cannot say, in words.
-        note: why the whole graph was written although only changes were asked for; what another program that reads the format
-            does not see; what to mind when it is loaded again.
+        events: number of events written, if only changes were written; None for a complete graph.
+        left_out: what the format cannot express, one line per kind.
+        note: why the complete graph was written although only changes were requested; what another program that reads the format
+            does not see; what to consider when it is loaded again.
     """
 
     dest: str
@@ -90,23 +93,25 @@ def load(
     changes: Source | Sequence[Source] = (),
     **options: Any,
 ) -> ResourceGraph:
-    """The graph in a file or store, or of a description in Python.
+    """Load a graph from a file, a store, or a description in Python.
 
     Args:
-        source: a path, of any format it knows by content, compressed or not; ``-`` for standard input; the URL of a store, with
-            ``?graph=NAME`` or without; or several paths, of a format whose files are parts of one machine. Or the content itself:
-            bytes, an open file, or a mapping with what a cluster file has (specs/cluster-yaml.md), or a JSON file of another
-            format.
-        name: of the graph; that which the source gives by default.
-        format: of the file; by its content by default.
-        clock: called for "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, which the
-            commands change by the same clock, and for one with allocations by the calendar (after 1973, in seconds since 1970);
-            the clock of any other graph stands still at 0.
+        source: a path of a file in any format, detected from its content, compressed or not; ``-`` for standard input; the URL of
+            a store, with ``?graph=NAME`` or without; or several paths, for a format whose files are parts of one machine. Or the
+            content
+            itself: bytes, an open file, or a mapping with the content of a cluster file (specs/cluster-yaml.md) or of a JSON file
+            of
+            another format.
+        name: of the graph; by default the one that the source gives.
+        format: of the file; detected from the content by default.
+        clock: returns "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, because the
+            commands use the same clock, and for one with allocations at calendar times (after 1973, in seconds since 1970); the
+            clock of any other graph is always at 0.
         changes: documents that ``save(…, changed_only=True)`` wrote after it, in order.
         options: of the format (``fluxres formats`` lists them).
 
-    Errors: InputError with file, line and column; StoreError, UnknownGraph; StoreConflict for changes of another state.
-    Warns: InputWarning for what the reader of the format left out, or read otherwise than it is written.
+    Errors: InputError with file, line and column; StoreError, UnknownGraph; StoreConflict for changes of a different state.
+    Warns: InputWarning for what the reader of the format left out, or read differently than written.
 
     >>> load({"fluxres": 1, "name": "tiny", "resources": [{"type": "node", "count": 2}]}).pool("/tiny/node1").id
     1
@@ -115,7 +120,7 @@ def load(
     fluxres.errors.InputError: <dict>: resources[0].count: expected int >= 1, got 'two'
     >>> load("site.yaml")
     Traceback (most recent call last):
-    fluxres.errors.InputError: site.yaml: no such file (check the path, which starts here or at '/')
+    fluxres.errors.InputError: site.yaml: no such file (relative paths start in the current directory)
     """
     position, place, known = None, _FILE, clock
     notes: tuple[str, ...] = ()
@@ -147,12 +152,12 @@ def load(
     graph.name = name if name is not None else graph.name
     _listen(graph).mark(place, position)
     if position is not None:
-        expire_stages(graph)  # to be written with whatever is changed next
+        expire_stages(graph)  # written with the next change
     return graph
 
 
 def _is_by_calendar(graph: ResourceGraph) -> bool:
-    """Whether something is held at times that only the calendar has."""
+    """Whether some allocation is at calendar times."""
     first = ticks(EPOCH_FROM_S)
     return any(spans[-1][0] > first for holders in graph.records.held.values() for spans in holders.values())
 
@@ -176,7 +181,7 @@ def _load_file(
 def _load_source(
     opened: files.Source, format: str | None, clock: Clock | None, options: dict[str, Any]
 ) -> tuple[ResourceGraph, tuple[str, ...]]:
-    # Read once: what comes from a pipe cannot be looked at first.
+    # Read once, because a pipe cannot be read twice.
     if format is None and documents.is_changes(opened.data):
         return documents.parse(opened.data, opened.file).apply(None, clock), ()
     return _graph(registry.read(opened, format=format, **options), opened.file, clock)
@@ -219,27 +224,27 @@ def save(
     strict: bool = False,
     **options: Any,
 ) -> SaveReport:
-    """Write a graph, or a pool and what is below it, to a file or store (RFC 4 Serialize).
+    """Write a graph, or a pool and everything below it, to a file or store (RFC 4 Serialize).
 
     Args:
-        dest: a path (compressed where it ends in ``.gz``, ``.zst``, ``.xz`` or ``.bz2``), or the URL of a store, where it gets
-            its own name or that of ``?graph=NAME``; or an open file, for text or for bytes.
-        where: top of the subtree that is written, as :meth:`ResourceGraph.duplicate` makes it.
-        format: of the file; by its ending by default, ``cluster`` for an open file.
-        changed_only: only what happened since the graph was last loaded or saved.  To a store: since it was loaded from or saved
-            to that store.  To a file: a document of changes, which ``load(base, changes=…)`` applies; a document that ends where
-            these changes begin is continued.
-        replace: in a store, over another graph of this name.
-        strict: refuse what the format cannot say.
+        dest: a path (compressed where it ends in ``.gz``, ``.zst``, ``.xz`` or ``.bz2``), or the URL of a store, in which it gets
+            its own name or that of ``?graph=NAME``; or an open text or binary file.
+        where: top of the subtree to write, as :meth:`ResourceGraph.duplicate` makes it.
+        format: of the file; by its extension by default, ``cluster`` for an open file.
+        changed_only: write only the changes since the graph was last loaded or saved. To a store: since it was loaded from or
+            saved to that store. To a file: a document of changes, which ``load(base, changes=…)`` applies; a document that
+            ends where these changes begin is continued.
+        replace: in a store, replace another graph of this name.
+        strict: raise if the format cannot express everything.
         options: of the format.
 
-    Returns: what was written, what the format could not say, and whether all was written after all.
-    Errors: StoreConflict when the store moved on since; UsageError for what would be lost; StoreError.
+    Returns: what was written, what the format could not express, and whether the complete graph was written after all.
+    Errors: StoreConflict if the store has changed since; UsageError if something would be lost; StoreError.
     """
     how = _Writing(format, changed_only, replace, strict, options)
     if g.vertex(where):
         if changed_only:
-            raise UsageError("only changes of a part", where=str(where), hint="changes are written of the whole graph")
+            raise UsageError("only changes of a part", where=str(where), hint="changes are always those of the entire graph")
         g = g.duplicate(where)
     if not isinstance(dest, str | os.PathLike) and hasattr(dest, "write"):
         return _save_stream(g, dest, how)
@@ -247,13 +252,13 @@ def save(
 
 
 def dumps(g: ResourceGraph, *, where: Where = "/", format: str = "cluster", strict: bool = True, **options: Any) -> bytes:
-    """A graph, or a pool and what is below it, as bytes (RFC 4 Serialize); `loads` reads them.
+    """A graph, or a pool and everything below it, as bytes (RFC 4 Serialize); `loads` reads them.
 
     Args:
         where, format, options: as for :func:`save`.
-        strict: refuse what the format cannot say; else it is left out.
+        strict: raise if the format cannot express everything; otherwise the rest is left out.
 
-    Errors: UsageError for what the format cannot say, such as stages; pickle keeps a graph as it is.
+    Errors: UsageError for content that the format cannot express, such as stages; pickle preserves everything.
 
     >>> g = load({"fluxres": 1, "name": "tiny", "resources": [{"type": "node", "count": 2, "with": [{"type": "core"}]}]})
     >>> loads(dumps(g, where="/tiny/node1")).pool("/node1/core").uuid == g.pool("/tiny/node1/core").uuid
@@ -270,7 +275,7 @@ def loads(
     Args: as for :func:`load`.
     """
     if not isinstance(data, str | bytes | bytearray | memoryview):
-        raise UsageError(f"expected text or bytes, got {type(data).__name__}", hint="load reads a path or an open file")
+        raise UsageError(f"expected text or bytes, got {type(data).__name__}", hint="use load for a path or an open file")
     content = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     return load(content, name=name, format=format, clock=clock, **options)
 
@@ -287,7 +292,7 @@ def save_stored(
     command: str = "save",
     wait_s: float | None = None,
 ) -> SaveReport:
-    """As :func:`save`, for a graph in a store: what changed since it was last saved from there is known to its journal.
+    """As :func:`save`, for a graph in a store, whose journal knows what changed since the last save.
 
     Args:
         store, name: the graph; the store's default one if None.
@@ -298,7 +303,7 @@ def save_stored(
     text = _text(dest)
     g, position, places, entries = store.saved(name)
     if is_store_url(text) and _place(open_store(text), g.name) == f"{store.url}?graph={g.name}":
-        raise UsageError("this is the graph that would be saved", where=text, hint="?graph=NAME names another one")
+        raise UsageError("source and destination are the same graph", where=text, hint="name another one with ?graph=NAME")
     events = [journal.body(entry.event) for entry in entries]
     first = position.seq - len(events)
     marks = {
@@ -317,7 +322,7 @@ def save_stored(
 
 
 class _Writing(NamedTuple):
-    """How a graph is saved; the last three are for a store."""
+    """The options of a save; the last three are for a store."""
 
     format: str | None
     changed_only: bool
@@ -338,7 +343,7 @@ def _save_whole(g: ResourceGraph, dest: str, how: _Writing) -> SaveReport:
     if (how.format is not None or how.options) and (how.changed_only or is_store_url(dest)):
         what = "a store" if is_store_url(dest) else "changes"
         given = f"format '{how.format}'" if how.format is not None else "options of a format"
-        raise UsageError(f"{given} for {what}, where it cannot be chosen", where=dest, hint="leave it out")
+        raise UsageError(f"{given} cannot be chosen for {what}", where=dest, hint="leave it out")
     if is_store_url(dest):
         return _save_to_store(g, open_store(dest, notify=how.notify), how)
     return _save_changes(g, Path(dest)) if how.changed_only else _save_file(g, Path(dest), how)
@@ -349,14 +354,14 @@ def _save_stream(g: ResourceGraph, stream: Writable, how: _Writing) -> SaveRepor
     name = known if isinstance(known, str) and known else "<stream>"
     if how.changed_only or how.replace:
         what = "changes go" if how.changed_only else "a graph is replaced only"
-        raise UsageError(f"{what} to a file or a store", where=name, hint="name one")
+        raise UsageError(f"{what} to a file or a store", where=name, hint="give a path or a URL")
     written = bytes_of(g, how.format or "cluster", strict=how.strict, **how.options)
     try:
         stream.write(written.data.decode() if hasattr(stream, "encoding") else written.data)
     except UnicodeDecodeError:
-        raise UsageError(f"format '{written.format}' is no text", where=name, hint="open the file for bytes") from None
+        raise UsageError(f"format '{written.format}' is binary", where=name, hint="open the file in binary mode") from None
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"cannot be written: {error}", where=name, hint="give a file that is open for writing") from None
+        raise UsageError(f"cannot be written: {error}", where=name, hint="open the file for writing") from None
     return SaveReport(name, written.format, len(g), left_out=written.left_out, note=written.note)
 
 
@@ -406,10 +411,10 @@ def _save_file(g: ResourceGraph, path: Path, how: _Writing) -> SaveReport:
 
 
 def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False, **options: Any) -> registry.Written:
-    """What a save of the whole graph would write, and what that leaves out.
+    """The content that a save of the complete graph would write, and what it leaves out.
 
-    Errors: UsageError for a format that does not exist, for a graph that it could not give back, and, if `strict`, for one of
-    which it leaves something out.
+    Errors: UsageError for an unknown format, for a graph that it could not read back, and, if `strict`, for one of which it
+    leaves something out.
     """
     with g.lock:
         has_stages = bool(g.records.stages)
@@ -427,45 +432,43 @@ def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False,
 
 
 def _ways_out(*, has_stages: bool, is_format: bool, is_every_file: bool) -> str:
-    """What can be done where a file would leave something out.
+    """What the caller can do if a file would leave something out.
 
     Args:
-        is_format: another format may say some of it.
-        is_every_file: no file says some of it.
+        is_format: another format can express some of it.
+        is_every_file: no file format can express some of it.
     """
     ways = ["commit or release the stages first"] * has_stages
-    ways += ["pickle and a store keep it"] * (is_every_file and not is_format)
-    ways += ["another format may say more"] * (is_format and not is_every_file)
+    ways += ["pickle and a store preserve it"] * (is_every_file and not is_format)
+    ways += ["another format may preserve more"] * (is_format and not is_every_file)
     return f"nothing was written; {', '.join([*ways, 'or write without strict (strict=False)'])}"
 
 
 def _left_out(held: RecordColumns) -> list[str]:
-    """What no file says: locks that pass within a minute, and times so far away that seconds do not hold their ticks."""
-    left_out = [f"stage {staged.stage} of job {staged.job}: files keep no temporary locks" for staged in held.stages]
+    """What no file format can express: temporary locks, and times so far away that seconds cannot express their ticks."""
+    left_out = [f"stage {staged.stage} of job {staged.job}: files do not store temporary locks" for staged in held.stages]
     moments = {moment for column in (held.start, held.end) for moment in np.unique(column).tolist()}
     rounded = sum(ticks(seconds(moment)) != moment for moment in moments)
     if rounded:
-        left_out.append(f"microseconds of moments too far away for seconds as a number: {rounded} rounded")
+        left_out.append(f"microseconds of times too far away to express in seconds: {rounded} rounded")
     windows = {*zip(held.start.tolist(), held.end.tolist(), strict=True)} if rounded else ()
     lost = sum(seconds(start) >= seconds(end) for start, end in windows)
     if lost:
-        left_out.append(f"what is held in windows so short and so far away that they round to nothing: {lost}")
+        left_out.append(f"allocations in windows so short and so far away that they round to nothing: {lost}")
     return left_out
 
 
 def _why_whole(pending: Pending | None, place: str) -> str:
     if pending is None:
-        return "everything was written: nobody noted what changed since the last save"
-    return f"everything was written: it was not saved to {place} before, or too much changed since"
+        return "everything was written: the changes since the last save were not recorded"
+    return f"everything was written: it was not saved to {place} before, or too much has changed since"
 
 
 def _other_clock(g: ResourceGraph) -> str:
-    """What to mind when a graph with a clock of its own is loaded again."""
+    """A note on loading a graph whose clock is not the system clock."""
     if g.clock is clocks.system or not g.records.held or _is_by_calendar(g):
         return ""
-    return (
-        "its times are not those of the calendar: load it with a clock of your own, for a graph in a store has the system clock"
-    )
+    return "its times are not calendar times, but a graph from a store has the system clock: load it with a clock of your own"
 
 
 def _place(store: SqliteStore, name: str) -> str:

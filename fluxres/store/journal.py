@@ -1,8 +1,8 @@
-"""Events as rows: how one is written, how heavy it is to replay, and whether somebody asked for it.
+"""Events as rows: their encoding, the cost of replaying them, and filtering.
 
-An event is JSON, because a journal is read by people and other tools long after the code that wrote it; only
-what would take pages (a job that is given a hundred thousand cores) is deflated.  Each row carries a
-checksum over its number and body, since a changed digit would otherwise be a valid event.
+An event is JSON, because a journal is read by people and other tools long after the code that wrote it. Only an event of several
+pages (a job that gets a hundred thousand cores) is deflated. Each row carries a checksum of its number and body, since a changed
+digit would otherwise be a valid event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fluxres.errors import InputError, StoreError
 Event = dict[str, Any]
 
 STRUCTURAL: Final = frozenset({"load", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
-"""Events that change the shape: they are stored with a new snapshot, and never replayed."""
+"""Events that change the shape: they are stored with a new snapshot and never replayed."""
 _TICKS: Final = ("start", "end", "expires", "before")
 _ZIP_FROM_BYTES: Final = 4096
 _ZIPPED: Final = b"z"
@@ -32,10 +32,10 @@ class Entry:
     """One line of the journal.
 
     Args:
-        seq: its number, from 1 on in each graph.
+        seq: its number, counting from 1 in each graph.
         time: when it was written, seconds since 1970.
-        command: what caused it.
-        event: what happened, as plain values.
+        command: the command that caused it.
+        event: the event as plain values.
     """
 
     seq: int
@@ -45,7 +45,7 @@ class Entry:
 
 
 def body(event: Event) -> bytes:
-    """An event as it is stored; the graph that a merge took in is not, for the snapshot written with it has it.
+    """An event as stored, without the other graph of a merge, which the snapshot written with it contains.
 
     >>> body({"event": "release", "stage": "s0"})
     b'{"event":"release","stage":"s0"}'
@@ -66,7 +66,7 @@ def text_of(stored: bytes) -> bytes:
 
 
 def event_of(stored: bytes) -> Event:
-    """The event again.
+    """A stored event, decoded.
 
     Errors: StoreError.
     """
@@ -78,7 +78,7 @@ def event_of(stored: bytes) -> Event:
 
 
 def require_whole(event: Event) -> None:
-    """Refuse an event whose ticks, units or slots are not whole numbers within bounds: a document may have been typed by hand.
+    """Refuse an event whose ticks, units or slots are not integers within bounds: a document may be handwritten.
 
     Errors: InputError naming the field.
 
@@ -96,17 +96,17 @@ def require_whole(event: Event) -> None:
 
 def _require(key: str, value: object, low: int, high: int) -> None:
     if value is not None and (type(value) is not int or not low <= value <= high):
-        got = repr(value) if not isinstance(value, int) or abs(value) < limits.NUMBER_MAX else "a number of over 300 digits"
-        raise InputError(f"{key}: expected a whole number from {low} to {high}, or null, got {got:.60}")
+        got = repr(value) if not isinstance(value, int) or abs(value) < limits.NUMBER_MAX else "a number of more than 300 digits"
+        raise InputError(f"{key}: expected an integer from {low} to {high}, or null, got {got:.60}")
 
 
 def checksum(seq: int, stored: bytes) -> int:
-    """What a row carries beside its body."""
+    """The checksum of a row."""
     return zlib.crc32(stored, seq & 0xFFFFFFFF)
 
 
 def weight(event: Event) -> int:
-    """About how many pools have to be looked up to replay it.
+    """Roughly how many pools must be looked up to replay it.
 
     >>> weight({"event": "tag", "pools": ["/a", "/b"]}), weight({"event": "release", "stage": "s0"})
     (2, 1)
@@ -115,12 +115,12 @@ def weight(event: Event) -> int:
 
 
 def is_structural(events: Iterable[Event]) -> bool:
-    """Whether one of them changes the shape."""
+    """Whether one of the events changes the shape."""
     return any(event["event"] in STRUCTURAL for event in events)
 
 
 def concerns(event: Event, job: str | None, path: str | None) -> bool:
-    """Whether an event is about this job and about this pool or one below it; None asks for nothing.
+    """Whether an event concerns this job and this pool or one below it; None means any.
 
     >>> concerns({"event": "allocate", "job": "j1", "pools": [["/demo/rack0", 1]]}, "j1", "/demo")
     True
@@ -136,7 +136,7 @@ def concerns(event: Event, job: str | None, path: str | None) -> bool:
 
 
 def _parts(event: Event) -> list[Event]:
-    """What an event consists of, where it is several."""
+    """The parts of a composite event."""
     return [part for part in event.get("parts") or () if isinstance(part, dict)]
 
 

@@ -1,9 +1,9 @@
-"""One writer at a time, and a clear word about who that is.
+"""One writer at a time, and a clear message about who that is.
 
-SQLite would keep two writers apart by itself, but it cannot say who the other one is, and a command that
-loads, decides and then writes needs the store for all three.  So a writer takes an flock on a file beside the
-store and writes its name into it.  The kernel drops the lock with the process, however that ended; the file
-stays, because removing it would let two writers lock two different files of one name.
+SQLite would keep two writers apart by itself, but it cannot say who the other one is, and a command that loads, decides and then
+writes needs the store for all three steps. So a writer takes an flock on a file beside the store and writes its name into it. The
+kernel releases the lock when the process ends, for whatever reason. The file stays, because removing it would let two writers
+lock two different files of one name.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from fluxres.clock import Clock
 from fluxres.errors import StoreBusy, StoreError, UsageError
 
 TELL_AFTER_S: Final = 0.5
-"""A wait shorter than this is not worth a line on the terminal."""
+"""A shorter wait is not reported on the terminal."""
 _POLL_S: Final = (0.005, 0.05)
 _TEXT_BYTES_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who writes.
+    """The process that holds the lock.
 
     Args:
-        pid: process id, None when it could not be read.
+        pid: process id, None if it could not be read.
         command: as it was typed.
         since: seconds since 1970.
         host: name of its machine.
@@ -68,12 +68,12 @@ def writer_lock(
     """Hold the lock file at `path` for as long as the block runs.
 
     Args:
-        command: who writes, for those who wait.
+        command: reported to other processes that wait.
         wait_s: how long to wait for another writer; 0 tries once.
         notify: called once with the holder, half a second into the wait.
-        mode: of the file if it has to be made; the umask applies.
+        mode: of the file if it must be created; the umask applies.
 
-    Errors: StoreBusy naming the holder; StoreError when the file cannot be made, opened or locked.
+    Errors: StoreBusy naming the holder; StoreError if the file cannot be created, opened or locked.
     """
     if not wait_s >= 0:
         raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
@@ -86,7 +86,7 @@ def writer_lock(
 
 
 def _acquire(path: Path, wait_s: float, notify: Notify | None, mode: int) -> int:
-    # The wait is counted in sleeps, not read from a clock: it is never cut short by a clock that is set.
+    # The wait is counted in sleeps rather than read from a clock, so changing the clock does not cut it short.
     waited_s, pause_s = 0.0, _POLL_S[0]
     pause = threading.Event()
     while True:
@@ -103,9 +103,9 @@ def _acquire(path: Path, wait_s: float, notify: Notify | None, mode: int) -> int
             notify = None
         if waited_s >= wait_s:
             raise StoreBusy(
-                f"waited {wait_s:g} s for {holder}, which writes to this store",
+                f"waited {wait_s:g} s for {holder}, which is writing to this store",
                 where=str(path),
-                hint="wait longer with --wait SECONDS, or end that process",
+                hint="wait longer with --wait, or end that process",
             )
         pause.wait(min(pause_s, wait_s - waited_s))
         waited_s += pause_s
@@ -119,7 +119,7 @@ def _open(path: Path, mode: int) -> int:
         raise StoreError(
             f"cannot open the lock file: {error.strerror}",
             where=str(path),
-            hint="writing needs a folder and a lock file that you may write to; --store or FLUXRES_STORE name another store",
+            hint="writing needs write access to the directory and the lock file; --store or FLUXRES_STORE selects another store",
         ) from None
 
 
@@ -135,7 +135,7 @@ def _lock(fd: int, path: Path) -> bool:
 
 
 def _is_current(fd: int, path: Path) -> bool:
-    """Whether the locked file still has its name: somebody may have removed it in between."""
+    """Whether the locked file still has its name; it may have been removed in the meantime."""
     try:
         named = path.stat()
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def _sign(fd: int, holder: Holder) -> None:
         os.ftruncate(fd, 0)
         os.pwrite(fd, text, 0)
     except OSError:
-        # A full disk must not keep a writer from freeing space: the lock holds without its text.
+        # A full disk must not prevent a writer from freeing space; the lock is valid without its text.
         return
 
 

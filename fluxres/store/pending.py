@@ -1,8 +1,8 @@
-"""What happened to a graph since it was last loaded or saved, so that the next save may write only that.
+"""The changes of a graph since it was last loaded or saved, so that the next save can write only those.
 
-The graph tells its sink of every change; this is the sink that `load` and `save` leave behind.  Most graphs are never
-saved again, so a change costs no more than a note here, and the paths of its pools are looked up when it is written.
-Each place the graph was loaded from or saved to is a mark in the list; what lies before all marks is dropped.
+The graph reports every change to its sink; this is the sink that `load` and `save` install. Most graphs are never saved again, so
+a change costs no more than a note here, and the paths of its pools are looked up when it is written. Each place that the graph
+was loaded from or saved to is a mark in the list; everything before all marks is dropped.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fluxres.store.sqlite import Position
 
 @dataclass(slots=True)
 class Mark:
-    """A place that has the state of some moment.
+    """A place that has the state at some event.
 
     Args:
         at: number of events before it.
         position: the state in a store; None for a file.
-        digest: of the state; made when it is needed, at the latest before it is left.
+        digest: of the state; computed when needed, at the latest before the state changes.
     """
 
     at: int
@@ -38,8 +38,6 @@ _BYTES_A_POOL = 64
 
 
 class Pending(PatientSink):
-    """The sink of a graph that was loaded or saved."""
-
     def __init__(self, graph: ResourceGraph) -> None:
         self._graph = weakref.ref(graph)
         self._events: list[bytes | Callable[[], Event]] = []
@@ -50,7 +48,7 @@ class Pending(PatientSink):
 
     @classmethod
     def resumed(cls, graph: ResourceGraph, events: list[bytes], marks: dict[str, Mark]) -> Pending:
-        """The list of a graph that somebody else kept: a journal."""
+        """A list continued from a journal."""
         pending = cls(graph)
         pending._events, pending._bytes = list(events), sum(map(len, events))
         pending._revision -= len(events)
@@ -60,24 +58,24 @@ class Pending(PatientSink):
 
     @classmethod
     def of(cls, graph: ResourceGraph) -> Pending | None:
-        """The list of this graph; None when nobody kept one, or changes went past it.
+        """The list of this graph; None if there is none, or if it missed changes.
 
-        Every change counts one in the revision: with another sink in between, or a replay, the numbers differ.
+        Every change increments the revision, so the numbers differ after a replay or a change reported to another sink.
         """
         kept = graph.sink
         return kept if isinstance(kept, cls) and graph.revision - kept._revision == kept.count else None
 
     @property
     def count(self) -> int:
-        """Events so far, dropped ones included."""
+        """Number of events so far, including dropped ones."""
         return self._dropped + len(self._events)
 
     def __call__(self, event: Event) -> None:
-        """Take note of a change that is about to be applied."""
+        """Record a change that is about to be applied."""
         self._note(journal.body(event) if self.marks else b"")
 
     def later(self, event: Callable[[], Event], pools: int) -> None:
-        """Take note of a change without writing it down yet."""
+        """Record a change without encoding it yet."""
         self._note(event, pools * _BYTES_A_POOL)
 
     def _note(self, event: bytes | Callable[[], Event], size: int | None = None) -> None:
@@ -96,7 +94,7 @@ class Pending(PatientSink):
             self._give_up_oldest()
 
     def mark(self, place: str, position: Position | None = None) -> None:
-        """Note that this place has the present state."""
+        """Record that this place has the current state."""
         self.marks.pop(place, None)
         if len(self.marks) >= limits.SAVED_PLACES_MAX:
             del self.marks[next(iter(self.marks))]
@@ -104,7 +102,6 @@ class Pending(PatientSink):
         self._trim()
 
     def last(self) -> Mark | None:
-        """The latest mark."""
         return max(self.marks.values(), key=lambda mark: mark.at, default=None)
 
     def since(self, mark: Mark) -> list[bytes]:

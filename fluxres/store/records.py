@@ -1,8 +1,7 @@
-"""Between a live graph and the columns that are stored of its records.
+"""Conversion between a live graph and the stored columns of its records.
 
-What a store wrote is taken back as it is: a checksum says that it is what was written, and a machine whose every
-node is held has to be loaded by every command.  What a file says was perhaps typed by hand, and goes through
-the checks of an allocation.
+Records from a store are restored without checks: a checksum guarantees that they are what was written, and every command must
+load a machine with all nodes allocated. Records from a file may be handwritten, and go through the checks of an allocation.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from fluxres.store.encoding import DrawnRow, RecordColumns
 
 
 def capture(records: Records) -> RecordColumns:
-    """The records as columns, those of stages included.  Cost O(spans).
+    """The records as columns, including those of stages.  Cost O(spans).
 
-    What other instances draw of the suppliers of a child is left out: it is no record of this graph.
+    What other instances draw from the suppliers of a child is left out, because it is not a record of this graph.
     """
     owners = [owner for owner in records.pools_of if owner != ELSEWHERE]
     number = {owner: i for i, owner in enumerate(owners)}
@@ -38,7 +37,7 @@ def capture(records: Records) -> RecordColumns:
         if owner != ELSEWHERE
         for start, end, amount in held
     ]
-    # What a whole holding implies is written like a record: read back below that holding, it is implied again.
+    # Spans implied by an exclusive holding are written like records; restored below that holding, they are implied again.
     spans += [
         (number[owner], v, start, end, amount)
         for owner, pools in records.implied.items()
@@ -51,7 +50,7 @@ def capture(records: Records) -> RecordColumns:
 
 
 def drawn_rows(drawn: Drawn, number: Mapping[str, int]) -> list[DrawnRow]:
-    """What was drawn for which pools, as it is stored.
+    """The units drawn for pools, as stored.
 
     Args:
         number: of each owner.
@@ -64,9 +63,9 @@ def drawn_rows(drawn: Drawn, number: Mapping[str, int]) -> list[DrawnRow]:
 
 
 def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
-    """A graph that holds what :func:`capture` found.
+    """A graph with the records that :func:`capture` found.
 
-    Errors: UsageError when units do not fit a pool.
+    Errors: UsageError if units exceed the size of a pool.
     """
     graph = ResourceGraph(structure, name=name, clock=clock)
     before = Records(structure, graph.planner)
@@ -91,12 +90,12 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
 
 
 def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool_]:
-    """Which spans are of a pool below one of which their owner holds all units at some moment: those that may be implied."""
+    """Which spans are of a pool below one that their owner holds exclusively at some time: these may be implied."""
     order = np.lexsort((stored.vertex, stored.owner))
     vertex, owner = stored.vertex[order].astype(np.int64), stored.owner[order].astype(np.int64)
     accounts = structure.accounts
     stop = np.where(stored.amount[order] == accounts.size[vertex], accounts.end[vertex], 0)
-    # The reach of what was met so far, started anew with each owner.
+    # The furthest end so far, reset for each owner.
     reach = np.maximum.accumulate(np.concatenate([[0], (owner * (accounts.n + 1) + stop)[:-1]])) - owner * (accounts.n + 1)
     same = np.concatenate([[False], owner[1:] == owner[:-1]])
     found = np.zeros(len(order), np.bool_)
@@ -105,7 +104,7 @@ def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool
 
 
 def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: Clock | None) -> ResourceGraph:
-    """A graph in which this was allocated.
+    """A graph with these allocations.
 
     Errors: those of an allocation.
     """
@@ -115,7 +114,7 @@ def allocate(structure: Structure, wanted: RecordColumns, *, name: str, clock: C
     cuts = np.flatnonzero((np.diff(owner) != 0) | (np.diff(start) != 0) | (np.diff(end) != 0)) + 1
     targets = list(zip(wanted.vertex[order].tolist(), wanted.amount[order].tolist(), strict=True))
     bounds = [0, *cuts.tolist(), len(targets)] if targets else [0]
-    with structure.lifted():  # a pool that is down keeps what it holds (rule A7), but would not be given anew
+    with structure.lifted():  # a pool that is down keeps its allocations (rule A7), but could not be allocated now
         for lo, hi in pairwise(bounds):
             job, window = wanted.owners[owner[lo]], (int(start[lo]), int(end[lo]))
             graph.records.allocate(plans.allocate(graph.records, targets[lo:hi], job, *window, implies=True), job, *window)

@@ -1,7 +1,7 @@
 """The rows of one store file, within a transaction: graphs, their snapshots, their events.
 
-What is written together stands together here: events, the number of the graph that counts them, and the
-snapshot that makes them unnecessary.
+Rows that must be consistent are written together here: events, the last event number of the graph, and the snapshot that makes
+the events redundant.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from fluxres.store import encoding, journal, records
 from fluxres.store.journal import Entry, Event
 
 WEIGHT_MAX: Final = 256
-"""Pools to look up in a replay before a new snapshot is due: about 30 ms of it (specs/store.md)."""
+"""Pools to look up in a replay before a new snapshot is due; they take about 30 ms (specs/store.md)."""
 
 _COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
 _KINDS: Final = (int, str, str, float, int, int, int, int, int)
-"""Types of these columns: SQLite itself keeps anything anywhere."""
+"""Types of these columns, since SQLite itself accepts any type in any column."""
 _EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
 
 
 @dataclass(frozen=True, slots=True)
 class GraphRow:
-    """What the store knows of one graph without reading it.
+    """What the store knows about a graph without reading it.
 
     Args:
         number: key of its rows.
         name: of the graph.
-        uid: made with it; a graph that was dropped and made again has another.
+        uid: created with it; a graph that was dropped and created again has another.
         created: seconds since 1970.
-        generation: how often its shape changed since it was loaded.
-        pools: how many it has.
+        generation: number of changes of its shape since it was loaded.
+        pools: number of pools.
         seq: number of its last event.
         snapshot_seq: number of the event its snapshot follows.
-        weight: pools named by the events after the snapshot.
+        weight: number of pools named by the events after the snapshot.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Saved(msgspec.Struct, frozen=True):
     """A place a graph was saved to.
 
     Args:
-        place: ``file``, or the address of another store with the graph's name there.
+        place: ``file``, or the address of another store with the name of the graph in it.
         seq: number of the last event it has.
         digest: of that state (:func:`fluxres.store.changes.digest`).
         uid, at: the state in the other store; empty and 0 for a file.
@@ -76,12 +76,12 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class Rows:
-    """Graphs as one transaction sees them.
+    """The graphs as seen by one transaction.
 
     Args:
-        db: within a transaction.
+        db: connection within a transaction.
         url: of the store, for messages.
-        chosen: the graph meant when none is named, before the store's own default.
+        chosen: the graph to use if none is named; it precedes the store's default.
     """
 
     def __init__(self, db: sqlite3.Connection, url: str, chosen: str | None) -> None:
@@ -92,17 +92,17 @@ class Rows:
     # -- which graph -------------------------------------------------------------------------------------------------
 
     def graphs(self) -> list[GraphRow]:
-        """All graphs, in the order they were made."""
+        """All graphs, in the order of creation."""
         found = []
         for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id"):
             if not all(isinstance(value, kind) for value, kind in zip(row, _KINDS, strict=True)):
-                hint = "restore a backup; specs/store.md tells how"
-                raise StoreError("the database is damaged: its list of graphs has no sense", where=self.url, hint=hint)
+                hint = "restore a backup (see specs/store.md)"
+                raise StoreError("the database is damaged: its list of graphs is invalid", where=self.url, hint=hint)
             found.append(GraphRow(*row))
         return found
 
     def default(self) -> str | None:
-        """The graph that was chosen, else the only one, else None."""
+        """The selected graph, else the only one, else None."""
         found = self.db.execute("SELECT value FROM meta WHERE key = 'default'").fetchone()
         if found is not None:
             return str(found[0])
@@ -110,7 +110,6 @@ class Rows:
         return graphs[0].name if len(graphs) == 1 else None
 
     def choose(self, name: str) -> None:
-        """Make this graph the default one."""
         self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('default', ?)", (name,))
 
     def find(self, name: str) -> GraphRow | None:
@@ -118,9 +117,9 @@ class Rows:
         return next((row for row in self.graphs() if row.name == name), None)
 
     def graph(self, name: str | None) -> GraphRow:
-        """The graph of this name, or the one meant when none is named.
+        """The graph of this name, or the default one if None.
 
-        Errors: UnknownGraph with the names there are.
+        Errors: UnknownGraph with the existing names.
         """
         wanted = name if name is not None else self.chosen or self.default()
         found = None if wanted is None else self.find(wanted)
@@ -129,7 +128,7 @@ class Rows:
         return found
 
     def make(self, name: str, now: float) -> GraphRow:
-        """A graph of this name without content."""
+        """A new, empty graph of this name."""
         self.db.execute(
             "INSERT INTO graphs (name, uid, created, generation, pools, seq, snapshot_seq, weight)"
             " VALUES (?, ?, ?, -1, 0, 0, 0, 0)",
@@ -138,7 +137,7 @@ class Rows:
         return self.graph(name)
 
     def remove(self, row: GraphRow) -> None:
-        """Forget a graph, its snapshot and its journal."""
+        """Delete a graph, its snapshot and its journal."""
         for table in ("events", "snapshots", "shapes"):
             self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
         self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
@@ -146,7 +145,7 @@ class Rows:
         self.db.execute("DELETE FROM meta WHERE key = ?", (f"saved:{row.uid}",))
 
     def saved(self, row: GraphRow) -> list[Saved]:
-        """Where this graph was saved to.
+        """The places to which this graph was saved.
 
         Errors: StoreError for damage.
         """
@@ -157,19 +156,19 @@ class Rows:
             raise self._damaged(row, f"where it was saved to: {error}") from None
 
     def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
-        """Note where this graph was saved to."""
+        """Record the places to which this graph was saved."""
         text = msgspec.json.encode(list(places)).decode()
         self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (f"saved:{row.uid}", text))
 
     def oldest(self, row: GraphRow) -> int:
-        """Number of the oldest event that is kept."""
+        """Number of the oldest event in the journal."""
         (oldest,) = self.db.execute("SELECT min(seq) FROM events WHERE graph = ?", (row.number,)).fetchone()
         return row.seq + 1 if oldest is None else int(oldest)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, row: GraphRow, clock: Clock | None = None) -> ResourceGraph:
-        """The graph as it is: its snapshot and the events after it.
+        """The current graph: its snapshot and the events after it.
 
         Errors: StoreError for damage.
         """
@@ -200,7 +199,7 @@ class Rows:
         query = _EVENTS + " DESC" if latest_first else _EVENTS
         for seq, time, command, body, checksum in self.db.execute(query, (row.number, after, row.seq)):
             if not isinstance(body, bytes) or journal.checksum(seq, body) != checksum:
-                raise self._damaged(row, f"the checksum of event {seq} does not hold")
+                raise self._damaged(row, f"the checksum of event {seq} does not match")
             try:
                 event = journal.event_of(body)
             except FluxresError as error:
@@ -208,7 +207,7 @@ class Rows:
             yield Entry(seq, time, command, event)
 
     def loss(self, row: GraphRow) -> str:
-        """What is lost when this graph goes, in words."""
+        """What is lost if this graph is removed, in words."""
         try:
             graph = self.read(row)
         except StoreError:
@@ -226,7 +225,7 @@ class Rows:
 
     def _damaged(self, row: GraphRow, what: str) -> StoreError:
         return StoreError(
-            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup; specs/store.md tells how"
+            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see specs/store.md)"
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -241,11 +240,11 @@ class Rows:
         *,
         shape: bytes | None = None,
     ) -> int:
-        """Write events, and a snapshot where one is due; the number of the last event.
+        """Write events, and a snapshot if one is due; returns the number of the last event.
 
         Args:
             graph: as it is after the events.
-            shape: of the graph, where it is new.
+            shape: of the graph, if it is new.
         """
         text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
         bodies = [journal.body(event) for event in events]
@@ -270,14 +269,14 @@ class Rows:
         return seq
 
     def _write_marks(self, row: GraphRow, graph: ResourceGraph, seq: int) -> None:
-        # The checksum of the shape is its last bytes: the megabytes before them are not copied.
+        # The checksum is the last bytes of the shape, so the megabytes before them need not be read.
         (tail,) = self.db.execute("SELECT substr(blob, -16) FROM shapes WHERE graph = ?", (row.number,)).fetchone()
         marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
         self.db.execute("INSERT OR REPLACE INTO snapshots (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, marks))
         self._forget(row, seq)
 
     def _forget(self, row: GraphRow, seq: int) -> None:
-        """Drop what the log keeps no longer: it is all in the snapshot that was just written."""
+        """Delete events beyond the bounds of the journal; the snapshot just written contains them."""
         self.db.execute("DELETE FROM events WHERE graph = ? AND seq <= ?", (row.number, seq - limits.LOG_EVENTS_MAX))
         (last,) = self.db.execute(
             """SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total FROM events WHERE graph = ?)
@@ -289,17 +288,17 @@ class Rows:
 
 
 def unknown(name: str | None, names: list[str], url: str, *, missing: Path | None = None) -> UnknownGraph:
-    """That there is no such graph, with those there are.
+    """The error for an unknown graph, with the existing names.
 
     Args:
-        missing: the folder of the store, where it was named and there is none.
+        missing: the directory of the store, if the store was given and its directory does not exist.
     """
     if missing is not None:
-        said = f"this store holds no graph yet: there is no folder {missing}"
-        return UnknownGraph(said, where=url, hint="check the address, or put a graph in with: fluxres load SOURCE")
+        said = f"this store has no graphs: there is no directory {missing}"
+        return UnknownGraph(said, where=url, hint="check the address, or add a graph with: fluxres load SOURCE")
     if not names:
-        return UnknownGraph("this store holds no graph yet", where=url, hint="put one in with: fluxres load SOURCE")
+        return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE")
     known = ", ".join(names)
     if name is None:
-        return UnknownGraph("no graph is chosen", where=url, hint=f"name one of {known}")
+        return UnknownGraph("no graph is selected", where=url, hint=f"name one of {known}")
     return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}")

@@ -1,8 +1,7 @@
-"""The SQLite file: its tables, how it is opened, and what its errors mean to a person.
+"""The SQLite file: its tables, how it is opened, and its errors in plain words.
 
-Write-ahead logging lets readers go on while somebody writes.  ``synchronous=FULL`` makes every commit wait until
-the log is on the disk; with the default of WAL mode, NORMAL, a power failure could take back what a
-command has already reported as done.
+Write-ahead logging lets readers continue while somebody writes. ``synchronous=FULL`` makes every commit wait until the log is on
+disk; with NORMAL, the default of WAL mode, a power failure could undo a change that a command has already reported as done.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 1
 _MAGIC: Final = b"SQLite format 3\0"
 _BUSY_S: Final = 10.0
-"""How long to wait for SQLite's own locks: others hold them for milliseconds, unless another tool has the file open."""
+"""Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
 
 _TABLES: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -54,17 +53,17 @@ _TABLES: Final = (
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say about this file into StoreError, with the way out."""
+    """Translate errors of SQLite and the system about this file into StoreError, with a hint."""
     try:
         yield
     except sqlite3.Error as error:
         raise _translate(error, path) from error
     except UnicodeDecodeError as error:
-        # Names in the schema and error messages come from the file, too.
-        hint = "restore a backup; specs/store.md tells how"
+        # Names in the schema and in error messages come from the file and may be damaged, too.
+        hint = "restore a backup (see specs/store.md)"
         raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(path), hint=hint) from error
     except OSError as error:
-        hint = "check the rights of the file and its folder"
+        hint = "check the permissions of the file and its directory"
         raise StoreError(f"cannot be used: {error.strerror or error}", where=str(path), hint=hint) from error
 
 
@@ -76,31 +75,31 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError("is not a SQLite database", where=where, hint="name another file, or move this one away")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup; specs/store.md tells how")
+        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see specs/store.md)")
     if code == sqlite3.SQLITE_FULL:
         return StoreError("no space left; nothing was changed", where=where, hint="free some space, then try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-        return StoreError("may not be written to", where=where, hint="check the rights of the file and its folder")
+        return StoreError("is not writable", where=where, hint="check the permissions of the file and its directory")
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StoreError(f"cannot be opened: {error}", where=where, hint="check the rights of the file and its folder")
+        return StoreError(f"cannot be opened: {error}", where=where, hint="check the permissions of the file and its directory")
     if code == sqlite3.SQLITE_IOERR:
-        return StoreError(f"{error}; nothing was changed", where=where, hint="check the disk and the space left on it")
-    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup; specs/store.md tells how")
+        return StoreError(f"{error}; nothing was changed", where=where, hint="check the disk and its free space")
+    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup (see specs/store.md)")
 
 
 def exists(path: Path) -> bool:
     """Whether there is a file to open.
 
-    Errors: StoreError for a folder, a device, and what may not be looked at.
+    Errors: StoreError for a directory, a device, and a file that cannot be accessed.
     """
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise StoreError(f"cannot be looked at: {error.strerror}", where=str(path)) from None
+        raise StoreError(f"cannot be accessed: {error.strerror}", where=str(path)) from None
     if stat.S_ISDIR(mode):
-        raise StoreError("is a folder", where=str(path), hint=f"name a file in it, such as {path / 'fluxres.db'}")
+        raise StoreError("is a directory", where=str(path), hint=f"name a file in it, such as {path / 'fluxres.db'}")
     if not stat.S_ISREG(mode):
         raise StoreError("is not a regular file", where=str(path), hint="name a file")
     _check_head(path)
@@ -108,8 +107,8 @@ def exists(path: Path) -> bool:
 
 
 def _check_head(path: Path) -> None:
-    # SQLite takes a file of a few bytes for an empty database, and would write over it. A file whose first page was
-    # being written when the power went is one only together with its journal, and SQLite's to repair.
+    # SQLite considers a file of a few bytes an empty database and would overwrite it. A file whose first page was being
+    # written at a power failure is valid only together with its journal, from which SQLite repairs it.
     with translated(path), path.open("rb") as file:
         head = file.read(len(_MAGIC))
     if head and head != _MAGIC and not path.with_name(path.name + "-journal").exists():
@@ -118,9 +117,9 @@ def _check_head(path: Path) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """One read transaction: everything read in the block is one state, and no writer is kept waiting.
+    """One read transaction: everything read in the block is one state, and no writer has to wait.
 
-    None where there is no store yet: no file, or an empty one.
+    None if there is no store yet: no file, or an empty one.
 
     Errors: StoreError.
     """
@@ -154,7 +153,7 @@ def begin(path: Path) -> sqlite3.Connection:
 
 
 def end(db: sqlite3.Connection) -> None:
-    """Take back what was not committed, and close."""
+    """Roll back what was not committed, and close."""
     try:
         if db.in_transaction:
             db.execute("ROLLBACK")
@@ -164,7 +163,7 @@ def end(db: sqlite3.Connection) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """One write transaction, on disk when the block is left; an exception takes all of it back.
+    """One write transaction, which is on disk when the block ends; an exception rolls it back.
 
     Errors: StoreError.
     """
@@ -179,7 +178,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def unless_failed(path: Path) -> Iterator[None]:
-    """Leave no empty database where the block failed and there was none before.  The caller holds the writer lock."""
+    """Remove an empty database that did not exist before a failed block.  The caller holds the writer lock."""
     before = exists(path)
     try:
         yield
@@ -192,7 +191,7 @@ def unless_failed(path: Path) -> Iterator[None]:
 
 
 def create(path: Path, *, private: bool) -> None:
-    """Make the file and its tables, unless they are there.  The caller holds the writer lock.
+    """Create the file and its tables if they do not exist.  The caller holds the writer lock.
 
     Errors: StoreError.
     """
@@ -215,7 +214,7 @@ def create(path: Path, *, private: bool) -> None:
 def _connect(path: Path) -> sqlite3.Connection:
     options = "mode=rw"
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
-        # Write-ahead logging keeps two files beside the database; where none can be made and none are, nobody writes.
+        # Write-ahead logging keeps two files beside the database; if they do not exist and cannot be created, there is no writer.
         options = "mode=ro&immutable=1"
     db = sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, timeout=_BUSY_S, isolation_level=None)
     try:
@@ -235,7 +234,7 @@ def _make_durable(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_version(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the tables are there, False for an empty file.
+    """Whether the tables exist; False for an empty file.
 
     Errors: StoreError for another program's database, and for one of a newer fluxres.
     """
@@ -248,6 +247,8 @@ def _check_version(db: sqlite3.Connection, path: Path) -> bool:
         raise StoreError("is a database of another program", where=str(path), hint="name another file")
     if version > VERSION:
         raise StoreError(
-            f"is of version {version}, this fluxres knows up to {VERSION}", where=str(path), hint="use a newer fluxres"
+            f"has version {version}, but this fluxres knows only versions up to {VERSION}",
+            where=str(path),
+            hint="use a newer fluxres",
         )
     return True

@@ -1,9 +1,8 @@
 """A store in one SQLite file: named graphs, each a snapshot and the events after it.
 
-A writer holds the lock from before it reads until what it did is on the disk, so it decides on the state it
-changes.  Its events are appended in the same transaction that moves the graph's number on; after some hundred
-of them, or when the shape changed, the transaction also writes a new snapshot, so that no later command has
-to replay more than that.
+A writer holds the lock from before it reads until its changes are on disk, so it decides on the state that it changes. One
+transaction appends its events and advances the event number of the graph. After a few hundred events, or when the shape changes,
+it also writes a new snapshot, so that no later command has to replay more than that.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from fluxres.store.url import StoreUrl
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A state of a graph in a store: who moved on from it can be told apart.
+    """A state of a graph in a store, to detect whether the graph has changed since.
 
     Args:
         uid: of the graph.
@@ -48,9 +47,9 @@ class Transaction:
     """A graph that is being changed in a store.
 
     Args:
-        graph: the state of the store; what is done to it is written when the block is left.
+        graph: the state of the store; changes to it are written when the block ends.
         position: of that state, and of the new one once it is written.
-        events: what was done so far.
+        events: the changes so far.
     """
 
     graph: ResourceGraph
@@ -62,8 +61,8 @@ class SqliteStore:
     """Named graphs in one SQLite file.
 
     Args:
-        url: where; the file is made by the first write.
-        clock: gives the time of journal entries, and "now" of the graphs.
+        url: address; the first write creates the file.
+        clock: returns the time of journal entries, and "now" of the graphs.
         notify: called with the holder of the lock when a write has to wait for more than half a second.
     """
 
@@ -75,35 +74,34 @@ class SqliteStore:
 
     @property
     def url(self) -> str:
-        """Address of the store."""
         return str(self.address)
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self.path}>"
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Names of the graphs, in the order they were made; empty for a store nobody wrote to yet."""
+        """Names of the graphs, in the order of creation; empty for a store that does not exist yet."""
         return [row.name for row in self.graphs()]
 
     def graphs(self) -> list[GraphRow]:
-        """What there is, without reading any of it."""
+        """The graphs, without reading their content."""
         with schema.reading(self.path) as db:
             return [] if db is None else self._rows(db).graphs()
 
     @property
     def default(self) -> str | None:
-        """The graph meant when none is named: the one `use` chose, else the only one, else None."""
+        """The default graph: the one selected with `use`, else the only one, else None."""
         with schema.reading(self.path) as db:
             return None if db is None else self._rows(db).default()
 
     def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
-        """The graph as it is now: its snapshot and the events after it, without stages whose time is over.
+        """The current graph: its snapshot and the events after it, without expired stages.
 
         Args:
             name: of the graph; the default one if None.
-            clock: "now" of the graph; by default that of the store, as for the commands.
+            clock: returns "now" of the graph; by default that of the store, as for the commands.
 
         Errors: UnknownGraph; StoreError for damage.
         """
@@ -113,7 +111,7 @@ class SqliteStore:
         return graph
 
     def open(self, name: str | None = None, *, clock: Clock | None = None) -> tuple[ResourceGraph, Position]:
-        """As :meth:`load`, with the position that was read, and with all stages that are there."""
+        """As :meth:`load`, with the position that was read, and with expired stages."""
         with self._reading(name) as rows:
             row = rows.graph(name)
             return rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq)
@@ -133,7 +131,7 @@ class SqliteStore:
             after: only those with a higher number.
             job: only those of this job.
             path: only those that name this pool or one below it.
-            limit: at most this number, the latest.
+            limit: at most this number, the latest ones.
 
         Errors: UnknownGraph; StoreError; UsageError for a negative limit.
         """
@@ -159,15 +157,15 @@ class SqliteStore:
         wait_s: float | None = None,
         clock: Clock | None = None,
     ) -> Iterator[Transaction]:
-        """Change a graph: what is done to ``.graph`` in the block is on disk when the block was left (rule D1).
+        """Change a graph: changes to ``.graph`` in the block are on disk when the block ends (rule D1).
 
-        An exception takes everything back.
+        An exception discards all of them.
 
         Args:
             name: of the graph; the default one if None.
-            command: for the journal, and for others who wait.
+            command: for the journal, and for other processes that wait.
             wait_s: how long to wait for another writer; LOCK_WAIT_SECONDS_DEFAULT by default.
-            clock: "now" of the graph; by default that of the store.
+            clock: returns "now" of the graph; by default that of the store.
 
         Errors: StoreBusy, UnknownGraph, StoreError.
         """
@@ -186,7 +184,9 @@ class SqliteStore:
                 yield transaction
                 graph.sink = None
                 if graph.revision - revision != len(transaction.events):
-                    raise UsageError("the graph was changed by more than its operations", hint="replay events outside of a store")
+                    raise UsageError(
+                        "the graph was changed other than by its operations", hint="do not replay events in a block of a store"
+                    )
                 if transaction.events:
                     with schema.translated(self.path):
                         seq = rows.append(row, graph, transaction.events, self.clock(), command)
@@ -205,12 +205,12 @@ class SqliteStore:
         command: str = "",
         wait_s: float | None = None,
     ) -> Position:
-        """Write only what happened to a graph since it was at `base` in this store.
+        """Write only the changes of a graph since it was at `base` in this store.
 
         Args:
             graph: as it is after the events.
 
-        Errors: StoreConflict when the store moved on since; nothing is written then.
+        Errors: StoreConflict if the stored graph has changed since; nothing is written then.
         """
         with self._changing(name, command, wait_s) as rows:
             row = rows.graph(name)
@@ -229,14 +229,14 @@ class SqliteStore:
         command: str = "",
         wait_s: float | None = None,
     ) -> Position:
-        """Write a whole graph.
+        """Write a complete graph.
 
         Args:
-            replace: over the graph that has the name now; its journal goes on.
-            base: as `replace`, but only over this state; StoreConflict over another.
-            use: make it the default one; the first one becomes that in any case.
+            replace: replace an existing graph of this name; its journal continues.
+            base: as `replace`, but only if the graph is in this state; StoreConflict otherwise.
+            use: make it the default one; the first graph becomes the default in any case.
 
-        Errors: UsageError over an existing name without `replace`, saying what would be lost.
+        Errors: UsageError for an existing name without `replace`, saying what would be lost.
         """
         _check_name(name)
         shape = encoding.encode_shape(graph.structure)
@@ -255,7 +255,7 @@ class SqliteStore:
                     event["replaced"] = loss = rows.loss(row)
                     if not replace and base is None:
                         raise UsageError(
-                            f"there is a graph '{name}' already: {loss} would be lost",
+                            f"a graph '{name}' already exists: {loss} would be lost",
                             where=self.url,
                             hint="replace it with --replace, or choose another name with --name",
                         )
@@ -280,12 +280,12 @@ class SqliteStore:
         with self._changing(name, command or f"drop {name}", wait_s) as rows:
             rows.remove(rows.graph(name))
 
-    # -- what was saved elsewhere ------------------------------------------------------------------------------------
+    # -- saves to other places ------------------------------------------------------------------------------------
 
     def saved(self, name: str | None) -> tuple[ResourceGraph, Position, list[Saved], list[Entry]]:
-        """The graph as it is, the places it was saved to, and the events since the earliest of these saves.
+        """The current graph, the places it was saved to, and the events since the earliest of these saves.
 
-        Places whose events the journal has dropped meanwhile are left out.
+        Places whose events are no longer in the journal are left out.
 
         Errors: UnknownGraph; StoreError.
         """
@@ -297,18 +297,19 @@ class SqliteStore:
             return graph, Position(row.uid, row.seq), places, list(rows.entries(row, after=first))
 
     def remember(self, name: str, uid: str, places: Sequence[Saved], *, wait_s: float | None = None) -> None:
-        """Note where a graph was saved to, for the next save of only what changed."""
+        """Record where a graph was saved, for the next incremental save."""
         with self._changing(name, f"save {name}", wait_s) as rows:
             row = rows.graph(name)
             if row.uid == uid:
                 rows.remember(row, places)
 
     def _unmade(self, name: str | None) -> UnknownGraph:
-        """That nothing was put in yet; of a store that was named, whether its folder is missing."""
+        """The error for an empty store; for a given store, it says whether its directory is missing."""
         folder = self.path.parent
         return unknown(name, [], self.url, missing=None if self.address.private or folder.is_dir() else folder)
 
-    # -- within ------------------------------------------------------------------------------------------------------
+    # -- within a transaction
+    # ------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _reading(self, name: str | None) -> Iterator[Rows]:
@@ -337,9 +338,9 @@ class SqliteStore:
     def _require(self, row: GraphRow, base: Position) -> None:
         if Position(row.uid, row.seq) != base:
             raise StoreConflict(
-                f"graph '{row.name}' moved on: {_moved(row, base)}",
+                f"graph '{row.name}' has changed: {_moved(row, base)}",
                 where=self.url,
-                hint="load it again and repeat the changes, or save all of it under another name",
+                hint="load it again and repeat the changes, or save the complete graph under another name",
             )
 
     def _rows(self, db: sqlite3.Connection) -> Rows:
@@ -348,10 +349,10 @@ class SqliteStore:
 
 def _moved(row: GraphRow, base: Position) -> str:
     if row.uid != base.uid:
-        return "it was dropped and made again"
-    return f"{row.seq - base.seq} events were written since"
+        return "it was dropped and created again"
+    return f"{row.seq - base.seq} events have been written since"
 
 
 def _check_name(name: str) -> None:
     if not name or not name.isprintable() or len(name) > limits.NAME_LENGTH_MAX:
-        raise UsageError(f"a graph's name has 1 to {limits.NAME_LENGTH_MAX} printable characters, got {name!r}")
+        raise UsageError(f"the name of a graph has 1 to {limits.NAME_LENGTH_MAX} printable characters, got {name!r}")

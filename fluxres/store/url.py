@@ -1,8 +1,7 @@
-"""Where a store is, as text.
+"""Addresses of stores.
 
-One form of address for all kinds of stores, so that another kind is another scheme and no other command.
-``sqlite:///site.db`` is read as most tools read it, as a file in the current folder: nobody keeps a store
-in the root folder of a machine, and four slashes say so if somebody does.
+All kinds of stores have one form of address, so a new kind needs a new scheme but no new command. ``sqlite:///site.db`` is read
+as by most tools, as a file in the current directory; a store in the root directory, which is rare, needs four slashes.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class StoreUrl:
 
     Args:
         path: of the SQLite file, absolute.
-        graph: the graph meant, None for the default one.
-        private: whether file and folder are made for the owner alone.
+        graph: name of the graph, None for the default one.
+        private: whether the file and its directory are created for the owner only.
     """
 
     path: Path
@@ -40,7 +39,8 @@ class StoreUrl:
 
 
 def is_store_url(text: str) -> bool:
-    """Whether this names a store and not a file to read: a scheme of a store, or a path that ends like a database.
+    """Whether this is the address of a store and not of a file to read: a store scheme, or a path with the extension of a
+    database.
 
     >>> [is_store_url(t) for t in ("sqlite:///tmp/a.db", "site.db", "etcd://host", "cluster.yaml")]
     [True, True, True, False]
@@ -50,13 +50,13 @@ def is_store_url(text: str) -> bool:
 
 
 def parse(text: str) -> StoreUrl:
-    """The store an address names.
+    """Parse the address of a store.
 
     Args:
         text: ``sqlite:///abs/path.db``, ``sqlite:////path.db``, ``sqlite:path.db`` or ``sqlite:///name.db`` (both in the
-            current folder), each with ``?graph=NAME`` or without; or a path.
+            current directory), each with ``?graph=NAME`` or without; or a path.
 
-    Errors: StoreError naming the schemes there are.
+    Errors: StoreError with the known schemes.
 
     >>> parse("sqlite:///srv/site.db?graph=test")
     StoreUrl(path=PosixPath('/srv/site.db'), graph='test', private=False)
@@ -71,7 +71,9 @@ def parse(text: str) -> StoreUrl:
     if scheme not in SCHEMES:
         follow = " and ".join(_FOLLOWING)
         raise StoreError(
-            f"no store of scheme '{scheme}'", where=text, hint=f"known: {', '.join(SCHEMES)}:///path/to/file.db; {follow} follow"
+            f"unknown store scheme '{scheme}'",
+            where=text,
+            hint=f"known: {', '.join(SCHEMES)}:///path/to/file.db; {follow} follow",
         )
     address, _, query = rest.partition("?")
     return StoreUrl(_absolute(_file(unquote(address)), text), _graph(query, text))
@@ -88,7 +90,7 @@ def _file(address: str) -> str:
 
 def _absolute(path: str, text: str) -> Path:
     if not path:
-        raise StoreError("the address of a store names no file", where=text, hint="write sqlite:///path/to/file.db")
+        raise StoreError("the address of the store has no file name", where=text, hint="write sqlite:///path/to/file.db")
     return Path(os.path.abspath(Path(path).expanduser()))
 
 
@@ -96,15 +98,15 @@ def _graph(query: str, text: str) -> str | None:
     graph = None
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key != "graph" or not value:
-            raise StoreError(f"'{key}={value}' is no option of a store", where=text, hint="there is ?graph=NAME")
+            raise StoreError(f"'{key}={value}' is not an option of a store", where=text, hint="the only option is ?graph=NAME")
         graph = value
     return graph
 
 
 def default() -> StoreUrl:
-    """``$FLUXRES_STORE``, else ``fluxres/fluxres.db`` in the XDG data folder, for the owner alone.
+    """``$FLUXRES_STORE``, else ``fluxres/fluxres.db`` in the XDG data directory, for the owner only.
 
-    Errors: StoreError for a variable that names no store.
+    Errors: StoreError for an invalid value of the variable.
     """
     given = os.environ.get(VARIABLE)
     if given:

@@ -39,7 +39,7 @@ def test_the_sections_are_the_commands_in_their_order() -> None:
     assert [name for name in SECTIONS if name not in ("Everywhere", "Exit status")] == [*COMMANDS, *STAND_INS]
 
 
-def test_the_words_of_the_stand_in_are_in_its_section() -> None:
+def test_the_options_of_query_are_in_its_section() -> None:
     words = [option.rstrip("=") for option in options.LONG]
     values = [*FORMATS, *WRITERS, *FORMS, *POLICIES, *options.TRAVERSERS, *(c.name for c in session.COMMANDS)]
     text = SECTIONS["query"]
@@ -50,7 +50,7 @@ def test_the_words_of_the_stand_in_are_in_its_section() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_stands_in_the_section_of_its_command(name: str) -> None:
+def test_every_option_is_in_the_section_of_its_command(name: str) -> None:
     found = command(name)
     params = [*found.params, *(param for sub in getattr(found, "commands", {}).values() for param in sub.params)]
     own = [param for param in params if isinstance(param, click.Option) and not isinstance(param, EverywhereOption)]
@@ -63,7 +63,7 @@ def test_every_option_stands_in_the_section_of_its_command(name: str) -> None:
         assert all(f"fluxres {name} {sub}" in SECTIONS[name] for sub in found.commands)
 
 
-def test_options_everywhere_stand_in_their_section() -> None:
+def test_common_options_are_in_their_section() -> None:
     words = [word for param in program.params if isinstance(param, click.Option) for word in param.opts]
     assert [word for word in words if f"`{word}" not in SECTIONS["Everywhere"]] == []
     assert [output for output in (*OUTPUTS, *JOB_OUTPUTS) if f"`{output}`" not in SECTIONS["Everywhere"]] == []

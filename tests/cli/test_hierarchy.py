@@ -79,7 +79,7 @@ def test_policies_are_given_by_level(fluxres: Invoke) -> None:
         (["-M", "nonesuch"], 2, "nonesuch"),
         (["--silence", "0.1"], 2, "--silence"),
         (["--grace", "inf"], 2, "--grace"),
-        (["--machine", "node=2"], 2, "both --machine and numbers"),
+        (["--machine", "node=2"], 2, "both --machine and -N"),
         (["-T", "9999"], 2, "at most 1024"),
     ],
 )
@@ -92,7 +92,7 @@ def test_failed_jobs_give_status_5_after_the_answer() -> None:
     assert status == 5
     assert "4 failed" in out
     assert err.count("oops") == 8
-    assert "fluxres: ERROR hierarchy: 8 jobs failed, 0 were lost or never run; the highest exit status was 9" in err
+    assert "fluxres: ERROR hierarchy: 8 jobs failed, 0 were lost or never ran; the highest exit status was 9" in err
 
 
 def started(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], str, Path]:
@@ -147,7 +147,7 @@ def test_ctrl_c_while_instances_begin(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_nobody_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_command(tmp_path: Path) -> None:
     running, mark, folder = started(tmp_path)
     everyone = marked(mark)
     running.kill()
@@ -193,7 +193,7 @@ def test_a_part_that_cannot_be_fed_is_refused_for_its_power(fluxres: Invoke, pla
     assert [line.partition(":")[0] for line in more] == ["  resources[0].with[0].draw.power"]
 
 
-def test_each_reason_of_a_job_that_is_too_large_stands_once(fluxres: Invoke, place: Path) -> None:
+def test_each_reason_of_a_job_that_is_too_large_is_printed_once(fluxres: Invoke, place: Path) -> None:
     (place / "fed.yaml").write_text(FED, encoding="utf-8")
     wanted = ("-r", "slot=2/node/[core=9;core=1]")
     told = fluxres("hierarchy", "--machine", "fed.yaml", "-T", "1", "-J", "2", "-d", *wanted, status=3).stderr

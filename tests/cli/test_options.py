@@ -26,15 +26,15 @@ def commands() -> dict[str, object]:
     return {name: program.get_command(context, name) for name in COMMANDS}
 
 
-def test_every_command_is_there_and_says_what_it_does(fluxres: Invoke) -> None:
+def test_every_command_has_a_help_text(fluxres: Invoke) -> None:
     for name, title in COMMANDS.items():
         shown = fluxres(name, "--help").stdout
         assert shown.startswith(f"Usage: fluxres {name}")
-        assert "Options everywhere:" in shown
+        assert "Common options:" in shown
         assert title.endswith(".")
 
 
-def test_options_stand_before_or_after_the_command(tiny: Invoke) -> None:
+def test_options_may_precede_or_follow_the_command(tiny: Invoke) -> None:
     after = tiny("info", "--json").stdout
     assert tiny("--json", "info").stdout == after == tiny("-o", "json", "info").stdout
     assert json.loads(after)["graph"] == "tiny"
@@ -136,7 +136,7 @@ def test_more_pools_than_the_bound_are_refused_before_they_are_made() -> None:
 
 
 @pytest.mark.parametrize("word", ["/tiny/rack[0-1", "/tiny/rack]0[", "/tiny//rack0=x", "", "=3", "/tiny/rack0=" + "9" * 400])
-def test_words_that_name_no_pool_are_refused(graph: ResourceGraph, word: str) -> None:
+def test_unknown_pools_are_refused(graph: ResourceGraph, word: str) -> None:
     with pytest.raises(FluxresError):
         arguments.targets(graph, [word])
 
@@ -154,7 +154,7 @@ def test_machines_go_through_pipes(tiny: Invoke) -> None:
     tiny("save", "-", "--changed-only", status=2)
 
 
-def test_what_fluxion_would_not_see_and_what_a_reader_passes_over_is_told(fluxres: Invoke, tmp_path: Path) -> None:
+def test_what_fluxion_would_not_see_and_what_a_reader_ignores_is_reported(fluxres: Invoke, tmp_path: Path) -> None:
     machine, graph = str(ROOT / "data" / "clusters" / "demo.yaml"), str(tmp_path / "demo.jgf")
     note = "fluxres: Fluxion does not see power: 2 roots; network: 3 pools outside containment\n"
     assert fluxres("convert", machine, graph).stderr.endswith(note)
@@ -167,4 +167,4 @@ def test_what_fluxion_would_not_see_and_what_a_reader_passes_over_is_told(fluxre
             fluxres("free", "j")
             assert fluxres("convert", "-", "-", stdin=r).stderr == ""
     passed_over = fluxres("convert", str(ROOT / "data" / "fuzz" / "jgf" / "standard.json"), "-").stderr
-    assert "passed over, since a machine has no place for it: version, graph.nodes.metadata.vendor" in passed_over
+    assert "ignored, since a machine has no place for it: version, graph.nodes.metadata.vendor" in passed_over

@@ -59,7 +59,7 @@ def test_two_at_once_give_a_node_to_one_of_them(tiny: Invoke) -> None:
     assert all("held by" in err for status, _, err in ended if status == 1)
 
 
-def test_who_waits_is_told_for_whom_and_goes_on(tiny: Invoke) -> None:
+def test_a_waiting_command_reports_the_lock_holder_and_continues(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
         waiting = process("state", "/tiny/rack0", "down", "--wait", "50")
         assert waiting.stderr is not None
@@ -77,7 +77,7 @@ def test_who_waits_too_long_gives_up_with_status_4(tiny: Invoke) -> None:
     assert tiny("find", "state=down").stdout == ""
 
 
-def test_reading_waits_for_nobody(tiny: Invoke) -> None:
+def test_reading_does_not_wait(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
         status, out, _ = finish(process("find", "name=rack0", "-o", "paths"))
     assert (status, out) == (0, "/tiny/rack0\n")
@@ -150,7 +150,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tiny: Invoke) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disc_under_standard_output_is_an_error(tiny: Invoke) -> None:
+def test_a_full_disk_for_standard_output_is_an_error(tiny: Invoke) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         status, _, err = finish(process("find", "type=core", "-o", "paths", stdout=full))
     assert (status, err) == (4, "fluxres: ERROR standard output: No space left on device\n")
@@ -208,7 +208,7 @@ def test_closed_streams_change_no_status_but_that_of_a_lost_answer(closed: tuple
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_under_standard_error_changes_no_status(tiny: Invoke) -> None:
+def test_a_full_disk_for_standard_error_does_not_change_the_status(tiny: Invoke) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         assert finish(process("find", "nope=3", stderr=full))[0] == 2
         assert finish(process("free", "nobody", stderr=full))[0] == 2
@@ -224,7 +224,7 @@ def test_a_typo_in_a_file_is_named_by_line_and_column(place: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\t", b"\x00", b"\xff\xfe", b"a: [", b"- 1", b"fluxres: 2"], ids=repr)
-def test_what_is_no_machine_is_refused_with_the_store_as_it_was(place: Path, tiny: Invoke, content: bytes) -> None:
+def test_invalid_input_leaves_the_store_unchanged(place: Path, tiny: Invoke, content: bytes) -> None:
     (place / "site.yaml").write_bytes(content)
     refused = tiny("load", "site.yaml", "--name", "tiny", "--replace", status=2)
     assert refused.stderr.startswith("fluxres: ERROR site.yaml")

@@ -68,9 +68,9 @@ def test_a_request_in_the_language_of_another_system(tiny: Invoke) -> None:
 
 
 @pytest.mark.parametrize("words", [["cpus=1", "gpus=1"], [], ["cpus=1", "-N1"]])
-def test_another_language_goes_with_one_word(tiny: Invoke, words: list[str]) -> None:
+def test_a_request_in_another_language_is_a_single_word(tiny: Invoke, words: list[str]) -> None:
     told = tiny("when", "--request-format", "hyperqueue", *words, status=2)
-    assert "--request-format goes with one word" in told.stderr
+    assert "--request-format needs a single word" in told.stderr
 
 
 def test_a_request_is_the_same_in_any_form(tiny: Invoke, place: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_slot_that_only_a_task_names_is_noted(tiny: Invoke, place: Path) -> No
     assert tiny("when", JOBSPEC).stderr == ""
     (place / "stray.yaml").write_text(JOBSPEC.replace("slot: task", "slot: other"), encoding="utf-8")
     told = tiny("when", "stray.yaml")
-    assert told.stderr == "fluxres: a task names the slot 'other', which the resources do not have\n"
+    assert told.stderr == "fluxres: a task refers to the slot 'other', which is not among the resources\n"
     assert told.stdout == tiny("when", JOBSPEC).stdout
 
 
@@ -223,7 +223,7 @@ def test_a_refusal_for_good_and_one_that_is_not_known() -> None:
     assert isinstance(never, InfeasibleRequest)
     assert list(never.reasons) == ["resources[0]"]
     unknown = replace(REFUSAL, earliest=None, undecided=True)
-    assert "given up" in refusals.lines(unknown, "now")[0]
+    assert "reached its limit" in refusals.lines(unknown, "now")[0]
     together = replace(REFUSAL, parts=(replace(PART, room=9),))
     assert "together" in refusals.lines(together, "now")[-2]
     assert "together" in refusals.error(together).message
@@ -319,7 +319,7 @@ def test_what_is_drawn_through_an_edge_with_a_capacity_is_named_in_every_answer(
     assert "power: power:/pdu -> /m/node1" in fluxres("stage", "power: power:/pdu -> /m/node1=10", "--job", "t").stdout
 
 
-def test_a_stage_whose_time_is_over_is_in_the_way_of_no_question(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_stage_does_not_affect_queries(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny("stage", "/tiny/rack0", "--job", "j1", "--ttl", "2s")
     assert "j1" in tiny("when", "slot=6/node", status=1).stderr
     before = tiny("log", "--json").stdout
@@ -338,9 +338,9 @@ def test_a_stage_whose_time_is_over_is_in_the_way_of_no_question(tiny: Invoke, m
 
 
 @pytest.mark.parametrize("by", ["+1h", "-1h"])
-def test_an_end_that_never_comes_is_not_moved_by_a_length(tiny: Invoke, by: str) -> None:
+def test_a_relative_duration_cannot_move_a_missing_end(tiny: Invoke, by: str) -> None:
     tiny("allocate", "slot=1/node", "--job", "endless")
     refused = tiny("extend", "endless", "--duration", by, status=2)
-    assert f"--duration {by} moves the present end, and job 'endless' has none" in refused.output
+    assert f"--duration {by} moves the current end, but job 'endless' has none" in refused.output
     tiny("extend", "endless", "--duration", "2h")
     tiny("extend", "endless", "--duration", by)

@@ -26,7 +26,7 @@ def cases(request: pytest.FixtureRequest) -> Path:
         pytest.skip("compares with recorded facts of other systems: give their folder with --cases DIR")
     folder = Path(given)
     if not folder.is_dir():
-        pytest.fail(f"--cases {given}: no such folder")
+        pytest.fail(f"--cases {given}: no such directory")
     return folder
 
 

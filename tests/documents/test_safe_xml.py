@@ -48,7 +48,7 @@ def test_elements_attributes_and_text_are_those_of_the_standard_library(root: El
 
 @pytest.mark.parametrize("declared", ["", '<!DOCTYPE a SYSTEM "a.dtd">', '<!DOCTYPE a PUBLIC "-//a" "http://localhost:1/a.dtd">'])
 @pytest.mark.parametrize("used", ["<a>&thing;</a>", "<a b='&thing;'/>"])
-def test_entities_that_nobody_declared(declared: str, used: str) -> None:
+def test_undeclared_entities(declared: str, used: str) -> None:
     with pytest.raises(InputError, match=r"^<text>:1:\d+: (not XML: undefined entity|uses the entity 'thing')"):
         safe_xml.load((declared + used).encode())
 
@@ -58,7 +58,7 @@ def test_entities_that_everybody_knows() -> None:
     assert (found.attributes["b"], found.text) == ("&<>\"'AB", "&")
 
 
-def test_elements_can_be_folded_into_what_they_stand_in() -> None:
+def test_elements_can_be_folded_into_their_parent() -> None:
     text = b"""<a k='0'><v k='x'>1</v><b><v k='x'>long enough to be no small word<i>no</i> and on</v><v>none</v>t</b>
     <v k='x'>2</v><v k='y'><v k='z'>deep</v></v></a>"""
     found = safe_xml.load(text, folded=("v", "k"))
@@ -70,7 +70,7 @@ def test_elements_can_be_folded_into_what_they_stand_in() -> None:
     assert safe_xml.load(b"<v k='x'><v k='y'>1</v></v>", folded=("v", "k")).values == {"y": "1"}
 
 
-def test_what_is_folded_is_bounded_too() -> None:
+def test_folded_elements_are_bounded_too() -> None:
     depth = limits.DOCUMENT_DEPTH_MAX
     assert safe_xml.load(b"<a>" + b"<v>" * (depth - 1) + b"</v>" * (depth - 1) + b"</a>", folded=("v", "k")).values == {"": ""}
     with pytest.raises(LimitExceeded, match=r"<text>:1:\d+: more than \d+ levels"):

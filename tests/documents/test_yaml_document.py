@@ -70,18 +70,18 @@ def test_plain_scalars_are_those_of_the_core_schema(text: str, value: object) ->
         (b"a: 1\nb: \xff\n", "<text>:2:4", "byte 0xff is not UTF-8"),
         ("a: 1".encode("utf-16"), "<text>:1:1", "is UTF-16"),
         (b"a: 1\n---\nb: 2\n", "<text>:2:1", "a second document begins here"),
-        (b"a:\n  b: 1\n  b: 2\n", "<text>:3:3: a.b", "the key stands here twice"),
+        (b"a:\n  b: 1\n  b: 2\n", "<text>:3:3: a.b", "duplicate key"),
         (b"a: {1: x}\n", "<text>:1:5: a", "the key 1 is not text"),
         (b"? [x]\n: y\n", "<text>:1:3", "a list cannot be a key"),
         (b"a: !!python/object:os.system x\n", "<text>:1:4: a", "tags such as"),
         (b"a: [*x]\n", "<text>:1:5: a[0]", "no anchor '&x'"),
-        (b"a: &x [1, *x]\n", "<text>:1:11: a[1]", "stands inside its own anchor"),
-        (b"a: &x {b: {<<: *x}}\n", "<text>:1:16: a.b.<<", "stands inside its own anchor"),
+        (b"a: &x [1, *x]\n", "<text>:1:11: a[1]", "is inside its own anchor"),
+        (b"a: &x {b: {<<: *x}}\n", "<text>:1:16: a.b.<<", "is inside its own anchor"),
         (b"<<: 3\n", "<text>:1:5: <<", "'<<' merges a mapping"),
         (b"a: [1, 2\n", "<text>:2:1: a[2]", "did not find expected"),
-        (b'{"a": {"b": 1, "b": 2}}', "<text>:1:16: a.b", "the key stands here twice"),
-        (b'{"a": [{"b": {"c": 1}, "b": 2}]}', "<text>:1:24: a[0].b", "the key stands here twice"),
-        (b'{"a": [{"b": {"c": 1}}], "a": 2}', "<text>:1:26: a", "the key stands here twice"),
+        (b'{"a": {"b": 1, "b": 2}}', "<text>:1:16: a.b", "duplicate key"),
+        (b'{"a": [{"b": {"c": 1}, "b": 2}]}', "<text>:1:24: a[0].b", "duplicate key"),
+        (b'{"a": [{"b": {"c": 1}}], "a": 2}', "<text>:1:26: a", "duplicate key"),
     ],
 )
 def test_a_broken_document_is_refused_with_line_column_and_path(source: bytes, where: str, message: str) -> None:
@@ -238,7 +238,7 @@ def bomb(levels: int) -> bytes:
 def test_an_alias_bomb_ends_at_the_bound() -> None:
     error = refusal(bomb(30))
     assert isinstance(error, LimitExceeded)
-    assert f"aliases stand for more than {limits.ALIASED_VALUES_MAX} values" in error.message
+    assert f"aliases expand to more than {limits.ALIASED_VALUES_MAX} values" in error.message
 
 
 def test_a_merge_bomb_ends_at_the_bound() -> None:
@@ -280,14 +280,14 @@ def test_a_number_of_many_digits_is_refused_and_not_converted() -> None:
 # -- sources ------------------------------------------------------------------------------------------------------------
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
-    assert "is a folder" in refusal(tmp_path).message
+def test_paths_that_are_not_files(tmp_path: Path) -> None:
+    assert "is a directory" in refusal(tmp_path).message
     assert "no such file" in refusal(tmp_path / "x.yaml").message
     assert "no such file" in refusal("nowhere.yaml").message
     assert "is a device" in refusal(Path("/dev/zero")).message
-    assert "is no file name" in refusal(Path("a\0b")).message
+    assert "is not a valid file name" in refusal(Path("a\0b")).message
     assert refusal(Path("x" * 5000)).message.startswith("cannot be read")
-    assert "is no file name" in refusal(Path("a\ud800b")).message
+    assert "is not a valid file name" in refusal(Path("a\ud800b")).message
     assert "is empty" in refusal("").message
 
 
@@ -326,7 +326,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         assert refusal("-").where.startswith("<stdin>:2:1")
 
 
-def test_the_name_of_the_file_stands_in_messages(tmp_path: Path) -> None:
+def test_messages_have_the_name_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(b"a: 1\na: 2\n")
     assert refusal(path).where == f"{path}:2:1: a"

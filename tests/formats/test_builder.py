@@ -55,7 +55,7 @@ def demo() -> fluxres.ResourceGraph:
     return build(Resource("rack", 2, children=[node]), name="demo", graphs={"power": power, "network": network})
 
 
-def test_what_is_built_is_what_the_file_says() -> None:
+def test_build_equals_the_same_file() -> None:
     made, read = demo(), fluxres.load(ROOT / "data" / "clusters" / "demo.yaml")
     assert equal(made.structure, read.structure, uuids=False) == []
     assert (made.name, made.check(), made.clock()) == ("demo", [], 0)
@@ -101,7 +101,7 @@ def test_the_root_may_be_of_any_type_and_pools_outside_the_tree() -> None:
     assert len(build()) == 1
 
 
-def test_what_is_built_is_merged_below_a_pool() -> None:
+def test_a_built_graph_is_merged_below_a_pool() -> None:
     g = demo()
     g.allocate("/demo/rack0/node0", job="a")
     g.merge(build(root=Resource("node", id=[8], children=[Resource("core", 4)])), at="/demo/rack0")
@@ -122,7 +122,7 @@ def test_what_is_built_is_merged_below_a_pool() -> None:
         ([Resource("node", {"a": 1})], {}, "build: resources[0].count: expected int >= 1, got a mapping"),
         ([Resource("node", id=iter([1]))], {}, "build: resources[0].id: expected text, a number"),
         ([Resource("node")], {"root": Resource("node")}, "both 'root' and 'resources'"),
-        ([Resource("node")], {"graphs": {"a/b": AuxiliaryGraph()}}, "build: graphs.a/b: 'a/b' is no name for a graph"),
+        ([Resource("node")], {"graphs": {"a/b": AuxiliaryGraph()}}, "build: graphs.a/b: 'a/b' is not a valid graph name"),
         (
             [Resource("node", 2)],
             {"graphs": {"net": AuxiliaryGraph(edges=[Edge("/cluster/node0", "/cluster/node7")])}},
@@ -130,14 +130,14 @@ def test_what_is_built_is_merged_below_a_pool() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named_by_its_place(resources: list[Any], more: dict[str, Any], message: str) -> None:
+def test_errors_name_their_place(resources: list[Any], more: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         build(*resources, **more)
     assert str(caught.value).startswith(message) or message in str(caught.value)
 
 
 @pytest.mark.parametrize("wrong", [5, None, {"type": "node"}, [Resource("node")]])
-def test_what_is_no_resource_is_refused(wrong: Any) -> None:
+def test_values_other_than_resources_are_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match="expected a Resource"):
         build(wrong)
 
@@ -150,7 +150,7 @@ def test_levels_are_bounded() -> None:
         build(deepest)
 
 
-def test_a_resource_shows_what_was_said() -> None:
+def test_the_repr_of_a_resource_shows_its_arguments() -> None:
     assert repr(Resource("node", 2, children=[Resource("core", id=None)])) == (
         "Resource(type='node', count=2, children=[Resource(type='core', id=None)])"
     )
@@ -162,7 +162,7 @@ def test_a_million_pools_are_columns() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1])
-def test_nothing_else_comes_out_of_wrong_values(length: int) -> None:
+def test_wrong_values_raise_only_fluxres_errors(length: int) -> None:
     for value in (b"x", object(), float("nan"), {1: 2}, {"a": {2}}, np.array([object()]), "x" * 10_000, -(10**400)):
         for key in ("name", "id", "size", "properties", "children", "rank"):
             given: Any = [value] * length if length else value
@@ -172,7 +172,7 @@ def test_nothing_else_comes_out_of_wrong_values(length: int) -> None:
                 continue
 
 
-def test_words_of_power_are_those_of_the_file() -> None:
+def test_power_keys_are_those_of_the_file() -> None:
     power = AuxiliaryGraph(
         hierarchy=False,
         pools=[Resource("power", 2, size=1000, unit="W")],

@@ -92,7 +92,7 @@ def test_counts_of_a_pool() -> None:
     assert pool.types() == ["cpus", "gpus"]
     assert (node.counts(), node.slots()) == ({"cpus": 2}, {"cpus": 3})
     assert pool.per_node("gpus") == 0
-    with pytest.raises(InputError, match="nodes differ"):
+    with pytest.raises(InputError, match="nodes have different numbers"):
         pool.per_node("cpus")
 
 
@@ -115,19 +115,19 @@ def test_older_forms_are_refused_where_todays_is_asked_for(text: str) -> None:
         ("{cpus: 1.5}", "p:1:8: cpus", "count >= 0"),
         ("{cpus: .nan}", "p:1:8: cpus", "count >= 0"),
         ("{cpus: 18446744073709551616}", "p:1:8: cpus", "up to"),
-        ("{cpus: 1, slots_per_gpu: 2}", "p:1:1: slots_per_gpus", "no number of them"),
+        ("{cpus: 1, slots_per_gpu: 2}", "p:1:1: slots_per_gpus", "not how many there are"),
         ("{resources: {}, local: {}}", "p:1:17: local", "both"),
         ("{local: {cpus: [{slots: 1}]}}", "p:1:17: local.cpus[0]", "'id' is missing"),
         ("{local: {cpus: [{id: a, slots: -1}]}}", "p:1:32: local.cpus[0].slots", "int >= 0"),
         ("{local: {cpus: [{id: a, slots: .nan}]}}", "p:1:32: local.cpus[0].slots", "number >= 0, got nan"),
         ("{local: {cpus: [{id: a, slots: 0.00001}]}}", "p:1:16: local.cpus", "four decimals"),
-        ("{local: {cpus: [{id: a}, {id: a}]}}", "p:1:31: local.cpus[1].id", "stands twice"),
-        ("{nodes: [{id: a}, {id: a}]}", "p:1:24: nodes[1].id", "stands twice"),
+        ("{local: {cpus: [{id: a}, {id: a}]}}", "p:1:31: local.cpus[1].id", "is listed twice"),
+        ("{nodes: [{id: a}, {id: a}]}", "p:1:24: nodes[1].id", "is listed twice"),
         ("{nodes: [{id: a, cpus: 3}]}", "p:1:18: nodes[0].cpus", "unknown key"),
         ("{nodes: [{id: a, resources: {cpus: 3}}]}", "p:1:36: nodes[0].resources.cpus", "expected a list"),
-        ("{cpus: 1, cpus: 2}", "p:1:11: cpus", "twice"),
-        ('{"cpus": 1, "cpus": 2}', "p:1:13: cpus", "twice"),
-        ("{local: {a/b: [{id: x}], a_b: [{id: x}]}}", "p", "both the type 'a_b'"),
+        ("{cpus: 1, cpus: 2}", "p:1:11: cpus", "duplicate key"),
+        ('{"cpus": 1, "cpus": 2}', "p:1:13: cpus", "duplicate key"),
+        ("{local: {a/b: [{id: x}], a_b: [{id: x}]}}", "p", "both be the type 'a_b'"),
         ("{local: {a: [{id: x, properties: {k: .nan}}]}}", "p:1:13: local.a", "NaN"),
     ],
 )

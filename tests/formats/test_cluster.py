@@ -199,10 +199,10 @@ def test_mistakes_of_includes_point_into_the_file_that_has_them(tmp_path: Path) 
     assert error.where == f"{tmp_path / 'p.yaml'}:3:23: parts.n.id"
     assert "includes itself" in included(tmp_path, "include: [c.yaml]").message
     assert "no file" in included(tmp_path, "include: [q.yaml]").message
-    assert "is a folder" in included(tmp_path, "include: [.]").message
-    assert "parts only" in included(tmp_path, "resources: []").message
+    assert "is a directory" in included(tmp_path, "include: [.]").message
+    assert "may only have parts" in included(tmp_path, "resources: []").message
     again = included(tmp_path, "parts: {n: {type: node}}", "include: [p.yaml]\nparts: {n: {type: core}}\nresources: []")
-    assert "stands in" in again.message
+    assert "also defined in" in again.message
     assert again.where.startswith(f"{tmp_path / 'c.yaml'}:3:9")
 
 
@@ -216,7 +216,7 @@ def test_includes_end_at_their_bound(tmp_path: Path) -> None:
 
 
 def test_text_without_a_file_includes_nothing() -> None:
-    assert "cannot include" in refusal("fluxres: 1\ninclude: [a.yaml]\nresources: []\n").message
+    assert "only a document loaded from a file can include" in refusal("fluxres: 1\ninclude: [a.yaml]\nresources: []\n").message
 
 
 def test_parts_that_double_at_every_level_end_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +229,7 @@ def test_parts_that_double_at_every_level_end_at_the_bound(monkeypatch: pytest.M
     ]
     error = refusal("fluxres: 1\nparts:\n" + "\n".join(parts) + "\nresources: [{use: p29}]\n")
     assert isinstance(error, LimitExceeded)
-    assert "entries after parts are followed" in error.message
+    assert "entries after parts are expanded" in error.message
 
 
 # -- auxiliary graphs ---------------------------------------------------------------------------------------------------
@@ -294,14 +294,14 @@ def test_edges_carry_relation_capacity_and_attributes() -> None:
     ]
 
 
-def test_a_unit_may_stand_among_the_attributes_and_is_written_beside_the_capacity() -> None:
+def test_a_unit_attribute_is_written_next_to_the_capacity() -> None:
     structure = read(
         MACHINE.replace("HEAD", "hierarchy: false").replace("EDGE", "{from: /m, to: /m/rack0, attributes: {unit: W}}")
     )
     (edge,) = [data for _, _, data in structure.subsystems["power"].rows()]
     assert edge["unit"] == "W"
     assert "unit: W}" in write_cluster(structure)
-    with pytest.raises(InputError, match="'unit' is no name for an attribute"):
+    with pytest.raises(InputError, match="'unit' is not a valid attribute name"):
         read(
             MACHINE.replace("HEAD", "hierarchy: false").replace(
                 "EDGE", "{from: /m, to: /m/rack0, unit: W, attributes: {unit: V}}"
@@ -324,7 +324,7 @@ def test_a_unit_may_stand_among_the_attributes_and_is_written_beside_the_capacit
         ("{from: '/m/rack*', to: /m, pairing: each}", "", "2 pools on one side and 1 on the other"),
         ("{from: /m, to: /m}", "", "to itself"),
         ("{from: /m, to: /m/rack0, capacity: -1}", "capacity", "expected a number >= 0"),
-        ("{from: /m, to: /m/rack0, attributes: {type: x}}", "attributes.type", "no name for an attribute"),
+        ("{from: /m, to: /m/rack0, attributes: {type: x}}", "attributes.type", "not a valid attribute name"),
         (
             "{from: /m, to: /m/rack0, attributes: {x: null}}",
             "attributes.x",
@@ -355,7 +355,7 @@ def test_hierarchies_are_forests(edges: str, message: str) -> None:
     assert "graphs.power" in error.where
 
 
-def test_brothers_in_a_hierarchy_may_have_one_name() -> None:
+def test_siblings_in_a_hierarchy_may_share_a_name() -> None:
     edges = "{from: /m, to: /m/rack0/node0}\n      - {from: /m, to: /m/rack1/node0}"
     text = "fluxres: 1\n" + MACHINE.replace("HEAD", "hierarchy: true").replace("EDGE", edges)
     made = read_cluster(text.encode()).structure
@@ -416,7 +416,7 @@ def test_allocations_name_pools_like_edges_do() -> None:
         ("{job: a, pools: {/m/node9: 1}}", "pools./m/node9", "no pool 'node9'"),
         ("{job: a, pools: {/m/node0: 5}}", "pools./m/node0", "5 units of /m/node0, which has 4"),
         ("{job: a, pools: {/m/node0: 0}}", "pools./m/node0", "expected int >= 1, got 0"),
-        ("{job: a, pools: {/m/node0: 1, '/m/node*': 1}}", "pools./m/node*", "/m/node0 stands twice"),
+        ("{job: a, pools: {/m/node0: 1, '/m/node*': 1}}", "pools./m/node*", "/m/node0 is listed twice"),
         ("{job: a, start: 5, end: 5, pools: {}}", "end", "before it begins"),
         ("{job: a, start: -1, pools: {}}", "start", "expected number >= 0, got -1"),
         ("{job: '', pools: {}}", "job", "expected text"),
@@ -450,13 +450,13 @@ def test_uuids_that_are_given(uuids: str, expected: list[str]) -> None:
     ("uuids", "message"),
     [
         (f"[[{U(0)}, 2]]", "2 uuids for 3 pools"),
-        (f"[[{U(0)}, 4]]", "more uuids than the 3 pools"),
-        (f"[[{U(0)}, 2], {U(1)}]", "stands for two pools"),
-        (f"[x, x, {U(1)}]", "stands twice"),
+        (f"[[{U(0)}, 4]]", "more uuids than there are pools (3)"),
+        (f"[[{U(0)}, 2], {U(1)}]", "two pools have the uuid"),
+        (f"[x, x, {U(1)}]", "is given twice"),
         ("nonsense", "expected a UUID, got 'nonsense'"),
         (f"[[{U(0)}]]", "expected a UUID, or [UUID, count]"),
         (f"[[{U(0)}, 0]]", "expected a UUID, or [UUID, count]"),
-        (f"[[{U(2**48 - 1)}, 3]]", "leaves its last 48 bits"),
+        (f"[[{U(2**48 - 1)}, 3]]", "overflows its last 48 bits"),
     ],
 )
 def test_uuids_that_cannot_be(uuids: str, message: str) -> None:
@@ -502,7 +502,7 @@ def test_uuids_are_made_of_the_base_that_is_given() -> None:
         (
             "fluxres: 1\nresources:\n- {type: node, id: {within: rack}}",
             "3:29: resources[0].id.within",
-            "no 'rack' around this entry",
+            "this entry is in no 'rack'",
         ),
         ("fluxres: 1\nresources:\n- {type: node, rank: [-1]}", "3:22: resources[0].rank", "expected int >= 0"),
         ("fluxres: 1\nresources:\n- {type: node, hosts: 'n[2-1]'}", "3:23: resources[0].hosts", "expected lo <= hi"),
@@ -537,7 +537,7 @@ def test_uuids_are_made_of_the_base_that_is_given() -> None:
         ("fluxres: 1\nuuids: 3\nresources: []", "2:8: uuids", "expected text or a list, got 3"),
     ],
 )
-def test_mistakes_are_told_with_line_column_path_and_way_out(line: str, where: str, message: str) -> None:
+def test_errors_have_line_column_path_and_hint(line: str, where: str, message: str) -> None:
     error = refusal(line)
     assert error.where == f"c.yaml:{where}"
     assert message in str(error).removeprefix(error.where)
@@ -643,7 +643,7 @@ def test_the_machines_that_come_with_it_fit_the_schema(path: Path) -> None:
     jsonschema.validate(yaml_document.load(path).values, json_schema())
 
 
-def test_editors_are_told_of_mistakes_by_the_schema() -> None:
+def test_the_schema_shows_errors_in_editors() -> None:
     for wrong in ({"fluxres": 2}, {"fluxres": 1, "resources": [{"type": "node", "count": 0}]}, {"fluxres": 1, "resource": []}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, json_schema())
@@ -693,7 +693,7 @@ def test_formats_are_found_by_content(tmp_path: Path) -> None:
         assert found is not None
         assert found.name == "cluster"
     assert registry.detect(b"notfluxres: 1") is None
-    with pytest.raises(InputError, match="no format that is known"):
+    with pytest.raises(InputError, match="unrecognized format"):
         registry.read(b"a: 1\n")
     with pytest.raises(FluxresError, match="no format 'dot-matrix'"):
         registry.read(b"a: 1\n", format="dot-matrix")
@@ -710,18 +710,18 @@ ZERO = "00000000-0000-8000-8000-000000000000"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"resources: [{{type: node, count: 2}}, {{type: core, uuid: {ZERO[:-1]}1}}]", "stands for two pools"),
+        (f"resources: [{{type: node, count: 2}}, {{type: core, uuid: {ZERO[:-1]}1}}]", "two pools have the uuid"),
         (f"resources: [{{type: node, uuid: a}}]\nuuids: {ZERO}", "has the uuid a in its entry"),
-        (f"resources: [{{type: node, count: 2}}]\nuuids: ['{ZERO}', x, x]", "'x' stands twice"),
-        (f"resources: [{{type: node, count: 2}}]\nuuids: [['{ZERO}', 2], '{ZERO[:-1]}1']", "stands for two pools"),
+        (f"resources: [{{type: node, count: 2}}]\nuuids: ['{ZERO}', x, x]", "'x' is given twice"),
+        (f"resources: [{{type: node, count: 2}}]\nuuids: [['{ZERO}', 2], '{ZERO[:-1]}1']", "two pools have the uuid"),
     ],
 )
-def test_a_uuid_that_stands_for_two_pools_is_refused(text: str, message: str) -> None:
+def test_a_uuid_of_two_pools_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         read_cluster(f"fluxres: 1\n{text}\n".encode(), origin=8 << 76 | 2 << 62)
     assert caught.value.where.startswith("<text>:")
 
 
-def test_the_uuid_of_an_entry_may_stand_in_the_list_as_well() -> None:
+def test_the_uuid_of_an_entry_may_also_be_in_the_list() -> None:
     structure = read(f"resources: [{{type: node, uuid: {ZERO[:-1]}1}}, {{type: core, uuid: x}}]\nuuids: [['{ZERO}', 2], x]")
     assert [structure.vertex(structure.uuid(v)) for v in range(3)] == [0, 1, 2]

@@ -228,7 +228,7 @@ def test_names_that_selectors_could_mistake_are_found_again() -> None:
     assert read_cluster(write_cluster(structure, holds)).allocations == holds
 
 
-def test_a_name_that_is_a_star_or_the_fold_of_its_brothers_is_found_again() -> None:
+def test_a_name_that_is_a_star_or_the_fold_of_its_siblings_is_found() -> None:
     odd = ["*", "core[0-1]", "core0", "core1", "a"]
     structure = expand(Recipe("cluster", name="m", children=(Recipe("node", len(odd), names=odd),)), origin=new_origin())
     for vertices in ([1], [2], [3, 4], [1, 2], [5]):

@@ -39,7 +39,7 @@ def test_an_instance_is_a_pool_of_its_slots() -> None:
     }
 
 
-def test_an_id_may_stand_twice_as_in_ctest() -> None:
+def test_an_id_may_occur_twice_as_in_ctest() -> None:
     local = [{"gpus": [{"id": "0", "slots": 1}, {"id": "0", "slots": 3}]}]
     s = read(local)
     assert [s.name(v) for v in s.of_type("gpu").tolist()] == ["gpu0", "gpu~0"]
@@ -79,7 +79,7 @@ def test_both_forms_of_local() -> None:
         ({**VERSION, "local": [{"a": [{"id": "1", "slots": 2**63}]}]}, "s:1:77: local[0].a[0].slots", "at most"),
     ],
 )
-def test_refusals_have_the_words_of_ctest_and_a_place(values: Any, where: str, message: str) -> None:
+def test_errors_have_the_wording_of_ctest_and_a_place(values: Any, where: str, message: str) -> None:
     for do in (lambda: parse(source(values).document), lambda: registry.read(source(values), format="ctest")):
         with pytest.raises(InputError) as found:
             do()

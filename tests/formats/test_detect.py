@@ -40,7 +40,7 @@ TRICKY: list[tuple[bytes, str | None]] = [
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_samples_are_taken_for_what_they_are(path: Path) -> None:
+def test_samples_are_detected(path: Path) -> None:
     data = path.read_bytes()
     for start in (data, b"\xef\xbb\xbf" + data):
         found = registry.detect(start)
@@ -67,9 +67,9 @@ def test_tricky_texts(data: bytes, name: str | None) -> None:
     assert (None if found is None else found.name) == name
 
 
-def test_what_is_in_no_format_says_so_or_what_else_is_wrong() -> None:
+def test_unrecognized_input_is_reported() -> None:
     for text, message in [
-        (b"a: 1\n", "no format that is known"),
+        (b"a: 1\n", "unrecognized format"),
         (b"", "is empty"),
         (b"\xff\xfea", "is UTF-16"),
         (b"a\0", "contains a NUL"),
@@ -110,7 +110,7 @@ def test_files_that_are_no_text_are_called_by_their_name(data: bytes, message: s
         b"; ini\n[section one]\nkey=value\n",
     ],
 )
-def test_toml_that_is_no_configuration_of_resources_is_told(text: bytes) -> None:
+def test_toml_without_resources_is_reported(text: bytes) -> None:
     message = r"^p.toml: is TOML or INI without a table \[resource\] \(a configuration of flux-core has \[\[resource.config\]\]"
     with pytest.raises(InputError, match=message):
         registry.read(text, file="p.toml")
@@ -135,7 +135,7 @@ def test_a_colon_needs_no_blank_behind_quotes() -> None:
     assert keys(b'{"a":true,"b":{"c":[{"d":1}]},e: f:g, h : 1}') == {"a", "b", "b.c", "b.c[].d", "e", "h"}
 
 
-def test_keys_of_lists_stand_where_yaml_puts_them() -> None:
+def test_keys_of_lists_are_found_at_any_indentation() -> None:
     wide = keys(b"a:\n  - b: 1\n    c:\n      d: 2\n  - - e: 3\nf: 4")
     assert keys(b"a:\n- b: 1\n  c:\n    d: 2\n- - e: 3\nf: 4") == wide
     assert wide == {"a", "a[].b", "a[].c", "a[].c.d", "a[][].e", "f"}
@@ -158,7 +158,7 @@ def test_no_head_takes_long(junk: bytes) -> None:
         xml_root(text)
 
 
-def test_a_compressed_sample_is_told_by_what_is_in_it(tmp_path: Path) -> None:
+def test_compressed_samples_are_detected_by_their_content(tmp_path: Path) -> None:
     path = tmp_path / "anything"
     path.write_bytes(gzip.compress((CORPUS / "cluster" / "plain.json").read_bytes()))
     assert registry.read(path).name == "tiny"

@@ -123,7 +123,7 @@ def test_a_view_written_by_networkx_keeps_what_is_only_allocated_whole() -> None
     assert loaded.structure.flags.tolist() == g.structure.flags.tolist()
 
 
-def test_who_holds_what_goes_along_in_node_link() -> None:
+def test_node_link_keeps_allocations() -> None:
     structure = demo()
     holds = [Hold("j1", 0.5, None, {5: 1, 6: 1}), Hold("j2", 10.0, 20.0, {1: 1})]
     loaded = registry.read(registry.write(structure, holds, name="demo", format="node-link").data)
@@ -136,19 +136,19 @@ def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
     jsonschema.validate(json.loads(written(demo(), "node-link").data), schema)
 
 
-def test_what_json_and_xml_have_no_words_for() -> None:
+def test_what_json_and_xml_cannot_express() -> None:
     structure = expand(Recipe("cluster", children=(Recipe("node", 2, properties={"a": float("inf")}),)), origin=ORIGIN)
     ends = np.array([[1], [2]], np.int32)
     columns = {"capacity": np.array([np.inf]), "key": np.array(["x"], object)}
     structure.subsystems["net"] = Subsystem("net", False, ends[0], ends[1], attributes=columns)
     assert written(structure, "node-link").left_out == [
-        "properties: numbers without end of 2 pools, first of /cluster/node0",
-        "graphs: key of edges of net, which means something else there",
-        "graphs: capacity without end, of 1 edge of net",
+        "properties: infinite values of 2 pools, first of /cluster/node0",
+        "graphs: key of edges of net, which have another meaning there",
+        "graphs: infinite values of capacity, of 1 edge of net",
     ]
     assert written(structure, "graphml").left_out == []
     structure.names[1] = "a\x01b"
-    with pytest.raises(UsageError, match="has characters that no XML has"):
+    with pytest.raises(UsageError, match="has characters that XML does not allow"):
         written(structure, "graphml")
 
 
@@ -160,10 +160,10 @@ NODES = [{"id": 0, "type": "cluster"}, {"id": 1, "type": "node", "number": 0}]
     [
         ({"nodes": []}, "at least one|empty", "nodes"),
         ({"nodes": [{"id": 1}]}, "'type' is missing", "nodes[0]"),
-        ({"nodes": [*NODES, {"id": 1, "type": "x"}]}, "the id 1 is that of another node", "nodes[2].id"),
-        ({"nodes": NODES}, "is in no pool and in no auxiliary graph", "nodes[1]"),
+        ({"nodes": [*NODES, {"id": 1, "type": "x"}]}, "the id 1 is also that of another node", "nodes[2].id"),
+        ({"nodes": NODES}, "has no parent and is in no auxiliary graph", "nodes[1]"),
         ({"nodes": NODES, "edges": [{"source": 0, "target": 2}]}, "no node has the id 2", "edges[0].target"),
-        ({"nodes": NODES, "edges": [{"source": 0, "target": 1}] * 2}, "leads to a pool that is in another", "edges[1]"),
+        ({"nodes": NODES, "edges": [{"source": 0, "target": 1}] * 2}, "leads to a pool that already has a parent", "edges[1]"),
         ({"nodes": NODES, "edges": [{"source": 0}]}, "expected the id of a node as target", "edges[0]"),
         ({"nodes": NODES, "edges": [{"source": 0, "target": 1, "x": []}, {"source": 0, "target": 1, "subsystem": "n", "y": []}]},
          "expected text, a number", "edges[1].y"),
@@ -177,14 +177,14 @@ NODES = [{"id": 0, "type": "cluster"}, {"id": 1, "type": "node", "number": 0}]
             {"job": "j", "start": 0, "end": 1, "pools": [[9, 1]]}]}}, "no node has the id 9", "allocations[0].pools[0]"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_graph_is_told_with_its_place(document: dict[str, Any], message: str, where: str) -> None:
+def test_errors_in_a_graph_have_a_place(document: dict[str, Any], message: str, where: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         registry.read(json.dumps(document).encode(), format="node-link", file="g.json")
     assert re.match(r"g\.json:\d+:\d+", caught.value.where)
     assert where in caught.value.where
 
 
-def test_keys_that_stand_twice_are_refused() -> None:
+def test_duplicate_keys_are_refused() -> None:
     for text in (
         b'{"nodes": [{"id": 0, "type": "a", "type": "b"}]}',
         b'{"nodes": [{"id": 0, "type": "a"}], "nodes": [{"id": 0, "type": "a"}]}',
@@ -192,7 +192,7 @@ def test_keys_that_stand_twice_are_refused() -> None:
         b'{"nodes": [{"id": 0, "type": "a"}, {"id": 1, "type": "b"}], "edges": [{"source": 0, "target": 1, "target": 1}]}',
         b'{"nodes": [{"id": 0, "type": "a"}], "graph": {"name": "a", "name": "b"}}',
     ):
-        with pytest.raises(InputError, match="stands here twice"):
+        with pytest.raises(InputError, match="duplicate key"):
             registry.read(text, format="node-link")
 
 
@@ -211,7 +211,7 @@ GRAPHML = (
         ("state", "off", "", "expected one of up", 3),
         ("exclusive", "perhaps", "", "expected true or false", 3),
         ("properties", "[1]", "", "expected a mapping in JSON", 3),
-        ("properties", '{"a": 1, "a": 2}', "", "stands in it twice", 3),
+        ("properties", '{"a": 1, "a": 2}', "", "occurs in it twice", 3),
         ("properties", '{"a": [1]}', "", "cannot be", 3),
         ("tags", '{"a": 1}', "", "cannot be", 3),
         ("properties", "[" * 100_000, "", "expected a mapping in JSON", 3),
@@ -220,10 +220,10 @@ GRAPHML = (
         ("x", "", '<node id="0"/>', "expected an id that no other node has", 4),
         ("x", "", '<node id="1"/>', "expected a type, got none", 4),
         ("x", "", '<edge source="0" target="7"/>', "no node has the id '7'", 4),
-        ("x", "", '<node id="1"><data key="t">a</data></node>', "is in no pool", 4),
+        ("x", "", '<node id="1"><data key="t">a</data></node>', "has no parent", 4),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_graphml_is_told_with_its_line(name: str, value: str, more: str, message: str, line: int) -> None:
+def test_errors_in_graphml_have_a_line(name: str, value: str, more: str, message: str, line: int) -> None:
     with pytest.raises(InputError, match=message) as caught:
         registry.read(GRAPHML.format(name=name, value=value, more=more).encode(), format="graphml", file="g.xml")
     assert caught.value.where == f"g.xml:{line}"
@@ -286,7 +286,7 @@ def test_keys_and_their_defaults_are_bounded() -> None:
         registry.read(long.encode(), format="graphml")
 
 
-def test_graphs_that_are_none_of_a_machine() -> None:
+def test_graphs_that_are_not_machines() -> None:
     for text, message in [
         (b"<graphml></graphml>", "with one <graph>, got 0"),
         (b"<graphml><graph edgedefault='directed'/></graphml>", "describes no pool"),
@@ -295,7 +295,7 @@ def test_graphs_that_are_none_of_a_machine() -> None:
         (b"<graphml><graph><node id='a'/>\n<hyperedge/></graph></graphml>", "<text>:2: is an edge of several nodes"),
         (b"<graphml><graph><node id='a'>\n<graph/></node></graph></graphml>", "<text>:2: is a graph within a node"),
         (b"<graphml><graph><node id='a'/>\n<edge directed='false'/></graph></graphml>", "<text>:2: is undirected"),
-        (b"<!DOCTYPE a [<!ENTITY b 'c'>]><graphml/>", "entities are not read"),
+        (b"<!DOCTYPE a [<!ENTITY b 'c'>]><graphml/>", "entities are not supported"),
     ]:
         with pytest.raises(InputError, match=message):
             registry.read(text, format="graphml")

@@ -85,7 +85,7 @@ def test_all_pools_of_a_type_or_those_of_one_place_are_tied_in() -> None:
     assert [data.get("reverse") for _, _, data in power.rows()] == ["in"] * 2 + ["drains"] * 4
 
 
-def test_pools_made_in_a_subsystem_stand_outside() -> None:
+def test_pools_made_in_a_subsystem_are_outside_containment() -> None:
     made = read(POWER, [*TWO_RACKS, ("feed", "r2", {**IN_POWER, "gen_method": "ASSOCIATE_IN"}), ("r2", "n2", IN_POWER)])
     assert made.tree_end == 7
     assert [made.where(v) for v in range(7, 10)] == ["p:/feed0", "p:/feed0/r0/n0", "p:/feed0/r1/n0"]
@@ -99,7 +99,7 @@ def test_a_second_place_in_containment_is_an_edge_beside_the_tree() -> None:
     assert [(made.where(u), made.where(v)) for u, v, _ in beside.rows()] == [("/c0/u0", "/c0/r0/k0"), ("/c0/u0", "/c0/r0/k1")]
 
 
-def test_edges_that_make_nothing_are_told() -> None:
+def test_edges_that_make_nothing_are_reported() -> None:
     made = read([ROOT, ("a", {}), ("b", {})], [("c", "a", {}), ("a", "b", {}), ("c", "b", {}), ("b", "c", {})])
     assert paths(made) == ["/c0", "/c0/a0", "/c0/a0/b0"]
     assert made.tags == {0: {"grug.passed_over": "b to c; c to b"}}

@@ -77,7 +77,7 @@ def test_the_graphics_chip_of_a_console_is_no_gpu() -> None:
     assert len(paths(sample("gpu-node"), "gpu")) == 2
 
 
-def test_numa_nodes_of_version_1_stand_beside_their_cores() -> None:
+def test_numa_nodes_of_version_1_are_beside_their_cores() -> None:
     s = sample("version1")
     assert paths(s, "socket", "numa", "memory", "l3cache", "gpu") == {
         "/old003/socket0": 1,
@@ -148,7 +148,7 @@ def osdev(name: str, type_: int, subtype: str = "", infos: str = "") -> str:
         (pci("", "0302") + pci("", "0380") + pci("", "0300") + pci("", "0106") + pci("", "1200"), []),
         (pci(osdev("mic0", 5, "MIC"), "0b40") + pci(osdev("ve0", 5, "VectorEngine"), "1200"), ["coproc0", "coproc1"]),
         (pci(osdev("renderD128", 1), "0300"), ["gpu0"]),
-        # A number that stands twice is no number.
+        # A number that is listed twice is no number.
         (pci(osdev("cuda1", 5, "CUDA")) + pci(osdev("cuda1", 5, "CUDA")), ["gpu0", "gpu1"]),
         (pci(osdev("rsmi1", 1)) + pci(osdev("rsmi0", 1)), ["gpu1", "gpu0"]),
         # A function is as many GPUs as the surest of its libraries has there; it is one whatever the number of libraries.
@@ -175,7 +175,7 @@ def osdev(name: str, type_: int, subtype: str = "", infos: str = "") -> str:
         (pci(osdev("mlx5_0", 3), "0207"), ["mlx5_0"]),
         (osdev("eth0", 2), ["eth0"]),
         (pci(osdev("sda", 0) + osdev("sdb", 0), "0106"), ["sda", "sdb"]),
-        # A name that a pool of another type may have is not taken, nor one that stands twice or says something else.
+        # A name that a pool of another type may have is not taken, nor one that is listed twice or says something else.
         (pci(osdev("core0", 2), "0200") + pci(osdev("a/b", 2), "0200"), ["nic0", "nic1"]),
         (pci(osdev("${id}", 2), "0200"), ["nic0"]),
         (pci(osdev("sda", 0), "0106") + pci(osdev("sda", 0), "0106"), ["sda", "storage1"]),
@@ -187,7 +187,7 @@ def test_devices_are_what_they_compute_or_carry(xml: str, expected: list[str]) -
     assert [s.name(v) for v in range(1, s.n)] == expected
 
 
-def test_the_partitions_of_a_gpu_are_told_apart() -> None:
+def test_the_partitions_of_a_gpu_are_distinct() -> None:
     infos = '<info name="GPUModel" value="MI300A"/><info name="RSMIVRAMSize" value="%d"/>'
     names = "".join(osdev(f"rsmi{i}", 1, "RSMI", infos % (1000 + i)) for i in (5, 4, 3))
     s = of_xml(pci(names, "1200", "1002:74a0"))
@@ -441,7 +441,7 @@ def test_types_are_chosen() -> None:
         kept("sockt")
 
 
-def test_a_cluster_may_stand_around_it() -> None:
+def test_a_node_may_be_put_into_a_cluster() -> None:
     loaded = hwloc.read(Source.open(SAMPLES / "gpu-node.xml"), cluster="tioga", keep="core")
     assert loaded.name == loaded.structure.hierarchy == "tioga"
     assert loaded.structure.path(5) == "/tioga/tioga12/core3"

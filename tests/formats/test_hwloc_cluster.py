@@ -131,7 +131,7 @@ def test_memory_of_machines_without_numa_nodes_may_differ(parsed: list[str]) -> 
     assert [s.size.item(v) for v in s.of_type("memory")] == [4096, 8192, 12288]
 
 
-def test_files_of_several_machines_stand_beside_others(parsed: list[str]) -> None:
+def test_files_of_several_machines_combine_with_others(parsed: list[str]) -> None:
     two = b"".join(b'<object type="Machine"><info name="HostName" value="s%d"/></object>' % i for i in range(2))
     both = b'<topology><object type="System">' + two + b"</object></topology>"
     sources = [Source(data, f"{i}.xml") for i, data in enumerate([named(NODE, "n0"), both, named(NODE, "n1")])]
@@ -139,7 +139,7 @@ def test_files_of_several_machines_stand_beside_others(parsed: list[str]) -> Non
     s = loaded.structure
     assert [(s.name(v), len(s.children(v))) for v in s.children(0)] == [("n0", 4), ("s0", 0), ("s1", 0), ("n1", 4)]
     assert parsed == ["0.xml", "1.xml"]
-    with pytest.raises(InputError, match=r"2\.xml: host 's0' is in 1\.xml too"):
+    with pytest.raises(InputError, match=r"2\.xml: host 's0' is also in 1\.xml"):
         read_many([*sources[:2], Source(both, "2.xml")])
 
 
@@ -162,7 +162,7 @@ def test_a_file_made_wrong_gives_what_parsing_it_gives(random: Random, data: byt
         assert equal(shortcut, whole) == []
 
 
-def test_nodes_of_several_sorts_keep_their_order() -> None:
+def test_different_nodes_keep_their_order() -> None:
     files = [named(NODE, "a0"), named(OLD, "b0"), named(NODE, "a1"), named(OLD, "b1")]
     loaded = read_many([Source(data, f"{number}.xml") for number, data in enumerate(files)], keep="core")
     s = loaded.structure
@@ -183,11 +183,11 @@ def test_nodes_are_called_after_their_files_where_their_topologies_do_not_tell(t
 
 def test_a_host_in_two_files_is_refused() -> None:
     files = [named(NODE, host) for host in ("n0", "n1", "n0")]
-    with pytest.raises(InputError, match=r"2\.xml: host 'n0' is in 0\.xml too"):
+    with pytest.raises(InputError, match=r"2\.xml: host 'n0' is also in 0\.xml"):
         read_many([Source(data, f"{number}.xml") for number, data in enumerate(files)])
 
 
-def test_files_are_read_when_their_turn_comes(tmp_path: Path) -> None:
+def test_files_are_read_one_at_a_time(tmp_path: Path) -> None:
     names = []
     for number in range(3):
         names.append(str(tmp_path / f"{number}.xml"))
@@ -198,7 +198,7 @@ def test_files_are_read_when_their_turn_comes(tmp_path: Path) -> None:
     assert loaded.structure.n == 1 + 3 * 3
 
 
-def test_more_sorts_than_are_remembered() -> None:
+def test_more_different_files_than_are_kept() -> None:
     count = hwloc_cluster._REMEMBERED_MAX + 20
     files = [named(NODE, f"n{i}").replace(b"Cray Inc", b"Cray %d" % (i % (count - 5))) for i in range(count)]
     sources = [Source(data, f"{number}.xml") for number, data in enumerate(files)]

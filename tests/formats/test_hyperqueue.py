@@ -93,7 +93,7 @@ def test_sockets_hold_groups_of_any_form(cpus: str, gpus: str) -> None:
     assert registry.write(s, format="hyperqueue").text.count("coupling") == 1
 
 
-def test_weights_that_hyperqueue_cannot_say_are_told() -> None:
+def test_weights_that_hyperqueue_cannot_express_are_reported() -> None:
     s = read("--cpus 2x1 --resource nics=2x1 --coupling cpus[0]:nics[1]=7")
     s.subsystems["coupling"].attributes["weight"] = np.array([0.5])
     assert any(line.startswith("graphs: coupling") for line in registry.write(s, format="hyperqueue").left_out)
@@ -183,16 +183,20 @@ def test_json_of_one_worker_of_several_and_of_resources_alone() -> None:
         ("--cpus 0", "w:1: cpus:1", "at least one"),
         ("--cpus", "w:1: --cpus", "expected a value"),
         ("--frob 1", "w:1: options", "unknown option --frob"),
-        ("--resource 'a", "w:1: column 12", "end of the quotes"),
+        ("--resource 'a", "w:1: column 12", "unclosed quotes"),
         ("--cpus 2x2 --coupling cpus[0]:cpus[5]", "w:1: coupling:9", "Invalid group id"),
         ("\n\na=[x]\na=[y]", "w:3: pool a", "more than once"),
         ("cpus=sum(3)", "w:1: pool cpus", "cannot be used"),
         ('{"resources": [{"name": "a", "kind": "list", "values": [1, 1]}]}', "w:1:1: pool a", "stands twice"),
         ('{"resources": [{"name": "a", "kind": "list"}]}', "w:1:16: resources[0]", "'values' is missing"),
-        ('{"resources": [{"name": "a", "kind": "sum", "size": 5, "start": 1}]}', "w:1:56: resources[0].start", "has no start"),
+        (
+            '{"resources": [{"name": "a", "kind": "sum", "size": 5, "start": 1}]}',
+            "w:1:56: resources[0].start",
+            "cannot have start",
+        ),
         ('{"resources": [{"name": "a", "kind": "sum", "size": 0}]}', "w:1:53: resources[0].size", "expected int >= 1"),
         ('{"resources": [{"name": "a", "kind": "sum", "size": NaN}]}', "w:1:53: resources[0].size", "expected int >= 1"),
-        ('{"resources": [{"name": "a", "name": "b"}]}', "w:1:30: resources[0].name", "stands here twice"),
+        ('{"resources": [{"name": "a", "name": "b"}]}', "w:1:30: resources[0].name", "duplicate key"),
         ('[{"configuration": {"hostname": "x"}}]', "w:1:20: [0].configuration", "'resources' is missing"),
         ('{"configuration": 3}', "w:1:19: configuration", "expected a mapping"),
         ("[3]", "w:1:2: [0]", "expected a worker"),
@@ -220,7 +224,7 @@ def test_refusals_have_a_place(text: str, where: str, message: str) -> None:
         "a=[" + "[" * 100_000,
     ],
 )
-def test_what_is_too_large_is_refused_and_not_made(text: str) -> None:
+def test_input_that_is_too_large_is_refused_early(text: str) -> None:
     with pytest.raises(InputError) as found:
         read(text)
     assert len(str(found.value)) < 400
@@ -261,7 +265,7 @@ def test_json_of_version_0_7() -> None:
         ({"cpus": [[0]], "generic": [{"kind": "sum", "name": "cpus", "params": {"size": 1}}]}, "cpus"),
     ],
 )
-def test_what_is_wrong_in_json_of_version_0_7_has_its_place(resources: Any, message: str) -> None:
+def test_errors_in_json_of_version_0_7_have_a_place(resources: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         read(worker(resources))
     assert caught.value.where.startswith("w:1:")

@@ -86,7 +86,7 @@ def require_same(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_file_in_parts_is_the_machine_of_the_whole(name: str) -> None:
+def test_reading_in_parts_gives_the_same_machine(name: str) -> None:
     text = json.dumps(DOCUMENTS[name])
     assert import_module(f"fluxres.formats.{name}")._of_parts(Source(text.encode())) is not None
     require_same(name, text)
@@ -97,32 +97,32 @@ def test_a_file_in_parts_is_the_machine_of_the_whole(name: str) -> None:
 
 
 TWICE = [
-    ("canary", '"id": "a"', '"id": "a", "id": "a"', "the key stands here twice"),
-    ("canary", '"slots": 2.5', '"slots": 2.5, "slots": 2.5', "the key stands here twice"),
-    ("canary", '"id": "1"', '"id": "0"', "the id '0' stands twice"),
-    ("canary", '"id": "b"', '"id": 7', "the node '7' stands twice"),
+    ("canary", '"id": "a"', '"id": "a", "id": "a"', "duplicate key"),
+    ("canary", '"slots": 2.5', '"slots": 2.5, "slots": 2.5', "duplicate key"),
+    ("canary", '"id": "1"', '"id": "0"', "the id '0' is listed twice"),
+    ("canary", '"id": "b"', '"id": 7', "the node '7' is listed twice"),
     ("canary", '"rack": 3', '"rack": ' + "[" * 300 + "]" * 300, "more than 200 levels"),
     ("canary", '"slots": 2.5', '"slot": 2.5', "unknown key 'slot'"),
-    ("hyperqueue", '"id": 2', '"id": 2, "id": 2', "the key stands here twice"),
+    ("hyperqueue", '"id": 2', '"id": 2, "id": 2', "duplicate key"),
     ("hyperqueue", '"id": 2', '"id": -2', "expected int >= 0"),
-    ("hyperqueue", '"z": 1', '"z": 1, "z": 2', "the key stands here twice"),
+    ("hyperqueue", '"z": 1', '"z": 1, "z": 2', "duplicate key"),
     ("hyperqueue", '"start": 2', '"start": 5', "Start must be greater or equal to end"),
     ("hyperqueue", '"group1_idx": 0', '"group1_idx": 2', "group"),
     ("hyperqueue", '"hostname": "b"', '"hostname": 4', "expected text, got 4"),
     ("jqm", '"name": "b"', '"name": ""', "expected text, got an empty one"),
-    ("jqm", '"nbThread": 2', '"nbThread": 2, "nbThread": 3', "the key stands here twice"),
+    ("jqm", '"nbThread": 2', '"nbThread": 2, "nbThread": 3', "duplicate key"),
     ("jqm", '"key": "p"', '"key": "t"', "a second manager 't'"),
     ("ctest", '"id": "x"', '"id": "X"', "expected an id"),
     ("ctest", '"id": "x"', r'"id": "x\n"', "expected an id"),
     ("ctest", '"major": 1', '"major": true', "Invalid version object"),
-    ("ctest", '"slots": 2', '"slots": 2, "slots": 2', "the key stands here twice"),
+    ("ctest", '"slots": 2', '"slots": 2, "slots": 2', "duplicate key"),
     ("ctest", '"slots": 2', '"slots": -1', "expected a number of slots"),
     ("ctest", '"minor": 0', '"minor": 1', "Unsupported version"),
 ]
 
 
 @pytest.mark.parametrize(("name", "said", "instead", "message"), TWICE)
-def test_what_is_wrong_in_a_part_is_told_as_of_the_whole(name: str, said: str, instead: str, message: str) -> None:
+def test_errors_in_a_part_are_those_of_the_complete_reader(name: str, said: str, instead: str, message: str) -> None:
     text = json.dumps(DOCUMENTS[name])
     assert said in text
     text = text.replace(said, instead, 1)
@@ -145,7 +145,7 @@ def changed(value: Any, instead: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("instead", [None, True, -1, 1.0, 1.5, 1 << 32, "", "a", "a\n", [], {}], ids=repr)
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_file_with_one_value_changed_is_in_parts_as_the_whole(name: str, instead: Any) -> None:
+def test_reading_in_parts_agrees_after_changing_a_value(name: str, instead: Any) -> None:
     for document in changed(DOCUMENTS[name], instead):
         require_same(name, json.dumps(document))
 
@@ -162,7 +162,7 @@ def pruned(value: Any, chosen: st.DrawFn) -> Any:
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(DOCUMENTS)), st.data())
-def test_any_file_in_parts_is_as_the_whole(name: str, data: st.DataObject) -> None:
+def test_reading_in_parts_agrees_for_any_file(name: str, data: st.DataObject) -> None:
     require_same(name, json.dumps(pruned(DOCUMENTS[name], data.draw)))
 
 

@@ -56,12 +56,12 @@ def test_amounts_in_ten_thousandths() -> None:
     [
         ("gpus=2", []),
         ("gpus=2 tight!", ["gpus: policy tight!"]),
-        ("cpus=all", ["cpus: all of it; asked for as much as there is, and at least one"]),
+        ("cpus=all", ["cpus: all of it; the request asks for as much as available, but at least one"]),
         ("--cpus 2 --resource 'gpus=1 scatter' --time-request 1h prog", ["gpus: policy scatter"]),
-        ("hq submit --nodes 2 ./prog --cpus x", ["nodes: all in one group of workers"]),
+        ("hq submit --nodes 2 ./prog --cpus x", ["nodes: all must be in one group of workers"]),
     ],
 )
-def test_what_a_request_does_not_say_stands_beside_it(text: str, left_out: list[str]) -> None:
+def test_what_a_request_cannot_express_is_listed(text: str, left_out: list[str]) -> None:
     request = Request.parse(text, format="hyperqueue")
     assert request.attributes["user"]["asked"] == {"format": "hyperqueue", "text": text, "left_out": left_out}
     assert jobspec.parse_resources(jobspec.resources_to_plain(request.resources)) == request.resources
@@ -84,8 +84,8 @@ def test_processes_of_a_test_of_ctest_are_slots() -> None:
     assert g.pool("/cluster/node0/gpu0").available() == 0
     asked = peer_requests.parse("gpus:2;fpgas:0;1", "ctest")[0]
     assert asked.left_out == [
-        "gpus: 2 slots of one instance; they may come from several",
-        "fpgas: no slot of it, and that there is one",
+        "gpus: 2 slots of one instance; the allocation may use several",
+        "fpgas: no slot, but one must exist",
         "group 1: 1 processes without resources",
         "group 2: 1 processes without resources",
     ]
@@ -103,7 +103,7 @@ def test_tests_of_canary_by_parameters_and_by_node() -> None:
     two = json.dumps([{"items": [{"type": "cpus", "slots": 1}]}] * 2)
     assert given_to(graph(CANARY), two, "canary") == ["core0", "core0"]
     asked = peer_requests.parse('{"items": [{"type": "gpus", "slots": 3}]}', "canary")[0]
-    assert asked.left_out == ["gpus: 3 slots of one instance; they may come from several"]
+    assert asked.left_out == ["gpus: 3 slots of one instance; the allocation may use several"]
 
 
 def test_types_of_canary_in_the_singular_and_nodes_among_parameters() -> None:
@@ -154,7 +154,7 @@ def test_jobs_of_jqm() -> None:
         ("[]", "canary", "no node"),
         ("[{}]", "canary", "request[0]"),
         ('[{"items": [{"slots": 1}]}]', "canary", "request[0].items[0]"),
-        ('[{"items": [{"type": "x", "slots": 0.5}]}]', "canary", "whole slots"),
+        ('[{"items": [{"type": "x", "slots": 0.5}]}]', "canary", "whole number of slots"),
         ('{"cpus": "x"}', "canary", "whole number"),
         ("gpus", "ctest", "RESOURCE_GROUPS:1"),
     ],

@@ -132,26 +132,26 @@ def comes_back(structure: Structure, name: str, **options: Any) -> None:
 @pytest.mark.parametrize("options", [{}, {"json": True}])
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(structure=sites())
-def test_rule_s1_hyperqueue_says_such_machines(options: dict[str, Any], structure: Structure) -> None:
+def test_rule_s1_hyperqueue_expresses_such_machines(options: dict[str, Any], structure: Structure) -> None:
     comes_back(structure, "hyperqueue", **options)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(structure=sites(sizes=True))
-def test_rule_s1_canary_says_such_machines(structure: Structure) -> None:
+def test_rule_s1_canary_expresses_such_machines(structure: Structure) -> None:
     comes_back(structure, "canary")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(structure=sites(sizes=True, count=1, plain=True))
-def test_rule_s1_ctest_says_such_machines(structure: Structure) -> None:
+def test_rule_s1_ctest_expresses_such_machines(structure: Structure) -> None:
     comes_back(structure, "ctest")
     comes_back(structure, "canary", form="resources")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(structure=sites())
-def test_rule_s1_jqm_says_such_machines(structure: Structure) -> None:
+def test_rule_s1_jqm_expresses_such_machines(structure: Structure) -> None:
     comes_back(structure, "jqm")
 
 
@@ -177,7 +177,7 @@ def renamed(s: Structure) -> None:
 
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize(("change", "fact"), [(drained, "states"), (tagged, "tags")])
-def test_changes_that_no_peer_says_are_told(name: str, change: Callable[[Structure], None], fact: str) -> None:
+def test_changes_that_no_peer_expresses_are_reported(name: str, change: Callable[[Structure], None], fact: str) -> None:
     before = registry.write(site(), format=name)
     structure = site()
     change(structure)
@@ -186,7 +186,7 @@ def test_changes_that_no_peer_says_are_told(name: str, change: Callable[[Structu
     assert facts(after.left_out) - facts(before.left_out) == {fact}
 
 
-def test_what_is_held_is_told() -> None:
+def test_allocations_are_reported() -> None:
     for name in PEERS:
         made = registry.write(site(), [Hold("j", 0, None, {2: 1})], format=name)
         assert "allocations: of 1 job, first of j" in made.left_out
@@ -217,7 +217,7 @@ def test_a_machine_without_nodes_is_one_host() -> None:
     structure = expand(Recipe("rack", children=(Recipe("core", 2),)), origin=ORIGIN)
     for name in PEERS:
         made = registry.write(structure, format=name)
-        assert "pools: /rack stands in a cluster when it is read" in made.left_out
+        assert "pools: /rack will be in a cluster when it is read" in made.left_out
 
 
 def test_properties_about_files_that_somebody_else_wrote_are_no_trap() -> None:

@@ -100,7 +100,7 @@ def test_files_that_a_configuration_names(tmp_path: Path) -> None:
     [
         ("[resource]\nx = true\n", "resource: nothing that names nodes"),
         ('[resource]\npath = "R"\n' + table("n0", cores="0"), "both 'config' and 'path'"),
-        ('[resource]\npath = "R"\n', "names the file 'R', and this text has no folder"),
+        ('[resource]\npath = "R"\n', "names the file 'R', but this text is not in a directory"),
         (table("n0"), r"r.toml:1: resource.config\[0\]: n0 has no cores and no gpus"),
         (table("n0", cores="0") + table("n1", core="0"), r"r.toml:4: resource.config\[1\].core: unknown key 'core'"),
         (table("n0", cores="0-"), r"config\[0\].cores: expected an id"),
@@ -109,14 +109,14 @@ def test_files_that_a_configuration_names(tmp_path: Path) -> None:
         (table(",", cores="0"), r"config\[0\].hosts: expected at least one host"),
         (table("n0", cores=3), r"config\[0\].cores: expected text, got 3"),
         (table("n0", cores="0", properties=["a|b"]), r"properties\[0\]: '\|' in the name"),
-        ('[resource]\nexclude = "x"\n' + table("n0", cores="0"), "exclude: no host 'x'"),
+        ('[resource]\nexclude = "x"\n' + table("n0", cores="0"), "exclude: unknown host 'x'"),
         ('[resource]\nexclude = "0-1"\n' + table("n0", cores="0"), "exclude: ranks beyond those of the 1 hosts"),
-        ("[resource]\nx = 18446744073709551616\n" + table("n0", cores="0"), "number that is not kept"),
+        ("[resource]\nx = 18446744073709551616\n" + table("n0", cores="0"), "number that cannot be kept"),
         ("[[resource.config]]\nhosts = ", "r.toml:2:1: is not TOML: Invalid value"),
         ('[[resource.config]]\nhosts = "a"\nhosts = "b"\n', r"r.toml:3:\d+: is not TOML"),
         ("[resource]\nx = " + "[" * 10_000, "is nested too deeply"),
-        ("[resource]\nx = inf\n" + table("n0", cores="0"), "inf is no number that can be kept"),
-        ("[resource]\nx = 1979-05-27\n" + table("n0", cores="0"), "x: has a date, a time or a number that is not kept"),
+        ("[resource]\nx = inf\n" + table("n0", cores="0"), "inf is a number that cannot be kept"),
+        ("[resource]\nx = 1979-05-27\n" + table("n0", cores="0"), "x: has a date, a time or a number that cannot be kept"),
     ],
 )
 def test_configurations_of_no_machine(text: str, words: str) -> None:
@@ -141,7 +141,7 @@ def test_what_would_be_too_large(text: str) -> None:
         read(text)
 
 
-def test_machines_that_no_configuration_says() -> None:
+def test_machines_that_a_configuration_cannot_express() -> None:
     bare = expand(Recipe("cluster", children=(Recipe("node", 2),)), origin=ORIGIN)
     with pytest.raises(UsageError, match="node0 has no cores and no gpus"):
         registry.write(bare, format="resource-config")

@@ -107,7 +107,7 @@ WORDS = st.text(st.sampled_from("ab=|4"), min_size=1, max_size=4)
 
 
 @given(st.dictionaries(WORDS, st.none() | WORDS | st.integers(0, 9) | st.just(""), max_size=3))
-def test_properties_are_told_only_if_they_read_as_the_same(properties: dict[str, Any]) -> None:
+def test_properties_are_written_only_if_they_are_read_back(properties: dict[str, Any]) -> None:
     node = Recipe("node", ids=np.array([0]), properties=properties, children=(Recipe("core"),))
     machine = expand(Recipe("cluster", ids=np.array([0]), children=(node,)), origin=ORIGIN)
     r = registry.write(machine, format="R")
@@ -122,7 +122,7 @@ def test_numbers_among_properties_are_text_as_in_the_r_of_a_job() -> None:
     graph = fluxres.ResourceGraph(machine)
     of_job = graph.allocate("/cluster0/node0", job="j", start=0, end=1).R()
     assert json.loads(r.data)["execution"]["properties"] == of_job["execution"]["properties"] == {"class=3": "0", "ssd": "0"}
-    told = "properties: types of values, all of which become text; of 1 pool, first of /cluster0/node0"
+    told = "properties: the types of their values, which all become text; of 1 pool, first of /cluster0/node0"
     assert [line for line in r.left_out if line.startswith("properties")] == [told]
     assert registry.read(r.data).structure.kind_of(1).properties == (("class", "3"), ("ssd", None))
 
@@ -194,11 +194,11 @@ def test_ranks_are_those_of_r_and_nodes_are_found_by_name() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"nodelist": ["node-0-[0-1]", "other"]}, "0 nodes are called 'other'"),
-        ({"R_lite": [{"rank": "0-2", "children": {"core": "0-2"}}]}, r"/demo/rack0/node-0-0 has 2 core pools, and 3 in R_lite"),
+        ({"nodelist": ["node-0-[0-1]", "other"]}, "0 nodes are named 'other'"),
+        ({"R_lite": [{"rank": "0-2", "children": {"core": "0-2"}}]}, r"/demo/rack0/node-0-0 has 2 core pools, but 3 in R_lite"),
     ],
 )
-def test_a_graph_that_says_something_else_than_r(change: dict[str, Any], words: str) -> None:
+def test_a_graph_that_contradicts_r(change: dict[str, Any], words: str) -> None:
     values = written(demo(1, 3, 2), scheduling="jgf")
     values["execution"].update(change)
     with pytest.raises(InputError, match=rf"R.json:1:\d+: scheduling.graph: {words}"):
@@ -225,7 +225,7 @@ def pool(*children: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     return {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo} for ranks, topo in children]}
 
 
-def test_cores_stand_where_the_topology_says() -> None:
+def test_cores_are_where_the_topology_puts_them() -> None:
     values = document([("0-1", {"core": "0-7", "gpu": "0-1"})], ["n[0-1]"], scheduling=pool(("0-1", TOPO)))
     made = read(values)
     assert [path[len("/cluster0/n1/") :] for path in paths(made) if path.startswith("/cluster0/n1/")] == [
@@ -241,7 +241,7 @@ def test_cores_stand_where_the_topology_says() -> None:
     assert json.loads(again.data)["scheduling"] == values["scheduling"]
 
 
-def test_what_r_lite_does_not_have_is_not_there_and_what_no_domain_has_stands_in_the_node() -> None:
+def test_cores_outside_r_lite_are_left_out_and_cores_outside_domains_are_in_the_node() -> None:
     made = read(document([("0", {"core": "4,9"})], ["n0"], scheduling=pool(("0", {**TOPO, "storage": []}))))
     assert paths(made)[1:] == ["/cluster0/n0", "/cluster0/n0/socket1", "/cluster0/n0/socket1/core4", "/cluster0/n0/core9"]
 
@@ -255,14 +255,14 @@ def test_ranks_of_the_instance_above_are_in_the_same_order() -> None:
 @pytest.mark.parametrize(
     ("children", "words"),
     [
-        (pool(("0-1", {"cores": "0"}), ("2", {})), "topologies of more than the 2 ranks"),
-        (pool(("0", {"cores": "0"})), "topologies of 1 ranks, and R_lite has 2"),
-        (pool(("0-1", {"a": [{"cores": "0"}, {"cores": "0-1"}]})), r"topo.a\[1\].cores: core 0 stands in two domains"),
+        (pool(("0-1", {"cores": "0"}), ("2", {})), "topologies of more ranks than R_lite has"),
+        (pool(("0", {"cores": "0"})), "topologies of 1 ranks, but R_lite has 2"),
+        (pool(("0-1", {"a": [{"cores": "0"}, {"cores": "0-1"}]})), r"topo.a\[1\].cores: core 0 is in two domains"),
         (pool(("0-1", {"memory": "96"})), "memory: expected GiB, an int >= 1, got '96'"),
-        (pool(("0-1", {"a": [{"cores": "0", "storage": []}]})), "storage is of a node"),
-        (pool(("0-1", {"a": [{"": [{"cores": "0"}]}]})), "'' is no type of a pool"),
-        (pool(("0-1", {"core": [{"cores": "1"}], "cores": "0"})), "two pools called 'core0' in one place"),
-        (pool(("0-1", {"a": 3})), "expected a list of domains called 'a', got 3"),
+        (pool(("0-1", {"a": [{"cores": "0", "storage": []}]})), "storage belongs to a node"),
+        (pool(("0-1", {"a": [{"": [{"cores": "0"}]}]})), "'' is not a valid pool type"),
+        (pool(("0-1", {"core": [{"cores": "1"}], "cores": "0"})), "two siblings are named 'core0'"),
+        (pool(("0-1", {"a": 3})), "expected a list of domains named 'a', got 3"),
         (pool(("0-1", {"cores": "x"})), "cores: expected an id"),
         (pool(("0-1", {"storage": [{"path": "/x"}]})), "storage has a path, a capacity"),
         ({"writer": "TreePool"}, "the key 'children' is missing"),
@@ -281,7 +281,7 @@ def test_cores_numbered_anew_in_each_socket_are_counted_through() -> None:
     assert values["execution"]["R_lite"] == [{"rank": "0-1", "children": {"core": "0-3"}}]
     assert values["scheduling"]["children"] == [{"ranks": "0-1", "topo": {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}}]
     assert [line.partition(",")[0] for line in r.left_out] == [
-        "pools: of 4 pools", "uuids: of 19 pools; new ones are made when it is read", "ids: of 4 pools",
+        "pools: of 4 pools", "uuids: of 19 pools; reading the file generates new ones", "ids: of 4 pools",
     ]  # fmt: skip
 
 
@@ -295,7 +295,7 @@ GOOD = document([("0-3", {"core": "0-1"})], ["n[0-3]"])
     [
         ({"R_lite": [{"rank": "3,2", "children": {}}]}, r"R_lite\[0\].rank: expected ids in ascending order"),
         ({"R_lite": [{"rank": "", "children": {}}]}, "nodelist: 4 hosts for 0 ranks"),
-        ({"R_lite": [{"rank": "0-3", "children": {"a/b": "0"}}]}, "'a/b' is no type"),
+        ({"R_lite": [{"rank": "0-3", "children": {"a/b": "0"}}]}, "'a/b' is not a valid pool type"),
         ({"R_lite": []}, "nodelist: 4 hosts for 0 ranks"),
         ({"R_lite": 3}, "R_lite: expected a list, got 3"),
         ({"nodelist": ["n[0-4]"]}, "nodelist: 5 hosts for 4 ranks"),
@@ -329,9 +329,9 @@ def test_what_would_be_too_large(entry: Entry, hosts: list[str]) -> None:
         read(document([entry], hosts))
 
 
-def test_keys_that_stand_twice() -> None:
+def test_duplicate_keys() -> None:
     text = json.dumps(GOOD).replace('"core": "0-1"', '"core": "0-1", "core": "0"').encode()
-    with pytest.raises(InputError, match=r"<text>:1:\d+: execution.R_lite\[0\].children.core: the key stands here twice"):
+    with pytest.raises(InputError, match=r"<text>:1:\d+: execution.R_lite\[0\].children.core: duplicate key"):
         registry.read(text)
 
 
@@ -340,7 +340,7 @@ def test_machines_that_are_no_nodes() -> None:
     with pytest.raises(UsageError, match="no pool has a rank"):
         registry.write(cores, format="R")
     twice = expand(Recipe("cluster", children=(Recipe("node", 2, rank=np.array([3, 3])),)), origin=ORIGIN)
-    with pytest.raises(UsageError, match="rank 3 is that of /cluster/node0 and of /cluster/node1"):
+    with pytest.raises(UsageError, match="/cluster/node0 and /cluster/node1 both have rank 3"):
         registry.write(twice, format="R")
     with pytest.raises(UsageError, match="no scheduling 'x'"):
         registry.write(demo(), format="R", scheduling="x")

@@ -34,11 +34,11 @@ def nodes(found: Loaded) -> dict[str, tuple[int, int]]:
 def test_without_hosts_nodes_are_called_by_their_ranks() -> None:
     found = read({"rank": "2-3,7", "children": ALL})
     assert nodes(found) == {"node2": (2, 2), "node3": (3, 2), "node7": (7, 2)}
-    assert found.notes == ("R.json: there is no nodelist, so that nodes are called by their ranks",)
+    assert found.notes == ("R.json: there is no nodelist, so nodes are named after their ranks",)
     assert json.loads(registry.write(found.structure, format="R").data)["execution"]["nodelist"] == ["node[2-3,7]"]
 
 
-def test_hosts_of_the_older_form_stand_in_the_entries() -> None:
+def test_hosts_of_the_older_form_are_in_the_entries() -> None:
     older = [{"rank": "3", "node": "sierra3", "children": ALL}, {"rank": "1", "node": "sierra1", "children": {"core": "0"}}]
     found = read(*older)
     assert (nodes(found), found.notes) == ({"sierra1": (1, 1), "sierra3": (3, 2)}, ())
@@ -51,7 +51,7 @@ def test_hosts_of_the_older_form_stand_in_the_entries() -> None:
 def test_hosts_that_are_not_those_of_the_nodelist_are_passed_over(node: Any) -> None:
     found = read({"rank": "3", "node": node, "children": ALL}, nodelist=["sierra3"])
     assert nodes(found) == {"sierra3": (3, 2)}
-    assert found.notes == ("R.json: passed over, since a machine has no place for it: execution.R_lite.node",)
+    assert found.notes == ("R.json: ignored, since a machine has no place for it: execution.R_lite.node",)
 
 
 def test_a_rank_in_two_entries_has_what_both_say() -> None:
@@ -66,7 +66,7 @@ def test_a_rank_in_two_entries_has_what_both_say() -> None:
         "n0", "n0/core0", "n0/core1", "n1", "n1/core0", "n1/core1", "n1/core2", "n1/gpu0", "n1/nic5",
         "n2", "n2/core0", "n2/core1", "n2/nic5",
     ]  # fmt: skip
-    with pytest.raises(InputError, match=r"R_lite\[0\]: two pools called 'a12' in one place"):
+    with pytest.raises(InputError, match=r"R_lite\[0\]: two siblings are named 'a12'"):
         read({"rank": "0", "children": {"a1": "2"}}, {"rank": "0", "children": {"a": "12"}}, nodelist=["n0"])
 
 
@@ -84,11 +84,9 @@ def test_unknown_keys_are_passed_over_and_named() -> None:
     execution = {"R_lite": [{"rank": "0", "children": ALL, "x": [{"y": 1}]}], "nodelist": ["n"], "slots": 3}
     values = {"version": 1, "execution": execution}
     found = registry.read(json.dumps({**values, "extra": {"a": 1}}).encode(), file="R.json", format="R")
-    assert found.notes == (
-        "R.json: passed over, since a machine has no place for it: execution.R_lite.x, execution.slots, extra",
-    )
+    assert found.notes == ("R.json: ignored, since a machine has no place for it: execution.R_lite.x, execution.slots, extra",)
     twice = json.dumps(values).replace('"slots": 3', '"slots": 3, "slots": 4')
-    with pytest.raises(InputError, match="slots: the key stands here twice"):
+    with pytest.raises(InputError, match="slots: duplicate key"):
         registry.read(twice.encode(), format="R")
 
 
@@ -102,7 +100,7 @@ def test_nodes_of_a_graph_are_found_by_rank_where_no_host_tells() -> None:
     machine = Recipe("cluster", children=(Recipe("node", 3, children=(Recipe("core", 2),)),))
     found = read({"rank": "0-2", "children": ALL}, scheduling=graph(machine))
     assert (nodes(found), found.notes) == ({"node0": (0, 2), "node1": (1, 2), "node2": (2, 2)}, ())
-    with pytest.raises(InputError, match="its ranks are not those of R, and hosts do not tell which is which"):
+    with pytest.raises(InputError, match="its ranks are not those of R, and nodes cannot be matched by host"):
         read({"rank": "4-6", "children": ALL}, scheduling=graph(machine))
     with pytest.raises(InputError, match="its ranks are not those of R"):
         read({"rank": "0-3", "children": ALL}, scheduling=graph(machine))
@@ -159,5 +157,5 @@ def test_only_nodes_of_r_have_ranks() -> None:
         "R.json: /cluster/rack0/n2 has a rank and is in no node of R; the rank is left out (and 5 more like it)",
     )
     scheduling["graph"]["nodes"][0]["metadata"]["rank"] = 9
-    with pytest.raises(InputError, match="/cluster/rack0/n5 is in /cluster, and R has both as nodes"):
+    with pytest.raises(InputError, match="/cluster/rack0/n5 is in /cluster, but both are nodes in R"):
         read({"rank": "0-1", "children": ALL}, nodelist=["n5,cluster"], scheduling=scheduling)

@@ -56,13 +56,13 @@ def test_nodes_below_the_one_pool_that_hides_them() -> None:
     assert [s.kind_of(v).properties for v in s.of_type("node")[:2].tolist()] == [(("ssd", None),), ()]
 
 
-def test_nodes_below_one_of_several_stand_above_all_of_them_and_a_note_says_so() -> None:
+def test_nodes_below_one_of_several_pools_go_to_their_common_ancestor_with_a_note() -> None:
     row = node(9, "row", "/c/row0")
     racks = [node(1 + i, "rack", f"/c/row0/rack{i}", exclusive=True) for i in range(2)]
     found = read([CLUSTER, row, *racks], [(0, 9), (9, 1), (9, 2)])
     assert [path for path in below(found, "/c/row0") if "/" not in path] == ["rack0", "rack1", "n4", "n5", "n6", "n7"]
     assert found.notes == (
-        "R.json: n[4-7] in one of /c/row0/rack0, /c/row0/rack1: R does not say in which, so it is put into /c/row0",
+        "R.json: n[4-7] in one of /c/row0/rack0, /c/row0/rack1: R does not say in which, so it goes into /c/row0",
     )
 
 
@@ -102,7 +102,7 @@ def test_cores_below_one_of_two_sockets() -> None:
     lite = [{"rank": "4", "children": {"core": "0-1,5"}}]
     found = read(nodes, edges, lite, ["n4"])
     assert below(found, "/c/n4") == ["socket0", "socket1", "memory", "core5", "core0", "core1"]
-    note = "core 0-1 of /c/n4 in one of /c/n4/socket0, /c/n4/socket1: R does not say in which, so it is put into /c/n4"
+    note = "core 0-1 of /c/n4 in one of /c/n4/socket0, /c/n4/socket1: R does not say in which, so it goes into /c/n4"
     assert found.notes == (f"R.json: {note}",)
     for socket, ids in zip(sockets, ("1", "0"), strict=True):
         socket["metadata"]["children"] = {"core": ids}
@@ -118,10 +118,10 @@ def test_cores_below_one_of_two_sockets() -> None:
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        ([CLUSTER], "0 nodes are called 'n4', which R has as one host"),
-        ([CLUSTER, {**RACK0, "metadata": {**RACK0["metadata"], "exclusive": False}}], "0 nodes are called 'n4'"),
+        ([CLUSTER], "0 nodes are named 'n4', which is one host in R"),
+        ([CLUSTER, {**RACK0, "metadata": {**RACK0["metadata"], "exclusive": False}}], "0 nodes are named 'n4'"),
         ([CLUSTER, {**RACK0, "metadata": {**RACK0["metadata"], "hosts": "n[4-6"}}], "/c/rack0: expected matching brackets"),
-        ([CLUSTER, {**RACK0, "metadata": {**RACK0["metadata"], "hosts": "n[4-6]"}}], "0 nodes are called 'n7'"),
+        ([CLUSTER, {**RACK0, "metadata": {**RACK0["metadata"], "hosts": "n[4-6]"}}], "0 nodes are named 'n7'"),
     ],
 )
 def test_nodes_that_are_in_no_pool(nodes: list[dict[str, Any]], words: str) -> None:

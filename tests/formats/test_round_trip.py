@@ -49,7 +49,7 @@ def usual() -> Structure:
 
 
 def test_nothing_is_left_out_of_a_plain_machine_but_its_uuids() -> None:
-    assert left_out.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; new ones are made when it is read"]
+    assert left_out.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; reading the file generates new ones"]
 
 
 @settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
@@ -117,7 +117,7 @@ def test_a_line_says_what_how_many_and_where() -> None:
     assert left_out.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
 
 
-def test_the_comparison_finds_what_nobody_named() -> None:
+def test_the_comparison_finds_unreported_differences() -> None:
     a, b = usual(), usual()
     b.size[1] = 5
     b.set_tag([1], "k", None)

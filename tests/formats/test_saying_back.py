@@ -63,13 +63,13 @@ REFUSED: dict[str, tuple[Callable[[Structure], None], str]] = {
     "a name for two": (cell("id", 1), "two node pools with id 1"),
     "a graph called pools": (has(linked("pools")), "no particular graph"),
     "a graph called as the machine": (has(linked("m")), "the machine itself"),
-    "a graph called by no name": (has(linked("a:b")), "no name for a graph"),
+    "a graph called by no name": (has(linked("a:b")), "not a valid graph name"),
     "an attribute that is not a number": (has(linked(value=float("nan"))), r"got \.nan"),
     "an attribute that is a list": (has(linked(value=[1])), "value a list of 1, which"),
     "an attribute of too many digits": (has(linked(value=limits.NUMBER_MAX)), r"\d+ digits"),
     "a negative capacity": (has(linked(capacity=-1.0)), "expected a number >= 0"),
     "a relation without a name": (has(linked(relation="")), "text"),
-    "a uuid for two": (lambda s: s.uuid_texts.__setitem__(1, s.uuid(2)), "stands for two pools"),
+    "a uuid for two": (lambda s: s.uuid_texts.__setitem__(1, s.uuid(2)), "two pools have the uuid"),
     "a uuid without text": (lambda s: s.uuid_texts.__setitem__(1, ""), "expected a UUID"),
 }
 
@@ -104,7 +104,7 @@ SAID: dict[str, Callable[[Structure], None]] = {
 
 
 @pytest.mark.parametrize("what", SAID)
-def test_what_is_odd_and_can_be_said_is_read_again_equal(what: str) -> None:
+def test_unusual_machines_are_read_back_equal(what: str) -> None:
     structure = machine()
     SAID[what](structure)
     written = registry.write(structure)
@@ -142,7 +142,7 @@ def test_what_is_too_long_for_yaml_is_written_as_json(monkeypatch: pytest.Monkey
     assert loaded.allocations == [Hold("j", 0.0, None, {2: 1})]
 
 
-def test_what_comes_back_differently_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differences_after_reading_back_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     from fluxres.formats import cluster_write
 
     whole = cluster_write.document
@@ -154,7 +154,7 @@ def test_what_comes_back_differently_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(cluster_write, "document", forgetful)
     left_out = registry.write(machine(), [Hold("j", 0.0, None, {2: 1})], name="m").left_out
-    assert left_out == ["/m/node0: size 1, not 5", "name 'm', not 'other'", "what is held in 1 windows, of j"]
+    assert left_out == ["/m/node0: size 1, not 5", "name 'm', not 'other'", "allocations in 1 windows, of j"]
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 300])

@@ -86,23 +86,27 @@ def test_a_node_has_what_its_numbers_say(text: str, expected: dict[str, int]) ->
         ("CPUs=8 ThreadsPerCore=0", {"socket": 8, "core": 8}, "ThreadsPerCore=0 is read as 1"),
         ("CPUs=8 CoresPerSocket=0", {"socket": 8, "core": 8}, "CoresPerSocket=0 is read as 1"),
         ("Boards=0 Sockets=2", {"socket": 2, "core": 2}, "Boards=0 is read as 1"),
-        ("Boards=4 Sockets=2 CoresPerSocket=2", {"socket": 2, "core": 4}, r"Boards=4 is more than there are sockets \(2\)"),
-        ("Boards=4 CPUs=2", {"socket": 2, "core": 2}, "Boards=4 is more than there are sockets"),
+        ("Boards=4 Sockets=2 CoresPerSocket=2", {"socket": 2, "core": 4}, r"Boards=4 exceeds the number of sockets \(2\)"),
+        ("Boards=4 CPUs=2", {"socket": 2, "core": 2}, "Boards=4 exceeds the number of sockets"),
         (
             "Boards=2 Sockets=2 SocketsPerBoard=2",
             {"board": 2, "socket": 4, "core": 4},
-            "Sockets=2 does not count beside Boards=2",
+            "Sockets=2 is ignored in favour of Boards=2",
         ),
-        ("Sockets=4 SocketsPerBoard=2 CoresPerSocket=2", {"socket": 2, "core": 4}, "Sockets=4 does not count"),
+        ("Sockets=4 SocketsPerBoard=2 CoresPerSocket=2", {"socket": 2, "core": 4}, "Sockets=4 is ignored"),
         (
             "CPUs=7 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2",
             {"socket": 2, "core": 8, "pu": 16},
-            "CPUs=7 is neither .* read as 16",
+            "CPUs=7 is the number of neither .* read as 16",
         ),
-        ("CPUs=3 CoresPerSocket=4", {"socket": 1, "core": 4}, "CPUs=3 is neither .* read as 4"),
-        ("CPUs=12 CoresPerSocket=4 ThreadsPerCore=2", {"socket": 1, "core": 4, "pu": 8}, "CPUs=12 is neither .* read as 8"),
-        ("CPUs=2 Sockets=2 CoresPerSocket=8", {"socket": 2, "core": 2}, "each socket is one CPU, as CPUs=2 says; its 8 cores"),
-        ("Boards=2 Sockets=3 CoresPerSocket=2", {"socket": 3, "core": 6}, "3 sockets do not divide among 2 boards"),
+        ("CPUs=3 CoresPerSocket=4", {"socket": 1, "core": 4}, "CPUs=3 is the number of neither .* read as 4"),
+        (
+            "CPUs=12 CoresPerSocket=4 ThreadsPerCore=2",
+            {"socket": 1, "core": 4, "pu": 8},
+            "CPUs=12 is the number of neither .* read as 8",
+        ),
+        ("CPUs=2 Sockets=2 CoresPerSocket=8", {"socket": 2, "core": 2}, "each socket is one CPU because of CPUs=2; its 8 cores"),
+        ("Boards=2 Sockets=3 CoresPerSocket=2", {"socket": 3, "core": 6}, "3 sockets cannot be divided equally among 2 boards"),
     ],
 )
 def test_numbers_that_slurm_resets_are_read_as_slurm_does_and_noted(text: str, expected: dict[str, int], note: str) -> None:
@@ -120,7 +124,7 @@ def test_notes_are_one_line_for_each_sort_of_thing_and_reach_the_user(tmp_path: 
         fluxres.load(site)
     assert [str(each.message) for each in warned] == [
         f"{site}:1: CPUs=0 is read as 1, as Slurm does (and 2 more like it)",
-        f"{site}:4: CPUs=3 is neither the sockets (1) nor the cores (2) nor the threads (2), and is read as 2, as Slurm does",
+        f"{site}:4: CPUs=3 is the number of neither sockets (1) nor cores (2) nor threads (2) and is read as 2, as Slurm does",
     ]
     assert {Path(each.filename).name for each in warned} == {"test_slurm.py"}
     result = CliRunner().invoke(program, ["convert", str(site), "-"])
@@ -238,7 +242,7 @@ def test_generic_resources(text: str, expected: list[tuple[str, str, int]]) -> N
     assert [(g.name, g.type, g.count) for g in slurm_gres.parse(text, Line("x:1", {}))] == expected
 
 
-def test_devices_of_gres_conf_are_told_apart() -> None:
+def test_devices_of_gres_conf_are_distinct() -> None:
     found = registry.read(SITE).structure
     gpus = [f"/tioga/tioga01/gpu{i}" for i in range(4)]
     assert [properties(found, gpu)["file"] for gpu in gpus] == [f"/dev/dri/renderD{i}" for i in range(128, 132)]
@@ -320,7 +324,7 @@ def test_hosts_of_switches_that_are_no_nodes_are_left_out_with_a_note(tmp_path: 
     text = "SwitchName=a Nodes=n[1-2],x[1-9]\nSwitchName=b Nodes=n[3-4],x1\nSwitchName=top Switches=a,b\n"
     loaded = site(tmp_path, "TopologyPlugin=topology/tree", topology_conf=text)
     assert uris(loaded, "n3") == ["network:/top/b/n3"]
-    what = "hosts that are no nodes of this configuration are left out of the network: x1, x2, x3, x4, x5 and 4 more"
+    what = "hosts that are not nodes of this configuration are left out of the network: x1, x2, x3, x4, x5 and 4 more"
     assert loaded.notes == (f"{tmp_path}/topology.conf:1: {what}",)
 
 
@@ -329,8 +333,8 @@ def test_a_topology_that_slurm_would_not_read_is_not_read(tmp_path: Path, plugin
     loaded = site(tmp_path, plugin, topology_conf="SwitchName=a Nodes=n[1-4] Nonsense\n")
     assert list(loaded.structure.subsystems) == []
     (note,) = loaded.notes
-    assert note.startswith(f"{tmp_path}/topology.conf: is not read: ")
-    assert note.endswith("and Slurm reads it for topology/tree, topology/block, topology/ring only")
+    assert note.startswith(f"{tmp_path}/topology.conf: is ignored: ")
+    assert note.endswith("and Slurm reads it only for topology/tree, topology/block, topology/ring")
     assert (f"TopologyPlugin is {plugin[15:]!r}" if plugin else "no TopologyPlugin is set") in note
 
 
@@ -343,7 +347,7 @@ def test_a_plugin_reads_its_own_lines(tmp_path: Path, plugin: str, type_name: st
     s = loaded.structure
     assert [(s.kind_of(v).type, s.name(v)) for v in range(s.tree_end, s.n)] == [(type_name, type_name[0])]
     (note,) = loaded.notes
-    assert re.search(rf"topology.conf:[12]: is not read: {plugin} has no (block|switch) \(and 1 more like it\)", note)
+    assert re.search(rf"topology.conf:[12]: is ignored: {plugin} has no (block|switch) \(and 1 more like it\)", note)
 
 
 def test_lines_of_switches_in_the_configuration_itself_need_no_plugin() -> None:
@@ -382,9 +386,9 @@ def test_networks_of_topology_yaml(tmp_path: Path) -> None:
     ]  # fmt: skip
     yaml = f"{tmp_path}/topology.yaml"
     assert loaded.notes == (
-        f"{yaml}:18:28: [5].torus3d: the 3D torus 'pod' is left out: only trees, blocks and rings are read",
-        f"{tmp_path}/topology.conf: is not read: topology.yaml takes its place, as in Slurm",
-        f"{yaml}:6:44: [0].block.blocks[1]: hosts that are no nodes of this configuration are left out of the network: n5",
+        f"{yaml}:18:28: [5].torus3d: the 3D torus 'pod' is left out: only trees, blocks and rings are supported",
+        f"{tmp_path}/topology.conf: is ignored: topology.yaml takes precedence, as in Slurm",
+        f"{yaml}:6:44: [0].block.blocks[1]: hosts that are not nodes of this configuration are left out of the network: n5",
     )
     # Without a default the first one is it.
     loaded = site(tmp_path, topology_yaml=SEVERAL.replace("cluster_default: True", "cluster_default: false"))
@@ -413,7 +417,7 @@ def test_networks_of_topology_yaml(tmp_path: Path) -> None:
         ("- [", "topology.yaml:"),
     ],
 )
-def test_what_is_wrong_in_topology_yaml_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_errors_in_topology_yaml_have_a_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         site(tmp_path, topology_yaml=text)
 
@@ -421,7 +425,7 @@ def test_what_is_wrong_in_topology_yaml_is_told_with_its_place(tmp_path: Path, t
 def test_a_host_of_downnodes_that_is_no_node_is_noted() -> None:
     loaded = conf("NodeName=n[1-2]", "DownNodes=n2,n7 State=DRAIN")
     assert loaded.structure.state_name(loaded.structure.vertex("/cluster/n2")) == "drain"
-    assert loaded.notes == ("slurm.conf:2: downnodes: there is no node 'n7', which is left out",)
+    assert loaded.notes == ("slurm.conf:2: downnodes: unknown node 'n7' is left out",)
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------------------
@@ -438,7 +442,7 @@ def test_the_answers_of_commands() -> None:
     assert groups.state_name(groups.vertex("/tioga/n3")) == "down"
 
 
-def test_the_cluster_is_called_as_the_answer_says() -> None:
+def test_the_cluster_has_the_name_in_the_output() -> None:
     meta = {"slurm": {"cluster": "ridge"}, "plugin": {}}
     answer: dict[str, Any] = {"sinfo": [{"nodes": {"nodes": "a"}}], "meta": meta}
     assert registry.read(json.dumps(answer).encode(), format="slurm-json").structure.path(1) == "/ridge/a"
@@ -451,7 +455,7 @@ def test_nodes_that_save_power_take_work() -> None:
     assert state_of(["DOWN", "POWERED_DOWN"]) == "down"
 
 
-def test_a_comment_within_quotes_is_told() -> None:
+def test_a_comment_within_quotes_is_reported() -> None:
     with pytest.raises(InputError, match="'#' begins a comment") as found:
         conf("NodeName=a", 'DownNodes=a Reason="bad DIMM, ticket #7"')
     assert found.value.where == "slurm.conf:2"
@@ -483,9 +487,9 @@ def test_ten_thousand_nodes_in_all_shapes(tmp_path: Path) -> None:
     [
         (["NodeName=n1 CPUs=x"], "expected a number >= 0, got 'x'", "slurm.conf:1: cpus"),
         (["", "NodeName=n1 CPU=4"], r"unknown key 'cpu' \(did you mean 'cpus'", "slurm.conf:2"),
-        (["NodeName=n1 CPUs=4 CPUs=5"], "the key 'CPUs' stands in this line twice", "slurm.conf:1"),
+        (["NodeName=n1 CPUs=4 CPUs=5"], "the key 'CPUs' is in this line twice", "slurm.conf:1"),
         (["NodeName=n1 CPUs"], "expected Key=Value, got 'CPUs'", "slurm.conf:1"),
-        (["NodeName=n1 Features+=a"], "changes what scontrol has", "slurm.conf:1"),
+        (["NodeName=n1 Features+=a"], "syntax for changes with scontrol", "slurm.conf:1"),
         (["NodeName=n[1-2 CPUs=1"], "bracket|]", "slurm.conf:1: nodename"),
         (["NodeName=n1 CPUs=1", "NodeName=n[0-3] CPUs=1"], "a second node 'n1'", "slurm.conf:2"),
         (["NodeName=DEFAULT CPUs=1"], "describes no node", "slurm.conf"),
@@ -500,13 +504,13 @@ def test_ten_thousand_nodes_in_all_shapes(tmp_path: Path) -> None:
         (["NodeName=n1 Gres=gpu:a:b:1"], "expected name:type:count, got 'gpu:a:b:1'", "slurm.conf:1: gres"),
         (["NodeName=n1", "Name=gpu Cont=2"], "unknown key 'cont'", "slurm.conf:2"),
         (["NodeName=n1", "Name=gpu Count=z"], "expected a number, got 'z'", "slurm.conf:2: count"),
-        (["NodeName=n1", "include /etc/passwd"], "which is not beside", "slurm.conf:2"),
-        (["NodeName=n1", "include nodes.conf"], "which is not beside", "slurm.conf:2"),
+        (["NodeName=n1", "include /etc/passwd"], "which is not in the directory", "slurm.conf:2"),
+        (["NodeName=n1", "include nodes.conf"], "which is not in the directory", "slurm.conf:2"),
         (["NodeName=n1[2][3][4][5][6][7][8][9][1]"], "more than 8 brackets", "slurm.conf:1: nodename"),
         (["NodeName=n1 RealMemory=5 Gres=memory:2"], "two memory pools|second pool|id 0", "slurm.conf:1"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(lines: list[str], message: str, where: str) -> None:
+def test_errors_have_a_place(lines: list[str], message: str, where: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         conf(*lines)
     assert caught.value.where == where
@@ -530,7 +534,7 @@ def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LimitExceeded, match="include each other"):
         registry.read(tmp_path / "slurm.conf")
     (tmp_path / "slurm.conf").write_text("NodeName=n1\ninclude ../x\n")
-    with pytest.raises(InputError, match="not beside"):
+    with pytest.raises(InputError, match="not in the directory"):
         registry.read(tmp_path / "slurm.conf")
 
 
@@ -554,7 +558,7 @@ def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_in_json_is_told_with_its_place(document: dict[str, Any], message: str, where: str) -> None:
+def test_errors_in_json_have_a_place(document: dict[str, Any], message: str, where: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         registry.read(json.dumps(document).encode(), format="slurm-json")
     assert caught.value.where == where

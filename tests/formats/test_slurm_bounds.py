@@ -75,7 +75,7 @@ def test_members_of_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
         (["NodeName=n", "Name=gpu File=/dev/x[1-60]", "Name=gpu File=/dev/y[1-60]"], "slurm.conf:3: file"),
     ],
 )
-def test_names_that_lines_stand_for_are_bounded(lines: list[str], where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_lines_expand_to_are_bounded(lines: list[str], where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert conf(*lines).structure.n > 2
     monkeypatch.setattr(limits, "SLURM_NAMES_MAX", 100)
     with pytest.raises(LimitExceeded, match="more than 100 hosts, features and settings in all lines together") as caught:
@@ -109,7 +109,7 @@ def test_lines_of_devices_about_one_node_are_bounded(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(limits, "GRES_LINES_MAX", 3)
     lines = ["NodeName=m", "NodeName=n Gres=gpu:4", "Name=gpu Count=1", "Name=gpu Count=1", "NodeName=n Name=gpu Count=1"]
     assert counts(conf(*lines).structure, "/cluster/n")["gpu"] == 4
-    with pytest.raises(LimitExceeded, match=r"4 lines of gres\.conf are about node 'n'") as caught:
+    with pytest.raises(LimitExceeded, match=r"4 lines of gres\.conf apply to node 'n'") as caught:
         conf(*lines, "Name=gpu Count=1")
     assert caught.value.where == "slurm.conf:2"
     # Lines about other nodes do not count, nor do nodes without generic resources.
@@ -125,10 +125,10 @@ def test_lines_of_devices_about_one_node_are_bounded(monkeypatch: pytest.MonkeyP
         ["NodeName=n1 Gres=gpu:60", "Name=gpu File=/dev/x[0-59]"],
     ],
 )
-def test_what_tells_nodes_apart_is_bounded(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_distinct_nodes_are_bounded(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert conf(*lines).structure.n > 20
     monkeypatch.setattr(limits, "SLURM_ENTRIES_MAX", 50)
-    with pytest.raises(LimitExceeded, match=r"more than 50 .* that differ") as caught:
+    with pytest.raises(LimitExceeded, match=r"more than 50 .*distinct") as caught:
         conf(*lines)
     assert caught.value.where.startswith("slurm.conf:")
 
@@ -150,5 +150,5 @@ def test_sets_of_nodes_in_sets_are_bounded() -> None:
     found = conf("NodeName=n", *lines, "NodeSet=s8 Nodes=n", "PartitionName=p Nodes=s0").structure
     assert len(found.subsystems["partitions"].src) == 1
     lines = [f"NodeSet=s{i} Nodes=s{i + 1}" for i in range(10_000)]
-    with pytest.raises(LimitExceeded, match=f"sets in sets more than {limits.DEPTH_MAX} deep"):
+    with pytest.raises(LimitExceeded, match=f"sets are nested more than {limits.DEPTH_MAX} deep"):
         conf("NodeName=n", *lines, "NodeSet=s10000 Nodes=n", "PartitionName=p Nodes=s0")

@@ -198,7 +198,7 @@ def test_a_leaf_that_hangs_is_given_up() -> None:
         patience=Patience(grace_s=0.5, silence_s=5.0),
     )
     everything_is_back(branch)
-    assert "not heard of for 5 s" in outcome.notes["tree.1"]
+    assert "no message for 5 s" in outcome.notes["tree.1"]
     assert outcome.rows[2].completed == 4
 
 
@@ -253,7 +253,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 def test_jobs_that_would_draw_from_a_parent_are_refused_with_what_can_be_done() -> None:
     with pytest.raises(InfeasibleRequest) as caught:
         run(sites.graph(sites.TWO_PDUS), nested(2), Ensemble(1, request="slot/[node;power=1]"))
-    assert "asks no parent for more: give the nodes a `draw`" in caught.value.hint
+    assert "cannot ask its parent for more: give the nodes a `draw`" in caught.value.hint
 
 
 @pytest.mark.usefixtures("no_process")

@@ -62,7 +62,7 @@ def test_cancel_gives_back_everything(two: Typed) -> None:
     assert "no job 1" in two.told()
 
 
-def test_cancel_says_how_far_it_walked(two: Typed) -> None:
+def test_cancel_prints_its_visit_counts(two: Typed) -> None:
     two.match(NODE)
     # Root, both nodes, and the cores of the one that the job has; it is known to all but the other node.
     assert two("cancel 1 stats") == (
@@ -121,7 +121,7 @@ def test_reservations_are_not_given_back_in_part(two: Typed) -> None:
     assert "reservation" in two.told()
 
 
-def test_an_allocation_is_taken_over(two: Typed) -> None:
+def test_an_allocation_is_imported(two: Typed) -> None:
     file = two.file(jgf("/c0", "/c0/n1", *CORES[2:], exclusive=("/c0/n1", *CORES[2:])))
     assert two(f"update allocate jgf {file} 7 0 50") == (
         "      ---------core0[1:x]\n      ---------core1[1:x]\n      ------n1[1:x]\n      ---c0[1:s]\n"
@@ -131,7 +131,7 @@ def test_an_allocation_is_taken_over(two: Typed) -> None:
     assert "No matching resources found\nINFO: JOBID=8\n" in two(f"update allocate jgf {file} 8 0 50")
     assert "RESOURCES=RESERVED\nINFO: SCHEDULED AT=50\n" in two(f"update reserve jgf {file} 8 50 50")
     assert two(f"update allocate jgf {file} 7 100 50") == ""
-    assert "job 7 holds something already" in two.told()
+    assert "job 7 already exists" in two.told()
     assert two.taken(NODE) == ["core0", "core1", "n0"]
 
 
@@ -146,7 +146,7 @@ def test_ids_are_counted_on_from_an_update(two: Typed) -> None:
     assert "JOBID=10\n" in two.match(CORE)
 
 
-def test_a_node_of_which_a_part_is_taken_over_is_written_as_exclusive_and_stays_shared(two: Typed) -> None:
+def test_a_partly_imported_node_is_written_as_exclusive_and_stays_shared(two: Typed) -> None:
     lite = [{"rank": "0", "children": {"core": "1"}}]
     file = two.file(json.dumps({"version": 1, "execution": {"R_lite": lite, "nodelist": ["n0"]}}))
     assert two(f"update allocate rv1exec {file} 1 0 50").startswith(
@@ -158,7 +158,7 @@ def test_a_node_of_which_a_part_is_taken_over_is_written_as_exclusive_and_stays_
     assert two.taken(ask("slot", 2, ask("node", 1))) == ["busy"]
 
 
-def test_an_allocation_of_another_subsystem_is_taken_over_without_a_line(start: Start) -> None:
+def test_an_allocation_of_another_subsystem_is_imported_without_output(start: Start) -> None:
     graph = json.loads(TWO)
     panel = {"type": "panel", "paths": {"power": "/p0"}}
     graph["graph"]["nodes"].append({"id": "50", "metadata": panel | {"id": 0}})
@@ -180,7 +180,7 @@ def test_an_allocation_of_another_subsystem_is_taken_over_without_a_line(start: 
     assert session.taken(ask("slot", 1, ask("node", 1))) == ["n1"]
 
 
-def test_what_a_match_wrote_can_be_taken_over(two: Typed) -> None:
+def test_the_output_of_a_match_can_be_imported(two: Typed) -> None:
     source = two.session
     texts = {}
     for form in ("jgf", "jgf_shorthand", "rv1_nosched"):
@@ -207,7 +207,7 @@ def test_updates_that_cannot_be_are_refused(two: Typed, words: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/c0/n2", "/c0/n0/core7"])
-def test_updates_of_what_is_not_there_find_nothing(two: Typed, path: str) -> None:
+def test_updates_of_missing_vertices_find_nothing(two: Typed, path: str) -> None:
     assert "No matching" in two(f"update allocate jgf {two.file(jgf(path, exclusive=(path,)))} 1 0 10")
     assert f"no {path}" in two.told()
 
@@ -245,7 +245,7 @@ def test_what_cannot_be_attached_changes_nothing(two: Typed, document: str, mess
     assert picture(two) == before
 
 
-def test_a_chain_that_is_too_deep_is_taken_out_again(two: Typed) -> None:
+def test_a_chain_that_is_too_deep_is_removed_again(two: Typed) -> None:
     nodes = [{"id": "0", "metadata": {"type": "cluster", "rank": -1, "paths": {"containment": "/c0"}}}]
     nodes += [
         {"id": str(number), "metadata": {"type": "core", "paths": {"containment": f"/c0/x{number}"}}}

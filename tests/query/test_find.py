@@ -97,7 +97,7 @@ def test_counts_are_shown_where_something_is_counted(start: Start) -> None:
     ["", "status", "status=sideways", "=up", "color=red", "(status=up", "status=up)", "status=up or", "and status=up", "names=n[",
      "jobid-alloc=x!", "agfilter=maybe", "not status=up", "status=up & status=down"],
 )  # fmt: skip
-def test_what_is_no_expression_is_refused(text: str) -> None:
+def test_invalid_expressions_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         find.parse(text)
 

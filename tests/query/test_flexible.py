@@ -37,7 +37,7 @@ def test_the_first_variant_that_matches_is_taken(start: Start) -> None:
     assert "AT=100" in session.match(*either, op="allocate_orelse_reserve")
 
 
-def test_choices_may_stand_in_choices(start: Start) -> None:
+def test_choices_may_be_nested(start: Start) -> None:
     session = start("-T", "flexible", "-P", "low", graph=SOCKETS)
     inner = ask("xor_slot", 1, ask("core", 9)), ask("xor_slot", 1, ask("core", 2), ask("gpu", 1))
     assert session.taken(ask("socket", 1, *inner)) == ["core0", "core1", "gpu0"]

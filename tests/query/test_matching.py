@@ -31,7 +31,7 @@ def test_the_lines_of_a_match(start: Start) -> None:
     )
 
 
-def test_whole_pools_are_taken_until_there_is_enough(start: Start) -> None:
+def test_complete_pools_are_taken_until_there_are_enough_units(start: Start) -> None:
     session = start("-P", "low")
     assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 3)))) == ["memory0"]
     assert session.taken(ask("socket", 1, ask("slot", 1, ask("memory", 1)))) == ["memory1"]
@@ -148,7 +148,7 @@ def test_a_reservation_goes_into_a_gap(start: Start) -> None:
 
 
 @pytest.mark.parametrize("op", ["allocate_with_satisfiability", "allocate_orelse_reserve", "without_allocating_future"])
-def test_what_can_never_be_is_told_from_what_is_busy(start: Start, op: str) -> None:
+def test_unsatisfiable_requests_are_distinguished_from_busy_pools(start: Start, op: str) -> None:
     session = start()
     assert session.taken(ask("slot", 1, ask("socket", 1, ask("core", 5))), op=op) == ["unsatisfiable"]
     session.match(ask("slot", 4, ask("node", 1)))
@@ -208,7 +208,7 @@ def test_ids_are_counted_for_failures_too(start: Start) -> None:
     ],
 )
 @pytest.mark.parametrize("op", ["allocate", "allocate_orelse_reserve", "without_allocating"])
-def test_a_request_that_is_none_finds_nothing_and_takes_no_id(start: Start, op: str, more: dict[str, Any]) -> None:
+def test_an_invalid_request_finds_nothing_and_takes_no_id(start: Start, op: str, more: dict[str, Any]) -> None:
     session = start()
     assert session.match(NODE, op=op, **more) == (
         "INFO: =============================\nINFO: No matching resources found\nINFO: JOBID=1\n"
@@ -287,7 +287,7 @@ def test_a_job_may_last_as_long_as_the_graph_plans_and_no_longer(start: Start) -
     session = start()
     assert "ALLOCATED" in session.match(NODE, duration=HORIZON_S)
     assert "No matching" in session.match(NODE, duration=HORIZON_S + 1)
-    assert "longer than the graph plans" in session.told()
+    assert "exceeds the planning horizon" in session.told()
 
 
 def test_several_requests_end_at_the_first_that_fails(start: Start) -> None:

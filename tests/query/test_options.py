@@ -54,7 +54,7 @@ def test_filters_add_up_and_may_be_none() -> None:
         ["-p", "core"], ["-p", "a:b:c"], ["-p", ":core"], ["-r", "-1"], ["-r", "2000001"], ["-r", "9" * 99], ["-g", "png"],
     ],
 )  # fmt: skip
-def test_words_that_are_no_options(words: list[str]) -> None:
+def test_words_that_are_not_options(words: list[str]) -> None:
     with pytest.raises(UsageError):
         options.parse(words)
 

@@ -89,7 +89,7 @@ def test_each_answer_arrives_before_the_next_command_is_sent(drive: Drive) -> No
     driven.send("get-status /m0")
     assert driven.until("\n") == "/m0 is up\n"
     driven.send("cancel 7")
-    assert driven.until("\n", errors=True) == "ERROR: no job 7 (list names all jobs)\n"
+    assert driven.until("\n", errors=True) == "ERROR: no job 7 ('list' shows all jobs)\n"
     driven.send("quit")
     assert driven.process.wait(WAIT_S) == 0
 

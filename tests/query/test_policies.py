@@ -33,7 +33,7 @@ def test_one_slot_of_two_cores(start: Start, policy: str, cores: list[str], node
 @pytest.mark.parametrize(
     ("policy", "order"), [("hinodex", [3, 2, 1, 0]), ("lonodex", [0, 1, 2, 3]), ("firstnodex", [3, 1, 2, 0])]
 )
-def test_node_exclusive_policies_give_whole_nodes(start: Start, policy: str, order: list[int]) -> None:
+def test_node_exclusive_policies_allocate_exclusive_nodes(start: Start, policy: str, order: list[int]) -> None:
     session = start("-P", policy)
     for number in order:
         taken = session.taken(CORE)

@@ -52,7 +52,7 @@ def test_constraints_that_are_not_met_are_noticed(monkeypatch: pytest.MonkeyPatc
     assert "is granted against" in findings(monkeypatch, traverser, "accepts", lambda constraint, vertex: True)
 
 
-def test_what_is_not_given_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_releases_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgets(vertex: Vertex, job: int) -> None:
         vertex.scheduled().sharer_spans.pop(job)
 

@@ -86,7 +86,7 @@ def test_pools_are_tied_in_by_path() -> None:
         ("<key/><graph/>", "without id"),
     ],
 )
-def test_recipes_that_are_none(body: str, message: str) -> None:
+def test_invalid_recipes(body: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         grug.parse(f"{HEADER}{body}</graphml>".encode(), file="g.xml")
     assert "g.xml:1" in str(caught.value)
@@ -124,7 +124,7 @@ def test_xml_declares_no_entities_and_fetches_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"<a>", b"<a></b>", b"\xff\xfe", b"<a>&nbsp;</a>", b'<?xml version="1.0" encoding="none"?><a/>']
 )
-def test_what_is_no_xml(data: bytes) -> None:
+def test_text_that_is_not_xml(data: bytes) -> None:
     with pytest.raises(InputError):
         safe_xml.load(data)
 
@@ -197,7 +197,7 @@ def test_jgf_in_a_resource_set() -> None:
         {"graph": {"nodes": []}, "free_ranks": "x"}, {"graph": {"nodes": []}, "writer": 3},
     ],
 )  # fmt: skip
-def test_jgf_that_is_none(values: Any) -> None:
+def test_invalid_jgf(values: Any) -> None:
     with pytest.raises(InputError):
         jgf.read(document(values))
 
@@ -236,7 +236,7 @@ def test_a_cluster_of_a_resource_set(tmp_path: Path) -> None:
         resource_set(("0", 0), nodelist=["a"]), resource_set(("0", "0"), nodelist=[f"a{2**63}"]),
     ],
 )  # fmt: skip
-def test_resource_sets_that_are_none(values: Any) -> None:
+def test_invalid_resource_sets(values: Any) -> None:
     with pytest.raises(InputError):
         rv1.read(document(values))
 
@@ -290,7 +290,7 @@ def test_topologies_of_both_versions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"<machine/>", b"<topology/>", b'<topology><object type="Machine"><object/></object></topology>']
 )
-def test_topologies_that_are_none(data: bytes) -> None:
+def test_invalid_topologies(data: bytes) -> None:
     with pytest.raises(InputError):
         hwloc.parse(data)
 

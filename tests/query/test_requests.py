@@ -78,7 +78,7 @@ TASK: dict[str, Any] = {"command": ["app"], "slot": "s", "count": {"per_slot": 1
         {"resources": [{"type": "rack", "count": 1, "with": []}]},
     ],
 )
-def test_what_fluxion_takes_is_taken(changes: dict[str, Any]) -> None:
+def test_requests_that_fluxion_accepts(changes: dict[str, Any]) -> None:
     assert read(changed(**changes)).resources
 
 
@@ -149,7 +149,7 @@ def changed(**changes: Any) -> str:
         ("a: [1", ""),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(text: str, place: str) -> None:
+def test_errors_have_a_place(text: str, place: str) -> None:
     with pytest.raises(InputError) as caught:
         read(text)
     assert place in str(caught.value)

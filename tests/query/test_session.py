@@ -49,7 +49,7 @@ def test_prompts_are_written_unless_turned_off(start: Start) -> None:
         "cancel 99999999999999999999", "attach /does/not/exist", "find status=", "match allocate /dev/null", "match allocate /",
     ],
 )  # fmt: skip
-def test_what_is_no_command_is_told_and_the_session_goes_on(start: Start, line: str) -> None:
+def test_an_unknown_command_is_reported_and_the_session_continues(start: Start, line: str) -> None:
     session = start()
     assert session(line) == ""
     assert session.told().startswith("ERROR: ")
@@ -105,7 +105,7 @@ def test_cat_prints_a_file(start: Start) -> None:
     assert session.console.getvalue() == "a: 1\n"
 
 
-def test_effort_is_told_when_asked_for(start: Start) -> None:
+def test_visit_counts_are_printed_on_request(start: Start) -> None:
     session = start("-e", "-P", "low", "--prune-filters=ALL:core")
     out = session.match(ask("rack", 1, ask("node", 1, ask("slot", 1, ask("socket", 1)))))
     # Root and racks, four nodes, their eight sockets; of the six pools in each socket none can match.

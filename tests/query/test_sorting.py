@@ -47,7 +47,7 @@ def test_short_lists_keep_equal_items_in_order(keys: list[int]) -> None:
 
 
 @given(st.lists(st.integers(0, 30), max_size=300))
-def test_long_lists_are_sorted_and_whole(keys: list[int]) -> None:
+def test_long_lists_are_sorted_without_loss(keys: list[int]) -> None:
     order = sorted_by(keys)
     assert sorted(order) == list(range(len(keys)))
     assert [keys[position] for position in order] == sorted(keys, reverse=True)

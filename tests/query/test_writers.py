@@ -77,7 +77,7 @@ def node(number: int, type_: str, id_: int, path: str) -> dict[str, Any]:
     return {"id": str(number), "metadata": metadata}
 
 
-def test_shorthand_ends_at_whole_pools(start: Start) -> None:
+def test_shorthand_ends_at_exclusive_pools(start: Start) -> None:
     found = json.loads(first_line(start, "jgf_shorthand"))
     assert [item["id"] for item in found["graph"]["nodes"]] == ["1", "0"]
     assert found["graph"]["edges"] == [{"source": "0", "target": "1"}]
@@ -148,7 +148,7 @@ def test_sizes_units_and_other_subsystems_are_written(start: Start) -> None:
     assert list(metadata) == ["type", "id", "rank", "unit", "exclusive", "size", "paths"]
 
 
-def test_labels_of_the_request_stand_in_the_graph(start: Start) -> None:
+def test_the_graph_has_the_labels_of_the_request(start: Start) -> None:
     session = start("-P", "low", "-F", "jgf", graph=TINY)
     labelled = ask("node", 1, ask("slot", 1, ask("core", 1, label="c")), label="n")
 

@@ -76,7 +76,7 @@ def test_a_regular_column_takes_next_to_nothing(values: np.ndarray[Any, Any], fo
 def test_deflated_data_never_grows_beyond_what_was_announced() -> None:
     payload, zipped = columns.squeeze(bytes(1_000_000))
     assert zipped
-    with pytest.raises(StoreError, match="11 bytes where 10 were announced"):
+    with pytest.raises(StoreError, match="11 bytes instead of 10"):
         columns.expand(payload, zipped, 10)
 
 
@@ -90,6 +90,6 @@ def test_deflated_data_never_grows_beyond_what_was_announced() -> None:
         columns.Column("runs", 9, parts=(columns.Column("constant", 1, base=1), columns.Column("constant", 1, base=1))),
     ],
 )
-def test_a_description_nobody_wrote_is_refused(column: columns.Column) -> None:
+def test_invalid_column_descriptions_are_refused(column: columns.Column) -> None:
     with pytest.raises(StoreError):
         columns.decode(column, np.int64, lambda length: b"\0" * length)

@@ -170,14 +170,14 @@ def test_changes_of_another_state_are_refused() -> None:
     fluxres.save(graph, "c1.changes", changed_only=True)
     graph.tag(1, "l")
     fluxres.save(graph, "c2.changes", changed_only=True)
-    with pytest.raises(StoreConflict, match="follows another state"):
+    with pytest.raises(StoreConflict, match="follows a different state"):
         fluxres.load("base.yaml", changes="c2.changes")
-    with pytest.raises(StoreConflict, match="needs the save it follows"):
+    with pytest.raises(StoreConflict, match="needs the save that it follows"):
         fluxres.load("c1.changes")
     assert fluxres.load("base.yaml", changes=["c1.changes", "c2.changes"]).pool(1).tags == {"k": None, "l": None}
 
 
-def test_a_graph_nobody_saved_is_written_whole_and_says_so() -> None:
+def test_a_graph_never_saved_is_written_completely_with_a_note() -> None:
     graph = machine()
     graph.allocate("/demo/rack0", job="j1")
     report = fluxres.save(graph, "c.changes", changed_only=True)
@@ -191,7 +191,7 @@ def test_a_graph_nobody_saved_is_written_whole_and_says_so() -> None:
     assert (report.events, report.note[:22]) == (None, "everything was written")
 
 
-def test_past_pending_events_max_everything_is_written_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_pending_events_max_everything_is_written_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PENDING_EVENTS_MAX", 3)
     fluxres.save(machine(), "site.db")
     graph = fluxres.load("site.db")
@@ -227,7 +227,7 @@ def test_saves_to_stores_do_not_come_between_files() -> None:
     assert sorted(fluxres.load("base.yaml", changes="c.changes").pool(1).tags) == ["a", "b", "c"]
 
 
-def test_a_list_nobody_needs_is_not_kept() -> None:
+def test_an_unneeded_list_is_dropped() -> None:
     fluxres.save(machine(), "site.db")
     graph = fluxres.load("site.db")
     for _ in range(5):
@@ -238,14 +238,14 @@ def test_a_list_nobody_needs_is_not_kept() -> None:
     assert pending._events == []
 
 
-def test_two_who_loaded_the_same_state_cannot_both_save() -> None:
+def test_only_one_of_two_loaded_copies_can_be_saved() -> None:
     fluxres.save(machine(), "site.db")
     one, two = fluxres.load("site.db"), fluxres.load("site.db")
     one.allocate("/demo/rack0", job="j1")
     two.allocate("/demo/rack0", job="j2")
     fluxres.save(one, "site.db", changed_only=True)
     for changed_only in (True, False):
-        with pytest.raises(StoreConflict, match="1 events were written since"):
+        with pytest.raises(StoreConflict, match="1 events have been written since"):
             fluxres.save(two, "site.db", changed_only=changed_only)
     assert fluxres.load("site.db").jobs() == ["j1"]
     fluxres.save(two, "site.db", replace=True)
@@ -322,7 +322,7 @@ def test_what_a_file_cannot_say_is_reported() -> None:
     graph.stage("/demo/rack0", job="j1")
     graph.allocate("/demo/rack1", job="j2", start=2e12, duration_s=1e-6)
     report = fluxres.save(graph, "x.yaml")
-    assert report.left_out[0] == "stage s0 of job j1: files keep no temporary locks"
+    assert report.left_out[0] == "stage s0 of job j1: files do not store temporary locks"
     assert "1 rounded" in report.left_out[1]
     assert "round to nothing: 1" in report.left_out[2]
     assert fluxres.load("x.yaml").jobs() == []
@@ -407,7 +407,7 @@ def test_past_saved_places_max_the_oldest_is_forgotten(monkeypatch: pytest.Monke
     assert len(pending.marks) == 3
 
 
-def test_a_store_that_was_never_saved_elsewhere_is_written_whole() -> None:
+def test_a_store_that_was_never_saved_elsewhere_is_written_completely() -> None:
     store = open_store("site.db")
     store.put("demo", machine())
     assert save_stored(store, None, "c.changes", changed_only=True).events is None
@@ -420,13 +420,13 @@ def test_a_graph_is_not_saved_over_itself() -> None:
     store = open_store("sqlite:site.db?graph=demo")
     store.put("demo", machine())
     for dest in ("site.db", "sqlite:site.db?graph=demo"):
-        with pytest.raises(UsageError, match="this is the graph"):
+        with pytest.raises(UsageError, match="are the same graph"):
             save_stored(store, None, dest, replace=True)
     save_stored(store, None, "sqlite:site.db?graph=copy")
     assert store.names() == ["demo", "copy"]
 
 
-def test_events_the_journal_dropped_lead_to_a_whole_save(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_journal_events_lead_to_a_complete_save(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_EVENTS_MAX", 5)
     monkeypatch.setattr(rows, "WEIGHT_MAX", 3)
     store = open_store("site.db")
@@ -443,7 +443,7 @@ def test_events_the_journal_dropped_lead_to_a_whole_save(monkeypatch: pytest.Mon
 # -- the file itself -------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_replaced_whole_and_keeps_its_mode(here: Path) -> None:
+def test_a_file_is_replaced_atomically_and_keeps_its_mode(here: Path) -> None:
     path = here / "x.yaml"
     path.write_text("old")
     path.chmod(0o640)
@@ -485,10 +485,10 @@ def test_a_failed_write_leaves_the_old_file(here: Path) -> None:
 SOURCES = {
     "missing.yaml": "no such file",
     "missing.changes": "no such file",
-    ".": "is a folder",
+    ".": "is a directory",
     "": "is empty",
-    "\0": "is no file name",
-    "a\ud800.yaml": "is no file name",
+    "\0": "is not a valid file name",
+    "a\ud800.yaml": "is not a valid file name",
     "x" * 5000: "File name too long",
     "base.yaml/x": "Not a directory",
     "/dev/null": "is a device",
@@ -510,12 +510,12 @@ def test_a_source_that_cannot_be_read_is_an_input_error_of_one_kind(source: str)
 
 
 @pytest.mark.parametrize("source", [None, 7, 2.5])
-def test_what_is_no_path_at_all_is_refused_by_name(source: object) -> None:
+def test_values_that_are_not_paths_are_refused(source: object) -> None:
     with pytest.raises(UsageError, match=f"got {type(source).__name__}"):
         fluxres.load(source)  # type: ignore[arg-type]  # the point of the test
 
 
-def test_a_machine_may_come_out_of_a_pipe() -> None:
+def test_a_machine_can_be_read_from_a_pipe() -> None:
     fluxres.save(machine(), "base.yaml")
     os.mkfifo("pipe")
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -536,14 +536,17 @@ def document() -> list[bytes]:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda lines: lines[:-1], "1 changes where 2 were written"),
+        (lambda lines: lines[:-1], "1 changes instead of 2"),
         (lambda lines: [lines[0].replace(b'"version":1', b'"version":2'), *lines[1:]], "version 2"),
         (lambda lines: [lines[0][:40] + b"\n", *lines[1:]], "c.changes:1: unreadable header"),
         (lambda lines: [lines[0].replace(b'"demo"', b'"' + b"x" * 300 + b'"'), *lines[1:]], "c.changes:1: unreadable header"),
-        (lambda lines: [lines[0].replace(b'"demo"', b'"a\\n"'), *lines[1:]], "c.changes:1: .* is no name of a graph"),
-        (lambda lines: [lines[0], b"{\n", lines[2]], "c.changes:2: this change cannot be made"),
+        (lambda lines: [lines[0].replace(b'"demo"', b'"a\\n"'), *lines[1:]], "c.changes:1: .* is not a valid graph name"),
+        (lambda lines: [lines[0], b"{\n", lines[2]], "c.changes:2: this change cannot be applied"),
         (lambda lines: [lines[0], lines[1].replace(b"rack0", b"rack7"), lines[2]], "c.changes:2:.*no pool 'rack7'"),
-        (lambda lines: [lines[0], lines[1].replace(b'"start":0', b'"start":' + b"9" * 30), lines[2]], "start: expected a whole"),
+        (
+            lambda lines: [lines[0], lines[1].replace(b'"start":0', b'"start":' + b"9" * 30), lines[2]],
+            "start: expected an integer",
+        ),
         (lambda lines: [lines[0], lines[1].replace(b'"start":0', b'"start":0.5'), lines[2]], "start: expected.*got 0.5"),
         (lambda lines: [lines[0], lines[1].replace(b'0",1]', b'0",true]'), lines[2]], "pools: expected.*got True"),
         (lambda lines: [lines[0], lines[1].replace(b"j1", b"j2"), lines[2]], "do not lead to the state"),
@@ -605,7 +608,7 @@ def test_content_and_values_are_loaded_like_a_file(source: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["r", "rb"])
-def test_an_open_file_is_read_from_where_it_stands_and_includes_from_its_folder(here: Path, mode: str) -> None:
+def test_an_open_file_is_read_from_its_position_and_includes_from_its_directory(here: Path, mode: str) -> None:
     folder = here / "folder"
     folder.mkdir()
     (folder / "parts.yaml").write_text("{fluxres: 1, parts: {cpu: {type: core, count: 2}}}")
@@ -647,7 +650,7 @@ CYCLE["resources"] = [CYCLE]
         ({"fluxres": 1, "resources": [{"type": "node", "cuont": 2}]}, r"<dict>: resources\[0\].cuont: unknown key 'cuont'"),
         ({"fluxres": 1, "resources": [{"type": {1}}]}, r"<dict>: resources\[0\].type: expected text, a number.* got set"),
         ({"fluxres": 1, 2: 3}, r"<dict>: the key 2 is not text"),
-        ({"fluxres": 1, "include": ["a"], "resources": []}, r"<dict>: include\[0\]: text that is not in a file"),
+        ({"fluxres": 1, "include": ["a"], "resources": []}, r"<dict>: include\[0\]: only a document loaded from a file"),
         (CYCLE, rf"more than {limits.DOCUMENT_DEPTH_MAX} levels"),
     ],
 )
@@ -689,7 +692,7 @@ def test_a_graph_is_written_to_an_open_file(here: Path) -> None:
     for refused in ({"changed_only": True}, {"replace": True}):
         with pytest.raises(UsageError, match=r"<stream>: .*to a file or a store"):
             fluxres.save(g, io.BytesIO(), **refused)
-    with pytest.raises(UsageError, match="<stream>: format 'parquet' is no text"):
+    with pytest.raises(UsageError, match="<stream>: format 'parquet' is binary"):
         fluxres.save(g, io.StringIO(), format="parquet")
 
 
@@ -700,14 +703,14 @@ def test_bytes_say_all_or_nothing() -> None:
     with pytest.raises(UsageError, match="format 'cluster' would leave out stage s0") as refused:
         fluxres.dumps(g)
     assert refused.value.hint == (
-        "nothing was written; commit or release the stages first, pickle and a store keep it, "
+        "nothing was written; commit or release the stages first, pickle and a store preserve it, "
         "or write without strict (strict=False)"
     )
     assert list(pickle.loads(pickle.dumps(g)).records.stages) == ["s0"]
     assert fluxres.loads(fluxres.dumps(g, strict=False)).aggregate()["node"] == 2
     with pytest.raises(UsageError, match="expected text or bytes, got PosixPath"):
         fluxres.loads(Path("site.yaml"))  # type: ignore[arg-type]  # the point of the test
-    with pytest.raises(InputError, match="<text>: is in no format that is known"):
+    with pytest.raises(InputError, match="<text>: unrecognized format"):
         fluxres.loads("site.yaml")
 
 
@@ -740,7 +743,7 @@ def test_a_graph_opened_from_a_store_has_no_stages_that_are_over(tmp_path: Path)
     assert again.check() == []
 
 
-def test_a_refusal_says_that_a_stage_in_the_way_is_over() -> None:
+def test_a_refusal_mentions_expired_stages() -> None:
     now = [0.0]
     graph = fluxres.load({"fluxres": 1, "name": "m", "resources": [{"type": "node", "count": 2}]}, clock=lambda: now[0])
     graph.stage("/m/node0", job="a", ttl_s=1)

@@ -57,7 +57,7 @@ def test_a_waiting_writer_learns_who_holds_the_lock(path: Path, other: subproces
     assert caught.value.where == str(path)
 
 
-def test_a_short_wait_is_not_worth_a_word(path: Path, other: subprocess.Popen[str]) -> None:
+def test_a_short_wait_is_not_reported(path: Path, other: subprocess.Popen[str]) -> None:
     told: list[Holder] = []
     with pytest.raises(StoreBusy), held(path, 0.1, notify=told.append):
         pass
@@ -138,6 +138,6 @@ def test_a_lock_file_that_cannot_be_is_a_store_error(tmp_path: Path, where: str,
 
 
 @pytest.mark.parametrize("wait_s", [-1, float("nan")])
-def test_a_wait_that_is_none_is_refused(path: Path, wait_s: float) -> None:
+def test_an_invalid_wait_is_refused(path: Path, wait_s: float) -> None:
     with pytest.raises(UsageError, match="wait"), held(path, wait_s):
         pass

@@ -33,7 +33,7 @@ def sql(store: SqliteStore, statement: str, *values: object) -> list[tuple[objec
         return db.execute(statement, values).fetchall()
 
 
-def test_a_graph_comes_back(store: SqliteStore) -> None:
+def test_a_graph_is_restored(store: SqliteStore) -> None:
     graph = machine()
     graph.allocate("/demo/rack0", job="j1", start=0, end=100)
     store.put("demo", graph)
@@ -190,7 +190,7 @@ def test_the_log_is_asked_by_number_job_and_path(store: SqliteStore) -> None:
         store.log(limit=-1)
 
 
-def test_a_large_event_is_kept_whole(store: SqliteStore) -> None:
+def test_a_large_event_is_kept_completely(store: SqliteStore) -> None:
     store.put("demo", machine(2, 100))
     with store.writing() as tx:
         tx.graph.allocate(tx.graph.find("type=core"), job="j1")
@@ -216,22 +216,22 @@ def test_a_store_keeps_several_graphs(store: SqliteStore) -> None:
     assert store.default == "c"
     store.drop("c")
     store.drop("a")
-    with pytest.raises(UnknownGraph, match=r"holds no graph yet.*fluxres load"):
+    with pytest.raises(UnknownGraph, match=r"has no graphs.*fluxres load"):
         store.load()
 
 
-def test_a_store_in_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_store_in_a_missing_directory_is_reported(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "nowehre" / "site.db"))
-    with pytest.raises(UnknownGraph, match=rf"no graph yet: there is no folder {tmp_path}/nowehre \(check the address"):
+    with pytest.raises(UnknownGraph, match=rf"no graphs: there is no directory {tmp_path}/nowehre \(check the address"):
         store.load()
     store = open_store(str(tmp_path / "site.db"))
-    with pytest.raises(UnknownGraph, match=r"holds no graph yet \(put one in"):
+    with pytest.raises(UnknownGraph, match=r"has no graphs \(add one"):
         store.load()
 
 
 @pytest.mark.parametrize("call", ["load", "use", "drop", "log"])
 def test_an_unknown_graph_is_named_with_those_there_are(store: SqliteStore, call: str) -> None:
-    with pytest.raises(UnknownGraph, match="no graph yet"):
+    with pytest.raises(UnknownGraph, match="no graphs"):
         getattr(store, call)("x")
     assert not store.path.exists()
     store.put("a", machine(1, 1))
@@ -251,7 +251,7 @@ def test_no_graph_is_guessed_among_several(store: SqliteStore) -> None:
     store.put("d", machine(1, 1))
     assert store.default == "b"
     sql(store, "DELETE FROM meta")
-    with pytest.raises(UnknownGraph, match=r"no graph is chosen \(name one of b, d\)"):
+    with pytest.raises(UnknownGraph, match=r"no graph is selected \(name one of b, d\)"):
         store.load()
 
 
@@ -280,7 +280,7 @@ def test_a_damaged_graph_can_be_replaced(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 256])
-def test_a_name_that_is_none_is_refused(store: SqliteStore, name: str) -> None:
+def test_an_invalid_name_is_refused(store: SqliteStore, name: str) -> None:
     with pytest.raises(UsageError, match="name"):
         store.put(name, machine(1, 1))
     assert not store.path.exists()
@@ -298,19 +298,19 @@ def test_events_are_appended_to_the_state_they_follow(store: SqliteStore) -> Non
     moved = store.append("demo", graph, events, base, command="save")
     assert facts(store.load()) == facts(graph)
     assert moved.seq == base.seq + 1
-    with pytest.raises(StoreConflict, match=r"1 events were written since.*load it again"):
+    with pytest.raises(StoreConflict, match=r"1 events have been written since.*load it again"):
         store.append("demo", graph, events, base)
     assert len(store.log()) == 2
     store.drop("demo")
     store.put("demo", machine())
-    with pytest.raises(StoreConflict, match="dropped and made again"):
+    with pytest.raises(StoreConflict, match="dropped and created again"):
         store.append("demo", graph, events, moved)
 
 
 # -- readers and writers ---------------------------------------------------------------------------------------------------
 
 
-def test_readers_see_one_state_and_wait_for_nobody(store: SqliteStore) -> None:
+def test_readers_see_one_state_and_do_not_wait(store: SqliteStore) -> None:
     store.put("demo", machine())
     with store.writing() as tx:
         tx.graph.allocate("/demo/rack0", job="j1")
@@ -408,8 +408,8 @@ def damaged(store: SqliteStore, statement: str, *values: object) -> StoreError:
         ("DELETE FROM events WHERE seq = 2", "event 2 is missing"),
         ("DELETE FROM events WHERE seq = 3", "event 3 is missing"),
         ("UPDATE graphs SET seq = 9", "event 4 is missing"),
-        ("UPDATE snapshots SET blob = x'00'", "snapshot: 1 bytes are too few"),
-        ("UPDATE shapes SET blob = zeroblob(99)", "snapshot: the marks lie on another shape"),
+        ("UPDATE snapshots SET blob = x'00'", "snapshot: 1 bytes are too short"),
+        ("UPDATE shapes SET blob = zeroblob(99)", "snapshot: the marks belong to a different shape"),
         ("DELETE FROM snapshots", "no row in snapshots"),
         ("DELETE FROM shapes", "no row in shapes"),
         ("UPDATE shapes SET blob = 'text'", "no row in shapes"),
@@ -437,7 +437,7 @@ def test_any_damaged_page_is_an_error_or_the_same_graph(store: SqliteStore) -> N
 
 
 @pytest.mark.parametrize("content", [b"cluster: demo\n" * 100, b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"x"])
-def test_what_is_no_database_is_said_to_be_none(store: SqliteStore, content: bytes) -> None:
+def test_files_that_are_not_databases_are_reported(store: SqliteStore, content: bytes) -> None:
     store.path.write_bytes(content)
     for call in (store.names, store.load, lambda: store.put("demo", machine())):
         with pytest.raises(StoreError) as caught:
@@ -447,7 +447,7 @@ def test_what_is_no_database_is_said_to_be_none(store: SqliteStore, content: byt
     assert store.path.read_bytes() == content
 
 
-def test_an_empty_file_is_a_store_nobody_wrote_to(store: SqliteStore) -> None:
+def test_an_empty_file_is_an_empty_store(store: SqliteStore) -> None:
     store.path.touch()
     assert store.names() == []
     store.put("demo", machine())
@@ -466,12 +466,14 @@ def test_a_store_of_a_newer_version_is_left_alone(store: SqliteStore) -> None:
     store.put("demo", machine())
     sql(store, "PRAGMA user_version = 2")
     for call in (store.names, store.load, lambda: store.put("x", machine()), lambda: store.drop("demo")):
-        with pytest.raises(StoreError, match=r"is of version 2, this fluxres knows up to 1 \(use a newer fluxres\)"):
+        with pytest.raises(
+            StoreError, match=r"has version 2, but this fluxres knows only versions up to 1 \(use a newer fluxres\)"
+        ):
             call()
 
 
 def test_a_folder_or_device_is_no_store(tmp_path: Path) -> None:
-    for path, message in ((str(tmp_path), "is a folder"), ("/dev/null", "not a regular file")):
+    for path, message in ((str(tmp_path), "is a directory"), ("/dev/null", "not a regular file")):
         for call in (open_store(path).names, lambda path=path: open_store(path).put("demo", machine())):
             with pytest.raises(StoreError, match=message):
                 call()

@@ -37,18 +37,18 @@ def test_an_address_may_name_a_graph() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("etcd://host:2379/site", "no store of scheme 'etcd'.*known: sqlite.*etcd and postgresql follow"),
-        ("postgresql://host/db", "no store of scheme 'postgresql'"),
-        ("oracle:x", "no store of scheme 'oracle'"),
-        ("sqlite:", "names no file"),
-        ("sqlite:///", "names no file"),
-        ("", "names no file"),
-        ("sqlite:///srv/a.db?name=x", "'name=x' is no option.*graph=NAME"),
-        ("sqlite:///srv/a.db?graph=", "'graph=' is no option"),
+        ("etcd://host:2379/site", "unknown store scheme 'etcd'.*known: sqlite.*etcd and postgresql follow"),
+        ("postgresql://host/db", "unknown store scheme 'postgresql'"),
+        ("oracle:x", "unknown store scheme 'oracle'"),
+        ("sqlite:", "has no file name"),
+        ("sqlite:///", "has no file name"),
+        ("", "has no file name"),
+        ("sqlite:///srv/a.db?name=x", "'name=x' is not an option.*graph=NAME"),
+        ("sqlite:///srv/a.db?graph=", "'graph=' is not an option"),
         ("a\0.db", "NUL"),
     ],
 )
-def test_what_names_no_store_says_what_would(text: str, message: str) -> None:
+def test_invalid_addresses_are_explained(text: str, message: str) -> None:
     with pytest.raises(StoreError, match=message):
         url.parse(text)
 

@@ -13,14 +13,14 @@ from fluxres.cli.settings import Duration, Settings
 
 @click.command("aggregate", cls=Command)
 @click.argument("path", default="/", shell_complete=complete_pool)
-@click.option("--at", type=Moment(), metavar="T", help="At this moment. Default: now.")
-@click.option("--duration", type=Duration(), metavar="D", help="Free throughout this long from then on.")
-@click.option("--all", "every", is_flag=True, help="Types of which nothing is free as well.")
+@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
+@click.option("--all", "every", is_flag=True, help="Include types without free units.")
 @click.pass_obj
 def command(settings: Settings, path: str, at: float | None, duration: float | None, every: bool) -> None:
-    """Add up free units by type, in the subtree of PATH, that pool included.
+    """Add up free units by type in the subtree of PATH, including that pool.
 
-    A URI such as power:/pdu0 is a subtree of that hierarchy, and power:/ all of it.
+    A URI such as power:/pdu0 is a subtree of that hierarchy; power:/ is all of it.
     """
     from fluxres.cli.stores import reading
     from fluxres.model import targets

@@ -1,4 +1,4 @@
-"""`fluxres allocate`: resources to a job."""
+"""`fluxres allocate`: allocate resources to a job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fluxres.errors import UsageError
 
 @click.command("allocate", cls=RequestCommand, outputs=OUTPUTS)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--find", "criteria", metavar="CRITERIA", help="All pools that meet the criteria, whole, in place of paths.")
+@click.option("--find", "criteria", metavar="CRITERIA", help="Allocate all pools that meet the criteria, exclusively.")
 @click.option(
     "--job",
     "jobs",
@@ -24,13 +24,13 @@ from fluxres.errors import UsageError
     multiple=True,
     metavar="J",
     shell_complete=complete_job,
-    help="Id of the job; it may hold something already. Several: one for each word, all or none of them.",
+    help="Job id; the job may already hold resources. Several jobs: one for each word, all or none.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="From when on. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="Until when. Default: as long as the request says, else without end.")
-@click.option("--duration", type=Duration(), metavar="D", help="For how long, in place of --end.")
-@click.option("--or-reserve", is_flag=True, help="For a request: else at the earliest time from then on.")
-@click.option("--dry-run", is_flag=True, help="Say what would be given, and give nothing.")
+@click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
+@click.option("--end", type=Moment(), metavar="T", help="End time. Default: by the duration of the request, else none.")
+@click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
+@click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
+@click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -43,19 +43,19 @@ def command(
     or_reserve: bool,
     dry_run: bool,
 ) -> None:
-    """Give pools to a job, now or later, all or nothing.
+    """Allocate pools to a job, now or later, all or nothing.
 
-    PATH starts with / or is name:/path; brackets fold several: /demo/rack0/node[0-3]. N units of each, all without =N.
+    PATH starts with / or is name:/path; brackets fold several: /demo/rack0/node[0-3]. N units of each, all without =N. Anything
+    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], short options such as -N4
+    -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
 
-    Anything else is a REQUEST, for which pools are sought: a shape such as slot=4/[core=2;gpu=1], short options such as
-    -N4 -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
-
-    With several --job, each word is for one of them, in their order, and all of it is given at one start or nothing.
+    With several --job options, each word is for one of them, in the same order; all start at the same time, or nothing is
+    allocated.
     """
     check_window(start, end)
     end, duration = endless(end, duration)
     if or_reserve and end is not None:
-        raise UsageError("both --or-reserve and --end were given", hint="say how long with --duration")
+        raise UsageError("both --or-reserve and --end were given", hint="use --duration instead of --end")
     window = Window(start, end, duration)
     if isinstance(asked, list):
         if criteria is not None:
@@ -66,7 +66,7 @@ def command(
 
 
 class Window(NamedTuple):
-    """When: seconds, None where nothing was said."""
+    """Start, end and duration in seconds, None if not given."""
 
     start: float | None
     end: float | None
@@ -82,7 +82,7 @@ def _allocate(
     if criteria is not None and asked.request is not None:
         raise UsageError("both a request and --find were given", hint="give one of them")
     if or_reserve and asked.request is None:
-        raise UsageError("--or-reserve goes with a request", hint="pools that are named are given at --start")
+        raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
         wanted, policy = asked.request, asked.policy
         if wanted is None:
@@ -104,7 +104,7 @@ def _allocate_together(
     start, end, duration = window
     policy = next((one.policy for one in asked if one.request is not None), "first")
     if or_reserve and any(one.request is None for one in asked):
-        raise UsageError("--or-reserve goes with requests", hint="pools that are named are given at --start")
+        raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
         pairs: list[tuple[Any, str]] = [
             (one.request if one.request is not None else targets(graph, one.pools), job)

@@ -1,4 +1,4 @@
-"""`fluxres allocated`: who holds what."""
+"""`fluxres allocated`: allocations and reservations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fluxres.cli.settings import OUTPUTS, Settings
 
 @click.command("allocated", cls=Command, outputs=OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
-@click.option("--at", type=Moment(), metavar="T", help="Only what is held at this moment. Default: all that has not ended.")
+@click.option("--at", type=Moment(), metavar="T", help="Only those that include this time. Default: all that have not ended.")
 @click.pass_obj
 def command(settings: Settings, job: str | None, at: float | None) -> None:
-    """List who holds what, of all jobs or of one: allocations and reservations that have not ended."""
+    """List the allocations and reservations, of all jobs or of one, that have not ended."""
     from fluxres.cli.stores import reading
     from fluxres.clock import FOREVER
     from fluxres.render import documents, listings

@@ -13,12 +13,12 @@ from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 
 @click.command("available", cls=Command, outputs=POOL_OUTPUTS)
 @click.argument("path", required=False, shell_complete=complete_pool)
-@click.option("--at", type=Moment(), metavar="T", help="At this moment. Default: now.")
-@click.option("--duration", type=Duration(), metavar="D", help="Free throughout this long from then on.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines, or pools in JSON.")
+@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines (JSON: N pools).")
 @click.pass_obj
 def command(settings: Settings, path: str | None, at: float | None, duration: float | None, limit: int | None) -> None:
-    """List pools with free units, in all or in the subtree of PATH."""
+    """List pools with free units, everywhere or in the subtree of PATH."""
     import numpy as np
 
     from fluxres.cli.stores import reading

@@ -1,4 +1,4 @@
-"""`fluxres check`: the numbered rules on live data."""
+"""`fluxres check`: the numbered rules, on a graph or a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BROKEN = 4
 @click.argument("source", required=False)
 @click.pass_context
 def command(ctx: click.Context, source: str | None) -> None:
-    """Test the rules of specs/rules.md on the graph, or on a file (SOURCE) before it is loaded.
+    """Check the rules of specs/rules.md on the graph, or on a file (SOURCE) without loading it.
 
-    Ends with status 4 when a rule is broken.
+    Ends with status 4 if a rule is broken.
     """
     from fluxres.cli.stores import reading
     from fluxres.render import documents, listings

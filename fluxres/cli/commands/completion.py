@@ -1,4 +1,4 @@
-"""`fluxres completion`: what a shell needs to complete commands, options, paths and jobs."""
+"""`fluxres completion`: shell completion of commands, options, paths and jobs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fluxres.cli.program import Command
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
-    For bash: eval "$(fluxres completion bash)", in ~/.bashrc to have it in every shell.
+    For bash: eval "$(fluxres completion bash)"; put it into ~/.bashrc for every shell.
     """
     from click.shell_completion import get_completion_class
 

@@ -1,4 +1,4 @@
-"""`fluxres copy`: a part of a machine as a machine of its own."""
+"""`fluxres copy`: copy a part of a machine to a new graph."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from fluxres.errors import UsageError
 
 @click.command("copy", cls=Command)
 @click.argument("path", required=False, shell_complete=complete_pool)
-@click.option("--job", metavar="J", shell_complete=complete_job, help="What this job holds, in place of what is free below PATH.")
-@click.option("--at", type=Moment(), metavar="T", help="At this moment. Default: now.")
-@click.option("--to", "dest", required=True, metavar="NAME|FILE", help="A graph of the store, or a file (with a / or an ending).")
-@click.option("--replace", is_flag=True, help="Over the graph that has this name now; what it holds is lost.")
+@click.option(
+    "--job", metavar="J", shell_complete=complete_job, help="Copy what this job holds instead of what is free below PATH."
+)
+@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option(
+    "--to", "dest", required=True, metavar="NAME|FILE", help="A graph of the store, or a file (with a / or an extension)."
+)
+@click.option("--replace", is_flag=True, help="Replace an existing graph of this name; its allocations are lost.")
 @click.pass_obj
 def command(settings: Settings, path: str | None, job: str | None, at: float | None, dest: str, replace: bool) -> None:
-    """Copy what is free below PATH (default: everywhere), or what a job holds, as a graph of its own.
+    """Copy what is free below PATH (default: everywhere), or what a job holds, to a new graph.
 
-    The pools above are copied as the way to it. Nothing is allocated in the copy.
+    Ancestors are included to keep the pools connected to the root. Nothing is allocated in the copy.
     """
     from fluxres.cli.saving import is_file, note_supply, save_file
     from fluxres.cli.stores import reading, store

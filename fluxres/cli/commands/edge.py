@@ -27,22 +27,22 @@ def command() -> None:
 _source = click.argument("source", shell_complete=complete_pool)
 _target = click.argument("target", shell_complete=complete_pool)
 _graph = click.option("--subsystem", metavar="NAME", required=True, help="The auxiliary graph.")
-_relation = click.option("--relation", metavar="R", help="Which edge, where there are several between the two pools.")
-_capacity = click.option("--capacity", type=float, metavar="N", help="Units that it carries at once; inf for no limit.")
-_unit = click.option("--unit", metavar="U", help="Of the capacity.")
+_relation = click.option("--relation", metavar="R", help="Relation of the edge, if there are several between the two pools.")
+_capacity = click.option("--capacity", type=float, metavar="N", help="Units that the edge carries at once; inf for no limit.")
+_unit = click.option("--unit", metavar="U", help="Unit of the capacity.")
 _supply = click.option(
     "--supply",
     type=click.Choice(("all", "any")),
-    help="Of a pool with several suppliers: all give what it draws, or any one does.",
+    help="For a pool with several suppliers: each supplies the full draw (all), or one of them does (any).",
 )
-_attributes = click.option("--attribute", "attributes", metavar="K=V", multiple=True, help="A further attribute, as text.")
+_attributes = click.option("--attribute", "attributes", metavar="K=V", multiple=True, help="Additional attribute, as text.")
 
 
 @command.command("add")
 @_source
 @_target
 @_graph
-@click.option("--relation", metavar="R", default="link", show_default=True, help="What the edge says, such as supplies.")
+@click.option("--relation", metavar="R", default="link", show_default=True, help="Relation of the edge, such as supplies.")
 @_capacity
 @_unit
 @_supply
@@ -50,7 +50,7 @@ _attributes = click.option("--attribute", "attributes", metavar="K=V", multiple=
 @click.option(
     "--new",
     type=click.Choice(("hierarchy", "graph")),
-    help="Make the graph where there is none: a hierarchy, or a plain graph.",
+    help="Create the graph if it does not exist: a hierarchy, or a plain graph.",
 )
 @click.pass_obj
 def add(
@@ -65,7 +65,7 @@ def add(
     attributes: tuple[str, ...],
     new: str | None,
 ) -> None:
-    """Tie SOURCE to TARGET."""
+    """Add an edge from SOURCE to TARGET."""
     from fluxres.cli.stores import changing
 
     values = dict(map(_attribute, attributes))
@@ -110,7 +110,7 @@ def change(
     supply: Literal["all", "any"] | None,
     attributes: tuple[str, ...],
 ) -> None:
-    """Change the edge from SOURCE to TARGET. K without a value takes an attribute away."""
+    """Change the edge from SOURCE to TARGET. K without a value removes an attribute."""
     from fluxres.cli.stores import changing
 
     values = dict(map(_attribute, attributes))
@@ -133,7 +133,7 @@ def change(
 @_relation
 @click.pass_obj
 def remove(settings: Settings, source: str, target: str, subsystem: str, relation: str | None) -> None:
-    """Remove the edge from SOURCE to TARGET. The pools stay."""
+    """Remove the edge from SOURCE to TARGET; the pools remain."""
     from fluxres.cli.stores import changing
 
     with changing(settings) as graph:

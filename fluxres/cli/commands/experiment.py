@@ -1,4 +1,4 @@
-"""`fluxres experiment`: studies of schedulers, from one page to figures."""
+"""`fluxres experiment`: run studies of schedulers and report the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fluxres.simulation.study import Study
 
 NOT_AS_EXPECTED = 1
-"""Exit status where a figure is not what the study expects, or a run failed or refused every job."""
+"""Exit status if a result differs from the expected value, or a run failed or refused every job."""
 
 _PATH = click.Path(path_type=Path)
 
@@ -25,22 +25,24 @@ _PATH = click.Path(path_type=Path)
 @click.group("experiment", cls=Group, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Make the runs a study describes, and compare them."""
+    """Run the simulations described by a study, and compare them."""
     if ctx.invoked_subcommand is None:
         raise click.UsageError("expected run, report or show", ctx)
 
 
 @command.command("run")
 @click.argument("study", metavar="STUDY", type=_PATH)
-@click.option("--out", metavar="DIR", type=_PATH, required=True, help="Folder of the results; what is done there is kept.")
-@click.option("--processes", metavar="N", type=click.IntRange(1, 1024), help="Runs at once. Default: one for each processor.")
-@click.option("--cluster", metavar="ADDRESS", help="Make them on this dask.distributed scheduler.")
-@click.option("--check", "checks", is_flag=True, help="Hold the figures against those the study expects.")
+@click.option("--out", metavar="DIR", type=_PATH, required=True, help="Directory of the results; completed runs in it are kept.")
+@click.option(
+    "--processes", metavar="N", type=click.IntRange(1, 1024), help="Number of parallel runs. Default: one per processor."
+)
+@click.option("--cluster", metavar="ADDRESS", help="Run on this dask.distributed scheduler.")
+@click.option("--check", "checks", is_flag=True, help="Compare the results with the study's expected values.")
 @click.pass_obj
 def run(settings: Settings, study: Path, out: Path, processes: int | None, cluster: str | None, checks: bool) -> int:
-    """Make every run of a study that is not in DIR yet, and write the report.
+    """Run every run of a study that is not yet in DIR, and write the report.
 
-    It can be stopped at any moment; the same command goes on with the runs that are left.
+    It can be interrupted at any time; the same command continues with the remaining runs.
     """
     from fluxres.simulation import campaign
 
@@ -58,10 +60,10 @@ def run(settings: Settings, study: Path, out: Path, processes: int | None, clust
 
 @command.command("report")
 @click.argument("results", metavar="DIR", type=_PATH)
-@click.option("--check", "checks", is_flag=True, help="Hold the figures against those the study expects.")
+@click.option("--check", "checks", is_flag=True, help="Compare the results with the study's expected values.")
 @click.pass_obj
 def report(settings: Settings, results: Path, checks: bool) -> int:
-    """Write tables, charts and the report of the runs that are in DIR, again."""
+    """Write tables, charts and the report of the runs in DIR again."""
     from fluxres.simulation.folder import ResultsFolder
 
     return _report(settings, ResultsFolder(results).study(), results, made=0, kept=None, checks=checks)
@@ -71,7 +73,7 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 @click.argument("study", metavar="STUDY", type=_PATH)
 @click.pass_obj
 def show(settings: Settings, study: Path) -> None:
-    """List the runs a study describes, and check that they can be made."""
+    """List the runs of a study, and check that they are possible."""
     from fluxres.render.table import Column, table
     from fluxres.simulation.study import told
 
@@ -161,5 +163,5 @@ def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Chec
         rows.append(cells)
     lines = list(table(columns, rows, header=settings.header, style=style))
     lines += [f"{'as expected' if each.holds else 'NOT AS EXPECTED'}: {each.text}" for each in checked]
-    lines += [f"{len(document['missing'])} runs are not made yet"] * bool(document["missing"])
+    lines += [f"{len(document['missing'])} runs are missing"] * bool(document["missing"])
     return [*lines, f"report: {document['report']}"]

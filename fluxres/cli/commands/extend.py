@@ -1,4 +1,4 @@
-"""`fluxres extend`: another end for what a job holds."""
+"""`fluxres extend`: change the end of an allocation."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fluxres.errors import UsageError
 
 @click.command("extend", cls=Command)
 @click.argument("job", shell_complete=complete_job)
-@click.option("--until", "--end", "end", type=Moment(), metavar="T", help="The new end; - for none.")
+@click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(
     "--duration",
     metavar="[+|-]D",
-    help="In place of it, how long in all from where the job begins; +D moves the present end later, -D earlier.",
+    help="New total duration from the start of the job; +D moves the current end later, -D earlier.",
 )
 @click.pass_obj
 def command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
-    """Move the end of what a job holds, later or earlier: of all its pools, or of none."""
+    """Move the end of a job's allocation, later or earlier: of all its pools, or of none."""
     from fluxres.cli.stores import changing
 
     if (end is None) == (duration is None):
@@ -36,8 +36,8 @@ def command(settings: Settings, job: str, end: float | None, duration: str | Non
         if sign and length is not None:
             before = graph.allocation(job).end
             if before == math.inf:
-                message = f"--duration {duration} moves the present end, and job '{job}' has none"
-                raise UsageError(message, hint="give it an end: --until T, or --duration D from where it begins")
+                message = f"--duration {duration} moves the current end, but job '{job}' has none"
+                raise UsageError(message, hint="set an end: --until T, or --duration D from its start")
             end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)

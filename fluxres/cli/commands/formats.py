@@ -1,4 +1,4 @@
-"""`fluxres formats`: what can be read and written, and what each format can say."""
+"""`fluxres formats`: the formats that can be read and written, and what each can express."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[FORMAT]...")
 @click.pass_obj
 def command(settings: Settings, names: tuple[str, ...]) -> None:
-    """List the formats of files, or these, and what each can say.
+    """List all file formats, or the named ones, and what each can express.
 
-    When reading, the content decides; when writing, the ending or --format.
+    Formats are detected from the content when reading; when writing, the extension or --format decides.
     """
     from fluxres.formats import registry
     from fluxres.render.table import Column, table
@@ -63,7 +63,7 @@ def _row(known: Format) -> list[str]:
 
 
 def carried(facts: frozenset[str]) -> str:
-    """Facts in the shorter of two ways: those that are there, or all but those that are not.
+    """Facts in the shorter of two ways: the ones carried, or all but the missing ones.
 
     >>> carried(frozenset({"pools", "ids"})), carried(frozenset())
     ('pools ids', 'nothing')

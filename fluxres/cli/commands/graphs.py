@@ -15,7 +15,7 @@ from fluxres.cli.settings import Settings
 @click.group("graphs", cls=Group, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """List the graphs of the store, choose one, or drop one."""
+    """List the graphs of the store, select the default one, or remove one."""
     if ctx.invoked_subcommand is None:
         _list(ctx.ensure_object(Settings))
 
@@ -52,11 +52,11 @@ def _list(settings: Settings) -> None:
 @click.argument("name", shell_complete=complete_graph)
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
-    """Make this graph the one that commands are about when none is named."""
+    """Make this graph the default for commands without --graph."""
     from fluxres.cli.stores import store
 
     store(settings).use(name, wait_s=settings.wait_s)
-    answer(settings, document=lambda: {"in_use": name}, lines=lambda _style: [f"{name} is in use"])
+    answer(settings, document=lambda: {"in_use": name}, lines=lambda _style: [f"{name} is now in use"])
 
 
 @command.command("drop")
@@ -67,4 +67,4 @@ def drop(settings: Settings, name: str) -> None:
     from fluxres.cli.stores import store
 
     store(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
-    answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"{name} is gone"])
+    answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"graph {name!r} removed"])

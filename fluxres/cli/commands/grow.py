@@ -1,4 +1,4 @@
-"""`fluxres grow`: more for a job."""
+"""`fluxres grow`: allocate more to a job."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from fluxres.clock import seconds
 @click.command("grow", cls=RequestCommand, outputs=OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="From when on. Default: now, or when the job begins.")
-@click.option("--end", type=Moment(), metavar="T", help="Until when. Default: as long as the job.")
+@click.option(
+    "--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now, or the start of the job if that is later."
+)
+@click.option("--end", type=Moment(), metavar="T", help="End time. Default: the end of the job.")
 @click.pass_obj
 def command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
-    """Give more, pools or what a REQUEST asks for, to a job that holds something, until it ends."""
+    """Allocate more pools, or what a REQUEST asks for, to a job that already holds resources, until the job ends."""
     from fluxres.cli.stores import changing
 
     if start is not None or end is not None:

@@ -1,4 +1,4 @@
-"""`fluxres hierarchy`: flat and nested instances as processes, side by side."""
+"""`fluxres hierarchy`: compare flat and nested instances, each a process."""
 
 from __future__ import annotations
 
@@ -27,41 +27,68 @@ _COUNT = click.IntRange(min=0)
 
 @click.command("hierarchy", cls=Command)
 @click.option(
-    "-T", "--topology", "topologies", multiple=True, metavar="FANOUTS", help="Children by level, as 2x4; several times."
+    "-T", "--topology", "topologies", multiple=True, metavar="FANOUTS", help="Children per level, such as 2x4; may be repeated."
 )
-@click.option("--no-flat", is_flag=True, help="Not one flat instance as well, to compare with.")
-@click.option("-J", "--jobs", type=_COUNT, default=1024, show_default=True, help="Jobs, dealt evenly to the innermost instances.")
-@click.option("--job", default="instant", show_default=True, help="What each does: instant, sleep:DURATION, or a command.")
-@click.option("-r", "--request", metavar="REQUEST", help="What each asks for. Default: one core, or else one node.")
-@click.option("--duration", type=Duration(), metavar="D", help="Limit of each; then SIGTERM, and SIGKILL. Default: none.")
-@click.option("-N", "--nodes", type=_COUNT, help="A machine of this number of nodes.")
-@click.option("-c", "--cores", type=_COUNT, help="Cores of each node.")
-@click.option("-g", "--gpus", type=_COUNT, help="GPUs of each node.")
-@click.option("--machine", metavar="SOURCE", help="A machine from a file, URL or shape. Default: the graph in use, if no -N.")
-@click.option("-Q", "--queue-policy", default="fcfs", show_default=True, help="By level, as easy:fcfs; the last holds below.")
-@click.option("-M", "--match-policy", default="first", show_default=True, help="By level, as low:high; the last holds below.")
+@click.option("--no-flat", is_flag=True, help="Skip the flat baseline.")
 @click.option(
-    "--inventory", type=click.Choice(("graph", "auto")), default="graph", show_default=True, help="Who knows what is free."
+    "-J",
+    "--jobs",
+    type=_COUNT,
+    default=1024,
+    show_default=True,
+    help="Number of jobs, divided evenly among the innermost instances.",
 )
-@click.option("--timeout", type=Duration(), metavar="D", help="End each hierarchy after this time. Default: never.")
+@click.option("--job", default="instant", show_default=True, help="Program of each job: instant, sleep:DURATION, or a command.")
+@click.option(
+    "-r", "--request", metavar="REQUEST", help="Request of each job. Default: one core, or one node if there are no cores."
+)
+@click.option(
+    "--duration", type=Duration(), metavar="D", help="Time limit of each job, followed by SIGTERM and SIGKILL. Default: none."
+)
+@click.option("-N", "--nodes", type=_COUNT, help="Number of nodes of a generated machine.")
+@click.option("-c", "--cores", type=_COUNT, help="Cores per node.")
+@click.option("-g", "--gpus", type=_COUNT, help="GPUs per node.")
+@click.option("--machine", metavar="SOURCE", help="A machine from a file, URL or shape. Default: the graph in use, if no -N.")
+@click.option(
+    "-Q",
+    "--queue-policy",
+    default="fcfs",
+    show_default=True,
+    help="Queue policies by level, such as easy:fcfs; the last one applies below.",
+)
+@click.option(
+    "-M",
+    "--match-policy",
+    default="first",
+    show_default=True,
+    help="Match policies by level, such as low:high; the last one applies below.",
+)
+@click.option(
+    "--inventory",
+    type=click.Choice(("graph", "auto")),
+    default="graph",
+    show_default=True,
+    help="How free resources are tracked.",
+)
+@click.option("--timeout", type=Duration(), metavar="D", help="Stop each hierarchy after this time. Default: never.")
 @click.option(
     "--silence",
     type=Duration(),
     metavar="D",
-    help=f"Give up a child without a word. Default: {limits.SILENCE_SECONDS_DEFAULT:g}.",
+    help=f"Declare a child lost after this time without a message. Default: {limits.SILENCE_SECONDS_DEFAULT:g}.",
 )
 @click.option(
-    "--grace", type=Duration(), metavar="D", help=f"From SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
+    "--grace", type=Duration(), metavar="D", help=f"Time from SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
 )
-@click.option("--folder", metavar="DIR", help="Keep the stores of the instances there. Default: a temporary one.")
-@click.option("--csv", metavar="FILE", help="Write the rows of all instances there as well.")
-@click.option("-d", "--dry-run", is_flag=True, help="Show the instances there would be, and start none.")
+@click.option("--folder", metavar="DIR", help="Directory for the stores of the instances. Default: a temporary one.")
+@click.option("--csv", metavar="FILE", help="Also write the rows of all instances to this file.")
+@click.option("-d", "--dry-run", is_flag=True, help="Show the instances without starting them.")
 @click.pass_obj
 def command(settings: Settings, /, **options: Any) -> None:
-    """Run jobs in nested instances, each a process of its own, and compare their throughput with one flat instance.
+    """Run jobs in nested instances, each a separate process, and compare their throughput with one flat instance.
 
-    Each instance has a copy of its part of the machine, and its own queue. Pools are given out as if they were there; the jobs
-    run on this machine. Ends with status 5 when a job failed or an instance was lost.
+    Each instance has a copy of its part of the machine and its own queue. The resources are simulated, but the jobs really run,
+    on this machine. Ends with status 5 if a job failed or an instance was lost.
     """
     from fluxres.cli import hierarchies
 
@@ -119,7 +146,7 @@ def _tell_failures(outcomes: list[Outcome]) -> None:
     status = max(one.status for one in outcomes)
     if failed or lost or status or any(one.notes for one in outcomes):
         worst = f"; the highest exit status was {status}" if status else ""
-        raise RunFailed(f"{failed} jobs failed, {lost} were lost or never run{worst}", where="hierarchy")
+        raise RunFailed(f"{failed} jobs failed, {lost} were lost or never ran{worst}", where="hierarchy")
 
 
 def _planned(
@@ -137,12 +164,12 @@ def _machine(settings: Settings, options: dict[str, Any]) -> ResourceGraph:
     numbers = {key: options[key] for key in ("nodes", "cores", "gpus") if options[key] is not None}
     if options["machine"] is not None:
         if numbers:
-            raise UsageError("both --machine and numbers of nodes were given", hint="give one of them")
+            raise UsageError("both --machine and -N, -c or -g were given", hint="give one of them")
         return machine.read(options["machine"])
     if not numbers:
         return reading(settings)
     if not numbers.get("nodes"):
-        raise UsageError("expected a number of nodes of at least 1", where="-N")
+        raise UsageError("expected at least 1 node", where="-N")
     parts = [f"{name}={numbers[key]}" for name, key in (("core", "cores"), ("gpu", "gpus")) if numbers.get(key)]
     return machine.of_shape(f"node={numbers['nodes']}" + (f"/[{';'.join(parts)}]" if parts else ""))
 
@@ -169,7 +196,7 @@ def _patience(options: dict[str, Any]) -> Patience:
     silence = limits.SILENCE_SECONDS_DEFAULT if options["silence"] is None else options["silence"]
     for name, value in (("--grace", grace), ("--silence", silence)):
         if value == float("inf"):
-            raise UsageError("expected a time that comes", where=name)
+            raise UsageError("expected a finite duration", where=name)
     if silence < 2 * limits.SIGN_OF_LIFE_S:
         raise UsageError(f"expected at least {2 * limits.SIGN_OF_LIFE_S:g} s, got {silence:g}", where="--silence")
     timeout = options["timeout"]

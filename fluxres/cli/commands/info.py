@@ -1,4 +1,4 @@
-"""`fluxres info`: what a graph is."""
+"""`fluxres info`: a summary of a graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fluxres.cli.settings import Settings
 @click.command("info", cls=Command)
 @click.pass_obj
 def command(settings: Settings) -> None:
-    """Say what a graph is: totals, jobs, states."""
+    """Show a summary of a graph: totals, jobs, states."""
     from fluxres.cli.stores import reading
     from fluxres.render import summary
 

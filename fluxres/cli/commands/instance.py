@@ -1,4 +1,4 @@
-"""`fluxres instance`: one instance, for real."""
+"""`fluxres instance`: one instance, in real time."""
 
 from __future__ import annotations
 
@@ -20,26 +20,30 @@ if TYPE_CHECKING:
 
 @click.group("instance", cls=Group)
 def command() -> None:
-    """Run the jobs of a workload in one instance, by the clock on the wall."""
+    """Run the jobs of a workload in one instance, in real time."""
 
 
 @command.command("run")
 @click.argument("workload")
 @click.option("--machine", metavar="SOURCE", help="A machine from a file, URL, shape or number. Default: the graph in use.")
-@click.option("-Q", "--queue-policy", default="easy", show_default=True, help="Who starts when.")
-@click.option("-M", "--match-policy", default="first", show_default=True, help="Which pools to prefer.")
+@click.option("-Q", "--queue-policy", default="easy", show_default=True, help="Queue policy: the order in which jobs start.")
+@click.option("-M", "--match-policy", default="first", show_default=True, help="Match policy: the pools to prefer.")
 @click.option(
-    "--inventory", type=click.Choice(("graph", "auto")), default="graph", show_default=True, help="Who knows what is free."
+    "--inventory",
+    type=click.Choice(("graph", "auto")),
+    default="graph",
+    show_default=True,
+    help="How free resources are tracked.",
 )
 @click.option(
-    "--grace", type=Duration(), metavar="D", help=f"From SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
+    "--grace", type=Duration(), metavar="D", help=f"Time from SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of a workload that is made up.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a generated workload.")
 @click.pass_obj
 def run(settings: Settings, /, workload: str, machine: str | None, grace: float | None, seed: int, **options: Any) -> None:
-    """Run the jobs of WORKLOAD: the commands of jobspecs, or nothing for as long as a trace says.
+    """Run the jobs of WORKLOAD: the commands of jobspecs, or jobs of a trace, which only wait for their run time.
 
-    Ends with status 5 when a job failed or was refused.
+    Ends with status 5 if a job failed or was refused.
     """
     from fluxres.cli.stores import reading
     from fluxres.launch.session import Session
@@ -48,7 +52,7 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
 
     grace_s = limits.GRACE_SECONDS_DEFAULT if grace is None else grace
     if grace_s == float("inf"):
-        raise UsageError("expected a time that comes", where="--grace")
+        raise UsageError("expected a finite duration", where="--grace")
     found = workloads.read(workload, seed=seed)
     graph = reading(settings) if machine is None and found.processors is None else machines.read(machine, found.processors)
     jobs: list[Ran] = []

@@ -1,4 +1,4 @@
-"""`fluxres load`: a machine from a file or another store into the store."""
+"""`fluxres load`: load a machine from a file or another store into the store."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fluxres.cli.settings import Settings
 
 @click.command("load", cls=Command)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--name", metavar="NAME", help="Name of the graph in the store. Default: what the source is called.")
-@click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: by its content.")
-@click.option("--cluster", metavar="NAME", help="Put files that are one node each together to a cluster of this name.")
-@click.option("--keep", metavar="TYPES", help="Types of pools to take (core,gpu), from formats that have more of them.")
-@click.option("--replace", is_flag=True, help="Over the graph that has this name now; what it holds is lost.")
-@click.option("--changes", multiple=True, metavar="FILE", help="Then apply what save --changed-only wrote, in order.")
+@click.option("--name", metavar="NAME", help="Name of the graph in the store. Default: the name in the source.")
+@click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: detected from the content.")
+@click.option("--cluster", metavar="NAME", help="Combine files of one node each into a cluster of this name.")
+@click.option("--keep", metavar="TYPES", help="Types of pools to keep (core,gpu), for formats with more types.")
+@click.option("--replace", is_flag=True, help="Replace an existing graph of this name; its allocations are lost.")
+@click.option("--changes", multiple=True, metavar="FILE", help="Then apply files written by save --changed-only, in order.")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -29,11 +29,10 @@ def command(
     replace: bool,
     changes: tuple[str, ...],
 ) -> None:
-    """Read a machine into the store, and say what it is.
+    """Load a machine into the store and print a summary.
 
-    SOURCE is a file of any format (fluxres formats lists them), compressed or not, - for standard input, hwloc: for the machine
-    this runs on, or the URL of another store; or several files that are a part of the machine each. The graph becomes the one
-    in use.
+    SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, hwloc: for the local machine,
+    or the URL of another store; or several files, each of a part of the machine. The graph becomes the one in use.
     """
     from fluxres import clock
     from fluxres.cli.saving import note_supply

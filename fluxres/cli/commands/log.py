@@ -11,14 +11,14 @@ from fluxres.cli.settings import Settings
 
 
 @click.command("log", cls=Command)
-@click.option("--job", metavar="J", shell_complete=complete_job, help="Only what concerns this job.")
-@click.option("--path", metavar="PATH", shell_complete=complete_pool, help="Only what names this pool or one below it.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N.")
+@click.option("--job", metavar="J", shell_complete=complete_job, help="Only events of this job.")
+@click.option("--path", metavar="PATH", shell_complete=complete_pool, help="Only events that name this pool or one below it.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N events.")
 @click.pass_obj
 def command(settings: Settings, job: str | None, path: str | None, limit: int | None) -> None:
-    """Show what happened to a graph, oldest first.
+    """Show the events of a graph, oldest first.
 
-    Times within an event are seconds in the table, and ticks of a microsecond in JSON.
+    Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
     from fluxres.cli.stores import store
     from fluxres.render import events

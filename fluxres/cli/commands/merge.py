@@ -1,4 +1,4 @@
-"""`fluxres merge`: two graphs become one."""
+"""`fluxres merge`: merge two graphs into one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fluxres.cli.settings import Settings
 @click.command("merge", cls=Command)
 @click.argument("source", shell_complete=complete_graph)
 @click.option(
-    "--at", "where", metavar="PATH", shell_complete=complete_pool, help="Where its root goes. Default: where its own path says."
+    "--at", "where", metavar="PATH", shell_complete=complete_pool, help="Path of its root in this graph. Default: its own path."
 )
 @click.pass_obj
 def command(settings: Settings, source: str, where: str | None) -> None:
-    """Take another graph in: SOURCE is a graph of the store, a file, or the URL of another store.
+    """Merge another graph into this one: SOURCE is a graph of the store, a file, or the URL of another store.
 
-    A name that is both is the graph; write ./name for the file.
+    A name that is both a graph and a file is the graph; write ./name for the file.
     """
     from fluxres import clock
     from fluxres.cli.stores import changing, store

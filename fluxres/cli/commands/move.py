@@ -1,4 +1,4 @@
-"""`fluxres move`: a part goes to another place."""
+"""`fluxres move`: move a part of a machine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fluxres.cli.settings import Settings
 @click.argument("to", shell_complete=complete_pool)
 @click.pass_obj
 def command(settings: Settings, path: str, to: str) -> None:
-    """Put the pool PATH, with all below it, into the pool TO; or TO is its whole new path.
+    """Move the pool PATH, with all below it, into the pool TO; or TO is its complete new path.
 
-    A URI such as power:/pdu1 says below which pool of that hierarchy it comes to stand.
+    With a URI such as power:/pdu1, TO is the new parent in that hierarchy.
     """
     from fluxres.cli.stores import changing
 

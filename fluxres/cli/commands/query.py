@@ -1,4 +1,4 @@
-"""`fluxres query`: Fluxion's `resource-query` by another name."""
+"""`fluxres query`: a replacement for Fluxion's `resource-query`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
         click.echo(options.USAGE, nl=False)
         return
     with ExitStack() as stack:
-        # A graph is half a million objects that all stay: looking through them for garbage would take most of the time.
+        # A graph is half a million long-lived objects; scanning them for garbage would take most of the time.
         gc.disable()
         session = Session(chosen, sys.stdout, sys.stdout, sys.stderr)
         gc.freeze()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def command(settings: Settings, path: str | None, depth: int | None, subsystem: str | None) -> None:
     """Draw the tree, with equal parts folded.
 
-    With PATH: all there is to know about that pool, and the tree below it. A URI such as power:/pdu0 draws what is below the pool
-    in that hierarchy.
+    With PATH: everything about that pool, and the tree below it. A URI such as power:/pdu0 draws the tree below the pool in that
+    hierarchy.
     """
     from fluxres.cli.stores import reading
     from fluxres.model import targets

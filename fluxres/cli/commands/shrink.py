@@ -1,4 +1,4 @@
-"""`fluxres shrink`: less for a job."""
+"""`fluxres shrink`: release a part of what a job holds."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fluxres.cli.settings import Settings
 @click.command("shrink", cls=RequestCommand, policy="high")
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from then on.")
-@click.option("--end", type=Moment(), metavar="T", help="Only until then.")
+@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
+@click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
 @click.pass_obj
 def command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
-    """Take back a part of what a job holds: pools, N units of them, or what answers a REQUEST among them."""
+    """Release a part of what a job holds: pools, N units of them, or pools that match a REQUEST."""
     from fluxres.cli.stores import changing
 
     if start is not None:

@@ -1,4 +1,4 @@
-"""`fluxres simulate`: a workload on a machine, by a clock of its own."""
+"""`fluxres simulate`: run a workload on a machine in simulated time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 @click.option(
     "--machine", "-m", metavar="SOURCE", help="A number, a shape such as node=32/core=8, or a file. Default: the trace's own."
 )
-@click.option("--unit", metavar="TYPE", help="What a number of processors counts. Default: node, else the pool of several units.")
+@click.option(
+    "--unit", metavar="TYPE", help="Pool type of a processor in the workload. Default: node, else the pool of several units."
+)
 @click.option(
     "--queue-policy",
     "-q",
@@ -35,22 +37,22 @@ if TYPE_CHECKING:
     help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs.",
 )
 @click.option("--match-policy", metavar="P", help="first (default), low, high, …; by level: low:high.")
-@click.option("--hierarchy", "-t", metavar="FANOUTS", help="Instances by level: 2x4 is two, each with four. Default: one.")
-@click.option("--boot", type=Duration(), metavar="D", help="How long an instance takes to begin. Default: 0.")
+@click.option("--hierarchy", "-t", metavar="FANOUTS", help="Instances per level: 2x4 is two with four each. Default: one.")
+@click.option("--boot", type=Duration(), metavar="D", help="Time that an instance takes to start. Default: 0.")
 @click.option(
     "--ahead",
     type=click.IntRange(0),
     metavar="N",
-    help="Jobs that may wait in an innermost instance before it takes more; 0 for any number.",
+    help="Maximal queue length of an innermost instance before it gets further jobs; 0 for no limit.",
 )
-@click.option("--cut", is_flag=True, help="Jobs larger than the machine ask for all of it. Default: they are refused.")
-@click.option("--cost", metavar="C", help="What a decision takes: none (default), fixed:S, fitted:PART=S,…, measured.")
+@click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
+@click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
-@click.option("--format", "format_name", metavar="FORMAT", help="Of WORKLOAD: swf, batsim, jobs. Default: by content.")
-@click.option("--seed", type=int, default=0, metavar="N", help="Of a model. Default: 0.")
+@click.option("--format", "format_name", metavar="FORMAT", help="Format of WORKLOAD: swf, batsim, jobs. Default: detected.")
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of a model. Default: 0.")
 @click.pass_obj
 def command(settings: Settings, /, workload: str, **given: Any) -> None:
-    """Run a WORKLOAD on a machine and say how it went.
+    """Simulate a WORKLOAD on a machine and print metrics.
 
     WORKLOAD is a trace (SWF, Batsim JSON, a list of jobs), or a model: lublin:jobs=1000,size=128, ensemble:jobs=10000,run=2s,
     bursts:jobs=500. With -o csv (the columns of Batsim) or -o swf the jobs are written as they end.
@@ -103,7 +105,7 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
             lines=lambda style: _lines(jobs, result, fitted, style),
         )
     if result.errors:
-        raise PolicyError("; ".join(result.errors[:3]), hint="what ran until then is in the figures")
+        raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
 
 
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
@@ -184,6 +186,6 @@ def _lines(jobs: Workload, result: Result, fitted: str | None, style: Style) -> 
             levels.setdefault(row.level, []).append(row)
         for level, rows in sorted(levels.items()):
             busy, jobs_run = sum(row.busy_s for row in rows) / len(rows), sum(row.jobs for row in rows)
-            yield f"level {level}: {plural(len(rows), 'instance')}, {plural(jobs_run, 'job')}, each busy {busy:.3f} s on average"
+            yield f"level {level}: {plural(len(rows), 'instance')}, {plural(jobs_run, 'job')}, busy for {busy:.3f} s on average"
     if fitted is not None:
-        yield f"decisions as measured, for another run: --cost {fitted}"
+        yield f"measured decisions, to repeat with: --cost {fitted}"

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @click.command("stage", cls=RequestCommand)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--job", metavar="J", shell_complete=complete_job, help="The job that is considered.")
+@click.option("--job", metavar="J", shell_complete=complete_job, help="Job that the lock is for.")
 @click.option(
     "--ttl",
     type=Duration(),
     metavar="D",
     default=limits.STAGE_SECONDS_DEFAULT,
-    help="Life of the lock. Default: 1m.",
+    help="Lifetime of the lock. Default: 1m.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="For an allocation from then on. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="And until then. Default: without end.")
-@click.option("--commit", metavar="ID", help="Make this stage an allocation of its job.")
-@click.option("--release", metavar="ID", help="Give back what this stage locks.")
+@click.option("--start", "--at", type=Moment(), metavar="T", help="Start of the eventual allocation. Default: now.")
+@click.option("--end", type=Moment(), metavar="T", help="End of the eventual allocation. Default: none.")
+@click.option("--commit", metavar="ID", help="Turn this stage into an allocation of its job.")
+@click.option("--release", metavar="ID", help="Release this stage.")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -46,9 +46,9 @@ def command(
     commit: str | None,
     release: str | None,
 ) -> None:
-    """Lock pools, or what a REQUEST asks for, while a job is considered; commit or release them.
+    """Lock pools, or what a REQUEST asks for, while a job is being considered; commit or release the lock.
 
-    Without anything: list the stages that are active.
+    Without arguments: list the active stages.
     """
     from fluxres.cli.stores import changing, reading
     from fluxres.model.stage import Stage
@@ -56,7 +56,7 @@ def command(
 
     wanted, policy = asked.request, asked.policy
     if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
-        raise UsageError("more than one of pools, a request, --commit and --release were given", hint="one at a time")
+        raise UsageError("more than one of pools, a request, --commit and --release were given", hint="give one at a time")
     if asked.pools or wanted is not None:
         if job is None:
             raise UsageError("no job was named", hint="add --job J")

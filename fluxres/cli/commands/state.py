@@ -1,4 +1,4 @@
-"""`fluxres state`: up, down, and what is between."""
+"""`fluxres state`: set the state of pools."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fluxres.cli.settings import Settings
 @click.command("state", cls=Command)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
 @click.argument("state")
-@click.option("--find", "criteria", metavar="CRITERIA", help="All pools that meet the criteria, in place of paths.")
+@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
 @click.pass_obj
 def command(settings: Settings, pools: tuple[str, ...], state: str, criteria: str | None) -> None:
     """Set the state of pools: up, down, drain, degraded, failing, unknown or null.
 
-    Pools that are down, drain, failing or unknown, and all below them, take no new work; what jobs hold there they keep.
+    Pools that are down, drain, failing or unknown, and everything below them, take no new work; jobs keep what they hold there.
     """
     from fluxres.cli.stores import changing
     from fluxres.render.folding import fold_all

@@ -1,4 +1,4 @@
-"""`fluxres tag`: what somebody wants to remember about pools."""
+"""`fluxres tag`: notes on pools."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fluxres.cli.settings import Settings
 @click.command("tag", cls=Command)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
 @click.argument("tag", metavar="K[=V]")
-@click.option("--find", "criteria", metavar="CRITERIA", help="All pools that meet the criteria, in place of paths.")
-@click.option("--remove", is_flag=True, help="Take the tag away, where it is.")
+@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
+@click.option("--remove", is_flag=True, help="Remove the tag.")
 @click.pass_obj
 def command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: str | None, remove: bool) -> None:
-    """Tag pools with a key, and a value if there is one; or take the tag away."""
+    """Tag pools with a key and an optional value, or remove the tag."""
     from fluxres.cli.stores import changing
     from fluxres.render.folding import fold_all
 

@@ -1,4 +1,4 @@
-"""`fluxres unlink`: a part goes."""
+"""`fluxres unlink`: remove a part of a machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fluxres.render.text import plural
 
 @click.command("unlink", cls=Command)
 @click.argument("path", shell_complete=complete_pool)
-@click.option("--hierarchy", metavar="NAME", help="Only out of this one. Default: that of the URI, else the containment tree.")
+@click.option("--hierarchy", metavar="NAME", help="Only from this hierarchy. Default: that of the URI, else containment.")
 @click.pass_obj
 def command(settings: Settings, path: str, hierarchy: str | None) -> None:
-    """Take a pool and all below it out. What is in no hierarchy any more is gone."""
+    """Remove a pool and everything below it. Pools that are in no hierarchy any more are deleted."""
     from fluxres.cli.stores import changing
 
     with changing(settings) as graph:
@@ -26,5 +26,5 @@ def command(settings: Settings, path: str, hierarchy: str | None) -> None:
     answer(
         settings,
         document=lambda: {"path": path, "hierarchy": hierarchy, "removed": gone, "pools": len(graph)},
-        lines=lambda _style: [f"{path} is unlinked: {plural(gone, 'pool')} gone, {len(graph)} left"],
+        lines=lambda _style: [f"{path}: {plural(gone, 'pool')} removed, {len(graph)} remain"],
     )

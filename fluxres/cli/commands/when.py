@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
 @click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="REQUEST")
-@click.option("--after", type=Moment(), metavar="T", help="From then on. Default: now.")
-@click.option(
-    "--duration", type=Duration(), metavar="D", help="For how long. Default: as long as the request says, else without end."
-)
+@click.option("--after", type=Moment(), metavar="T", help="Earliest time to consider. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
 @click.pass_obj
 def command(settings: Settings, asked: Asked, after: float | None, duration: float | None) -> None:
-    """Say when a REQUEST could start at the earliest, and what it would get.
+    """Show the earliest time at which a REQUEST can start, and what it would get.
 
-    The first line is now, or the time as --at takes it. Nothing is given.
+    The first line is now, or the time in the form that --at accepts. Nothing is allocated.
     """
     import numpy as np
 
@@ -43,7 +41,7 @@ def command(settings: Settings, asked: Asked, after: float | None, duration: flo
     begin = now if after is None else after
     with explained(lambda: graph.why_not(wanted, begin, duration, policy)):
         first = graph.earliest(wanted, begin, duration, policy)
-        # Where there is no start, this says why.
+        # If there is no start, this explains why.
         found = graph.match(wanted, begin if first is None else first, duration, policy)
     start = seconds(found.start)
 

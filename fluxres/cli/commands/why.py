@@ -1,4 +1,4 @@
-"""`fluxres why`: what is in the way of a request."""
+"""`fluxres why`: explain why a request is refused."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ NEVER: Final = STATUS[InfeasibleRequest][0]
 
 @click.command("why", cls=RequestCommand)
 @click.argument("words", nargs=-1, metavar="REQUEST")
-@click.option("--at", "--start", type=Moment(), metavar="T", help="At this moment. Default: now.")
-@click.option(
-    "--duration", type=Duration(), metavar="D", help="For how long. Default: as long as the request says, else without end."
-)
+@click.option("--at", "--start", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
 @click.pass_context
 def command(ctx: click.Context, asked: Asked, at: float | None, duration: float | None) -> None:
-    """Say why a REQUEST has no match: how many candidates there are, what rules them out, what would be enough.
+    """Explain why a REQUEST has no match: the number of candidates, what rules them out, and what would match.
 
-    Ends with status 0 when it has one, 1 when it has none at that time, 3 when it never has one.
+    Ends with status 0 if it has a match, 1 if it has none at that time, 3 if it can never have one.
     """
     from fluxres.cli.stores import reading
     from fluxres.render import refusals
