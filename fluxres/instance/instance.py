@@ -251,7 +251,8 @@ class Instance(Nesting):
         if end > job.limit and job.number in self._recorded:
             self._shown()  # with what began since, a refusal names all that hold something
             with recording.ours(self.inventory):
-                recording.record(self._graph, fluid.encode(job.number), self.inventory.pools(job.claim), start, end)
+                name, pools = fluid.encode(job.number), self.inventory.pools(job.claim)
+                recording.record(self._graph, name, pools, start, end, is_routed=False)
         try:
             self.inventory.resize(job.number, job.claim, self.now, end)
         except InsufficientResources:

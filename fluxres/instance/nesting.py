@@ -589,7 +589,7 @@ class Nesting(Lifecycle):
         pools = cast("Counting", self.inventory).held(job.claim)
         name, anew = fluid.encode(job.number), job.number in self._disputed
         with recording.ours(self.inventory):
-            return recording.hold(self._graph, name, pools, start, self.now, end, anew=anew)
+            return recording.hold(self._graph, name, pools, start, self.now, end, anew=anew, is_routed=False)
 
     def _unrecord(self, job: Job, start: int | None = None) -> None:
         """Let the graph not show any more what a job holds, or not from a moment on."""

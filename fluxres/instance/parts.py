@@ -75,9 +75,10 @@ def _grow(parent: Instance, job: Job, child: Instance, graph: ResourceGraph, wan
         graph.free(growth)
         raise
     more = [(v, max(amount for _, _, amount in held)) for v, held in records.implied.get(growth, {}).items()]
-    drawn = graph.records.draws_of(growth).at(parent.now)
+    drawn, is_routed = graph.records.draws_of(growth).at(parent.now), growth not in graph.records.upward
     graph.free(growth)
-    changes.allocate_more(graph, fluid.encode(job.number), pools + more, (parent.now, min(job.limit, FOREVER)), drawn)
+    name, window = fluid.encode(job.number), (parent.now, min(job.limit, FOREVER))
+    changes.allocate_more(graph, name, pools + more, window, drawn, is_routed=is_routed or None)
     return paths
 
 
@@ -235,7 +236,7 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
         below = structure.children(at).tolist()
         at, others = next(u for u in below if u <= v < structure.end.item(u)), below
         rest += [u for u in others if u != at]
-    before = records.draws_of(job).at(now)
+    before, is_upward = records.draws_of(job).at(now), job in records.upward
     graph.free(job, [above])
     if not rest:
         return
@@ -247,7 +248,7 @@ def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> No
     for _, account, amount in lost.tolist():
         units[account] = units.get(account, 0) + amount
     named = [(u, amount) for u, amount in units.items() if amount]
-    changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost)
+    changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost, is_routed=False if is_upward else None)
 
 
 def _release_cables(graph: ResourceGraph, job: str, v: int) -> None:

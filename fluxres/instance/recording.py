@@ -17,15 +17,35 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-def record(graph: ResourceGraph, job: str, pools: Sequence[tuple[str, int]], start: int, end: int) -> None:
-    """Make pools an allocation of the job that holds them, over [start, end) in ticks."""
+def record(
+    graph: ResourceGraph,
+    job: str,
+    pools: Sequence[tuple[str, int]],
+    start: int,
+    end: int,
+    *,
+    is_routed: bool | None = None,
+) -> None:
+    """Make pools an allocation of the job that holds them, over [start, end) in ticks.
+
+    Args:
+        is_routed: as for `Records.allocate`; a job of a fast inventory draws along no route.
+    """
     if left := known(graph, pools):
         with graph.structure.lifted():
-            changes.allocate_more(graph, job, left, (start, min(end, FOREVER)))
+            changes.allocate_more(graph, job, left, (start, min(end, FOREVER)), is_routed=is_routed)
 
 
 def hold(
-    graph: ResourceGraph, job: str, pools: Sequence[tuple[str, int]], start: int, now: int, end: int, *, anew: bool
+    graph: ResourceGraph,
+    job: str,
+    pools: Sequence[tuple[str, int]],
+    start: int,
+    now: int,
+    end: int,
+    *,
+    anew: bool,
+    is_routed: bool | None = None,
 ) -> list[str]:
     """As `record`, where others may hold some of it: the job gets what is left beside them, from now on.
 
@@ -34,6 +54,7 @@ def hold(
 
     Args:
         anew: instead of what the records say from now on that it holds.
+        is_routed: as for `record`.
 
     Returns: paths of what others hold. Cost: where others hold something, a search for each pool of the job.
     """
@@ -48,7 +69,7 @@ def hold(
         if not (left := known(graph, pools)):
             return []
         try:
-            changes.allocate_more(graph, job, left, (start, min(end, FOREVER)))
+            changes.allocate_more(graph, job, left, (start, min(end, FOREVER)), is_routed=is_routed)
         except InsufficientResources:
             start = max(start, now)
         else:

@@ -250,13 +250,22 @@ def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Ite
     return of_spans(graph, job, [(v, s, e, n) for v, held in sorted(spans.items()) for s, e, n in held], 0)
 
 
-def allocate_more(graph: ResourceGraph, job: str, named: list[tuple[int, int]], window: Window, drawn: Rows = NO_ROWS) -> None:
+def allocate_more(
+    graph: ResourceGraph,
+    job: str,
+    named: list[tuple[int, int]],
+    window: Window,
+    drawn: Rows = NO_ROWS,
+    *,
+    is_routed: bool | None = None,
+) -> None:
     """Allocate units of pools to a job whose exclusive pools may imply some of them.
 
     Args:
         drawn: for which pools parts of it are drawn.
+        is_routed: as for `Records.allocate`.
     """
-    _give(graph, job, named, window, drawn, implies=True)
+    _give(graph, job, named, window, drawn, implies=True, is_routed=is_routed)
 
 
 def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = False) -> Allocation:

@@ -86,7 +86,7 @@ def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
 
     The supplier may be on the side that is supplied as well: what it gives comes through the edge.
 
-    In a graph of links alone, whose suppliers have no units, what is supplied is enough.
+    Where no supplier on either side has units, what is supplied is enough.
 
     Args:
         goes: the edge is to be removed; where no link is limited, none is drawn through that would have to stay.
@@ -102,7 +102,8 @@ def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
             up |= _upward(structure, feeds, above)
             down |= (found := downward(feeds, below))
             up |= _counted(structure, feeds, found)  # what has no units above it is drawn from here, and through the edge
-    if not feeds.counted and (feeds.is_limited or not goes):
+    has_counted = any(structure.type.item(v) in feeds.counted for v in up)
+    if not has_counted and (feeds.counted or feeds.is_limited or not goes):
         up = set(records.held)
     for owner in sorted({owner for v in up for owner in records.held.get(v, ()) if owner != ELSEWHERE}):
         for v in records.pools_of[owner]:

@@ -456,6 +456,50 @@ def test_rule_f1_what_draws_along_its_way_up_is_in_the_way_of_that_alone() -> No
     assert g.check() == []
 
 
+def test_rule_f1_an_edge_below_suppliers_without_units_stays_where_units_are_counted_elsewhere_in_the_graph() -> None:
+    edges = [
+        fluxres.Edge("network:/spine", "network:/switch*"),
+        *(fluxres.Edge(f"network:/switch{i}", f"/lab/node{i}", capacity=10) for i in range(2)),
+        fluxres.Edge("network:/hub", "/lab/node2"),
+    ]
+    pools = [fluxres.Resource("spine"), fluxres.Resource("switch", 2), fluxres.Resource("hub", size=40, unit="Gbit/s")]
+    network = fluxres.AuxiliaryGraph(pools=pools, edges=edges)
+    g = fluxres.build(fluxres.Resource("node", 3), name="lab", graphs={"network": network})
+    g.allocate("slot/[node{id:'0'};network=10]", job="j")
+    stays_until_freed(
+        g, ("network:/spine", "network:/switch0", "network"), ("network:/spine", "network:/switch1", "network"), capacity=1
+    )
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named:node"])
+def test_rule_f1_of_instances_it_is_known_which_jobs_draw_along_routes(inventory: str) -> None:
+    edges = [
+        fluxres.Edge("network:/spine", "network:/switch*"),
+        *(fluxres.Edge(f"network:/switch{i // 2}", f"/lab/node{i}", capacity=20) for i in range(4)),
+    ]
+    pools = [fluxres.Resource("spine"), fluxres.Resource("switch", 2)]
+    network = fluxres.AuxiliaryGraph(pools=pools, edges=edges)
+    node = fluxres.Resource("node", 4, children=[fluxres.Resource("core", 2)])
+    g = fluxres.build(node, name="lab", graphs={"network": network})
+    g.set_state("/lab/node[0-1]", "drain")
+    top = fluxres.Instance(g, inventory=inventory)
+    child = top.spawn(top.submit("slot=1/node"))
+    assert top.graph is g
+    link = ("network:/spine", "network:/switch0", "network")
+    g.set_edge(*link, capacity=50)  # nothing draws along it
+    g.set_edge(*link, capacity=math.inf)
+    if inventory == "named:node":
+        return
+    child.shrink("/lab/node2/core1")
+    g.set_edge(*link, capacity=50)
+    g.set_edge(*link, capacity=math.inf)
+    child.grow("slot=1/[node;network=10{to:network:/switch0}]")
+    for refused in (partial(g.set_edge, *link, capacity=1), partial(g.remove_edge, *link)):
+        with pytest.raises(StillHeld, match="may draw through it"):
+            refused()
+    assert top.check() == []
+
+
 def test_fractions_beside_a_cable_without_a_capacity_are_no_limit_to_warn_of() -> None:
     edges = [fluxres.Edge("network:/switch0", "/lab/node0", relation=r, **c) for r, c in (("a", {"capacity": 7.5}), ("b", {}))]
     network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 1)], edges=edges)
