@@ -64,11 +64,11 @@ def test_a_rank_holds_for_what_is_below_unless_it_has_its_own() -> None:
 @pytest.mark.parametrize(
     ("parent", "words"),
     [
-        ([-1, 2, 1], "row 1: stands below itself"),
+        ([-1, 2, 1], "row 1: is its own descendant"),
         ([0], "no root"),
-        ([-1, 2, 3, 2], "row 2: stands below itself"),
-        ([-1, 9], "row 1: its parent is 9, of 2 pools"),
-        ([-1, -2], "row 1: its parent is -2"),
+        ([-1, 2, 3, 2], "row 2: is its own descendant"),
+        ([-1, 9], "row 1: parent 9 does not exist: there are 2 pools"),
+        ([-1, -2], "row 1: parent -2 does not exist"),
         ([], "no root"),
     ],
 )

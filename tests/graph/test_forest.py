@@ -67,7 +67,8 @@ def test_a_hierarchy_is_named_and_laid_out_once() -> None:
     assert s.forest("power") is s.forest("power")
     assert s.hierarchies() == ["demo", "power"]
     with pytest.raises(
-        UsageError, match=r"'network' is a graph and no hierarchy.*\(hierarchies are demo, power; `fluxres show` lists the edges"
+        UsageError,
+        match=r"'network' is a graph but not a hierarchy.*\(hierarchies are demo, power; `fluxres show` lists the edges",
     ):
         s.forest("network")
     with pytest.raises(UnknownGraph, match=r"no hierarchy 'cooling' \(there is demo, power\)"):

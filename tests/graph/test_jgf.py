@@ -40,7 +40,7 @@ def machine(hierarchies: Sequence[str] = (), **graphs: Sequence[tuple[Any, ...]]
     )
 
 
-def part(s: Structure, held: dict[str, int], **options: bool) -> jgf.Part:
+def part(s: Structure, held: dict[str, int], **options: bool) -> jgf.GraphPart:
     found = sorted((s.vertex(where), amount) for where, amount in held.items())
     return jgf.held(s, np.array([v for v, _ in found], np.int32), np.array([n for _, n in found], np.int64), **options)
 
@@ -51,7 +51,7 @@ def by_path(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_a_node_says_what_differs_from_the_defaults() -> None:
     s = machine()
-    told = by_path(jgf.document(s, jgf.Part.whole(s)))
+    told = by_path(jgf.document(s, jgf.GraphPart.whole(s)))
     uuid = {path: metadata.pop("uuid") for path, metadata in told.items()}
     assert uuid["/c/rack0/n1"] == s.uuid(s.vertex("/c/rack0/n1"))
     assert told["/c/rack0/n0"] == {
@@ -77,7 +77,7 @@ def test_a_node_says_what_differs_from_the_defaults() -> None:
 
 def test_edges_are_those_of_the_tree_and_then_of_the_other_graphs() -> None:
     s = machine()
-    told = jgf.document(s, jgf.Part.whole(s))["graph"]["edges"]
+    told = jgf.document(s, jgf.GraphPart.whole(s))["graph"]["edges"]
     tree = [(int(e["source"]), int(e["target"])) for e in told if "metadata" not in e]
     assert tree == [(s.parent.item(v), v) for v in range(1, s.tree_end)]
     others = [(e["metadata"]["subsystem"], int(e["source"]), int(e["target"])) for e in told if "metadata" in e]

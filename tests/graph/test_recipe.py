@@ -238,7 +238,7 @@ BAD: list[tuple[str, Recipe, str, str]] = [
     ("count", cluster(has("node", 0)), "cluster/node.count", "expected int >= 1, got 0"),
     ("size", cluster(has("node", size=0)), "cluster/node.size", "expected int >= 1, got 0"),
     ("state", cluster(has("node", state="off")), "cluster/node.state", "no state 'off'"),
-    ("name with a slash", cluster(has("node", name="a/b", ids=None)), "cluster/node.name", "character that no path can hold"),
+    ("name with a slash", cluster(has("node", name="a/b", ids=None)), "cluster/node.name", "character not allowed in a path"),
     (
         "list too short",
         cluster(has("rack", 2, has("node", 3, ids=np.arange(4)))),
@@ -255,7 +255,7 @@ BAD: list[tuple[str, Recipe, str, str]] = [
         "cluster/node",
         "with id 2",
     ),
-    ("one name for two", cluster(has("node", 2, name="login")), "cluster/node", "2 pools of one name, 'login'"),
+    ("one name for two", cluster(has("node", 2, name="login")), "cluster/node", "2 pools with the same name 'login'"),
     (
         "a name again",
         cluster(has("node", name="a", ids=None), has("gpu", name="a", ids=None)),
@@ -267,12 +267,12 @@ BAD: list[tuple[str, Recipe, str, str]] = [
         "no id to name by",
         cluster(has("node", ids=None, name="n${id}")),
         "cluster/node.name",
-        "asks for the id of pools that have none",
+        "uses the id of pools that have none",
     ),
-    ("no such type above", cluster(has("node", name="n${rack}${id}")), "cluster/node.name", "asks for 'rack'"),
+    ("no such type above", cluster(has("node", name="n${rack}${id}")), "cluster/node.name", "uses 'rack'"),
     ("ancestor without id", cluster(has("node", name="n${cluster}${id}")), "cluster/node.name", "id of a cluster that has none"),
     ("uuid for several", cluster(has("rack", 2, has("node", uuid="u"))), "cluster/rack/node.uuid", "one uuid for several pools"),
-    ("uuid twice", cluster(has("node", uuid="u"), has("gpu", uuid="u")), "cluster/gpu.uuid", "stands twice"),
+    ("uuid twice", cluster(has("node", uuid="u"), has("gpu", uuid="u")), "cluster/gpu.uuid", "occurs twice"),
     ("two roots", Recipe("cluster", 2), "cluster", "expected one root"),
 ]
 
@@ -339,7 +339,7 @@ def doubling(levels: int) -> Recipe:
         (cluster(has("node", 2, ids=limits.ID_MAX)), "is above"),
         (cluster(has("n" * (limits.NAME_LENGTH_MAX + 1))), "characters, at most"),
         (cluster(has("node", properties={"a": "x" * (limits.VALUE_LENGTH_MAX + 1)})), "characters, at most"),
-        (doubling(21), "entries after parts are followed"),
+        (doubling(21), "entries with parts expanded"),
     ],
 )
 def test_limits_are_met_before_memory_is(tree: Recipe, message: str) -> None:

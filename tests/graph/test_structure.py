@@ -147,7 +147,7 @@ def test_a_template_prefers_own_attributes_then_properties_then_the_nearest_ance
 
 def test_a_template_that_asks_for_what_is_not_there_says_so() -> None:
     s = build(Node("cluster", basename="c", children=[Node("node", 0, template="n-${frame}")]))
-    with pytest.raises(UsageError, match="asks for 'frame'"):
+    with pytest.raises(UsageError, match="uses 'frame'"):
         s.name(1)
 
 
@@ -174,7 +174,7 @@ def test_an_explicit_name_beats_the_template() -> None:
         ("/other/rack0", "the root is '/demo'"),
         ("demo:/rack9", "/demo/rack9: no pool 'rack9'"),
         ("power:/pdu9", "power:/pdu9: no pool 'pdu9'"),
-        ("power:/pdu0/node-1-0", "no pool 'node-1-0' on this way in hierarchy 'power'"),
+        ("power:/pdu0/node-1-0", "no pool 'node-1-0' at this place in hierarchy 'power'"),
         ("power:/", "hierarchy 'power' has 2 roots"),
         ("network:/switch7", r"network:/switch7: no pool 'switch7' of graph 'network' \(there is switch0, switch1, spine0\)"),
         ("network:/switch0/port0", r"no pool 'port0' in 'switch0' \(it has no children\)"),
@@ -246,7 +246,7 @@ def test_pools_outside_the_tree_are_named_by_their_graph_where_only_one_has_the_
     assert [s.vertex(name) for name in names] == list(range(2, s.n))
     # A pool that no edge touches is found under any graph that may have declared it.
     assert [s.vertex(name) for name in ("network:/licence", "power:/licence", "pools:/pdu0")] == [8, 8, 7]
-    with pytest.raises(UnknownPool, match=f"2 pools are called 'leaf0' there .say {twins[0]} and {twins[1]}"):
+    with pytest.raises(UnknownPool, match=f"2 pools are named 'leaf0' there .use {twins[0]} and {twins[1]}"):
         s.vertex("network:/leaf0")
     with pytest.raises(UnknownPool, match="no pool 'pdu0' of graph 'network'"):
         s.vertex("network:/pdu0")
@@ -396,7 +396,7 @@ def test_a_written_uuid_that_another_pool_has_by_base_and_serial_is_found_by_the
     for text in (structure.uuid(3), structure.uuid(3).upper()):
         structure.uuid_texts[1] = text
         assert [problem.message for problem in check_structure(structure)] == [
-            f"uuid {structure.uuid(3)} belongs to another pool too"
+            f"another pool has the same uuid {structure.uuid(3)}"
         ]
 
 

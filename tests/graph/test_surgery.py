@@ -209,7 +209,7 @@ def test_extract_gives_ancestors_their_sizes() -> None:
 
 def test_extract_says_what_cannot_be_copied() -> None:
     s = demo()
-    with pytest.raises(UnknownPool, match="does not stand in the containment tree"):
+    with pytest.raises(UnknownPool, match="is not in the containment tree"):
         surgery.extract(s, s.tree_end)
     with pytest.raises(UsageError, match="/demo/rack0: is not available"):
         surgery.extract(s, 1, size=np.zeros(s.end.item(1) - 1, np.int64))
@@ -336,11 +336,11 @@ def test_unlink_says_what_it_cannot_do() -> None:
     s = demo()
     with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(`fluxres graphs drop` drops"):
         surgery.unlink(s, 0)
-    with pytest.raises(UsageError, match="does not stand in the containment tree"):
+    with pytest.raises(UsageError, match="is not in the containment tree"):
         surgery.unlink(s, s.tree_end)
-    with pytest.raises(UsageError, match="/demo/rack0: does not stand in hierarchy 'power'"):
+    with pytest.raises(UsageError, match="/demo/rack0: is not in hierarchy 'power'"):
         surgery.unlink(s, 1, "power")
-    with pytest.raises(UsageError, match="is a graph and no hierarchy"):
+    with pytest.raises(UsageError, match="is a graph but not a hierarchy"):
         surgery.unlink(s, 2, "network")
     with pytest.raises(UnknownGraph):
         surgery.unlink(s, 2, "cooling")
@@ -519,7 +519,7 @@ def test_merge_at_a_path_that_is_there() -> None:
 def test_merge_says_where_two_graphs_do_not_meet() -> None:
     s = demo(1, 1, 1)
     rack = build(Node("rack", 9), origin=OTHER_ORIGIN)
-    with pytest.raises(MergeConflict, match=r"no common ancestor \(say at which path"):
+    with pytest.raises(MergeConflict, match=r"no common ancestor \(name the path"):
         surgery.merge(s, rack)
     with pytest.raises(UnknownPool, match="no pool 'rack7'"):
         surgery.merge(s, rack, "/demo/rack7/rack9")
@@ -545,7 +545,7 @@ def test_merge_refuses_another_type_at_the_same_path() -> None:
 def test_merge_refuses_one_pool_at_two_places() -> None:
     s = demo(2, 1, 1)
     part, _ = surgery.extract(s, s.vertex("/demo/rack0"), take_ancestors=False)
-    with pytest.raises(MergeConflict, match="would stand here and at '/demo/rack0'"):
+    with pytest.raises(MergeConflict, match="would be both here and at '/demo/rack0'"):
         surgery.merge(s, part, "/demo/rack9")
 
 
@@ -675,7 +675,7 @@ def test_merge_refuses_a_part_of_a_tree_outside_containment_without_what_it_is_p
     panel = Node("panel", 0, uuid="the-panel")
     s = build(Node("cluster", basename="c"), Node("plant", 0, [panel]))
     other = build(Node("cluster", basename="c"), Node("plant", 1, [panel]), origin=OTHER_ORIGIN)
-    with pytest.raises(MergeConflict, match="the pool with uuid the-panel would stand here and at"):
+    with pytest.raises(MergeConflict, match="the pool with uuid the-panel would be both here and at"):
         surgery.merge(s, other)
 
 
@@ -703,7 +703,7 @@ def test_merge_holds_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitExceeded, match="65 levels deep"):
         surgery.merge(s, other, "/c/node0")
     monkeypatch.setattr(limits, "POOLS_MAX", other.n + 1)
-    with pytest.raises(LimitExceeded, match="pools make more than"):
+    with pytest.raises(LimitExceeded, match="pools together exceed"):
         surgery.merge(s, other, "/c")
     monkeypatch.undo()
     monkeypatch.setattr(limits, "ORIGINS_MAX", 1)
@@ -713,7 +713,7 @@ def test_merge_holds_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     mine, theirs = demo(1, 1, 1), demo(1, 2, 1, origin=OTHER_ORIGIN)
     theirs.subsystems["network"].relations[0] = "cable"
     theirs.flags[:] |= WAY
-    bounds = {"EDGES_MAX": "edges, more than", "RELATIONS_MAX": "different relations", "SUBSYSTEMS_MAX": "auxiliary graphs"}
+    bounds = {"EDGES_MAX": "edges, at most", "RELATIONS_MAX": "different relations", "SUBSYSTEMS_MAX": "auxiliary graphs"}
     for bound, message in bounds.items():
         monkeypatch.setattr(limits, bound, 1)
         with pytest.raises(LimitExceeded, match=message):

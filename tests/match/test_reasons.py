@@ -62,7 +62,7 @@ def test_holders_have_names_and_times(six: Matcher) -> None:
     text = " ".join(refusal.sentences())
     assert "1 is down" in text
     assert "held by big until 100 s" in text
-    assert "in it something is held by small until 200 s" in text
+    assert "something in it is held by small until 200 s" in text
 
 
 def test_what_would_be_enough_and_when(six: Matcher) -> None:
@@ -278,9 +278,9 @@ def test_units_asked_for_are_those_of_the_pools_that_draw_least() -> None:
     pools, room, asked = supplies(graph, "slot=6/node")
     assert (pools, room, asked) == (("power:/feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
     said = str(graph.why_not("slot=6/node"))
-    assert "at least 6300 of type power asked for (600 to 1500 each), suppliers have room for 4800" in said
-    assert "Each part could be had by itself" not in said
-    assert "With a count of 5 at resources[0] it would match." in said
+    assert "at least 6300 of type power requested (600 to 1500 each), suppliers have room for 4800" in said
+    assert "Each part fits on its own" not in said
+    assert "It would match with a count of 5 at resources[0]." in said
 
 
 def test_pools_without_what_is_asked_for_in_them_draw_nothing() -> None:

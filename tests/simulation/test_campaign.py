@@ -83,7 +83,7 @@ def test_a_folder_belongs_to_one_study(page: Write, tmp_path: Path) -> None:
     (tmp_path / "trace.swf").write_text("1 0 0 6 1 1 1 1 9 1 1 1 1 1 1 1 1 1\n")
     with pytest.raises(UsageError, match=r"other files: trace\.swf changed since"):
         campaign.run(page(text), tmp_path / "a")
-    with pytest.raises(UsageError, match="holds something else than results"):
+    with pytest.raises(UsageError, match="contains files other than results"):
         campaign.run(page(text), tmp_path)
     assert not (tmp_path / "runs").exists()
 
@@ -117,7 +117,7 @@ def test_a_full_disc_ends_the_campaign_and_keeps_what_is_done(
         return place
 
     monkeypatch.setattr(ResultsFolder, "begin", full)
-    with pytest.raises(StoreError, match=r"no space left on device.*runs that are done stay"):
+    with pytest.raises(StoreError, match=r"no space left on device.*finished runs are kept"):
         campaign.run(found, tmp_path / "a", processes=processes)
     monkeypatch.undo()
     assert campaign.run(found, tmp_path / "a") == campaign.Campaign(1, 3, {})
@@ -198,7 +198,7 @@ def test_a_process_that_is_killed_fails_its_run_and_no_other(tmp_path: Path, pol
     )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
-    assert len(re.findall(r"run 00[34]-\S+ failed: its process was killed, as happens where memory runs out", err)) == 2
+    assert len(re.findall(r"run 00[34]-\S+ failed: its process was killed, which happens when memory runs out", err)) == 2
     assert re.search(r"^fcfs +2 ", out, re.MULTILINE)
     assert "Traceback" not in err
 

@@ -207,4 +207,4 @@ workload: {ensemble: {jobs: 8, run_s: 10}, request: "slot={size}/[node{x};power=
 
 def test_what_has_to_be_kept_to_be_dealt_has_a_bound(tmp_path: Path) -> None:
     outcome, _ = executed(HEAD + "workload: {lublin: {jobs: 2147483648}}\nhierarchy: {topology: 2}\n", tmp_path)
-    assert "2147483648 jobs to be dealt" in outcome.error
+    assert "2147483648 jobs to deal" in outcome.error

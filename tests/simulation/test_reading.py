@@ -66,7 +66,7 @@ def test_swf_counts_a_job_that_ran_in_parts_once() -> None:
 
     found = swf_of(part(1, 0, 1), part(1, 0, 2), part(1, -1, 3), part(2, 4, 2))
     assert [(job.id, job.submit) for job in found] == [(1, 0), (2, 4 * S)]
-    assert found.left_out == {"part of a job that stands there as a whole": 1, "no submission time": 1}
+    assert found.left_out == {"part of a job that is also listed as a whole": 1, "no submission time": 1}
 
 
 @pytest.mark.parametrize("comment", ["; Computer: caf\xe9".encode("latin-1"), b"\xef\xbb\xbf; Computer: x"])
@@ -79,7 +79,7 @@ def test_swf_with_comments_in_any_encoding_and_any_line_ends(comment: bytes) -> 
 def test_swf_sorts_what_is_not_in_order() -> None:
     found = swf_of(line(1, 10), line(2, 5), line(3, 10))
     assert [job.id for job in found] == [2, 1, 3]
-    assert found.notes["submissions were not in order"] == 1
+    assert found.notes["submissions were not sorted"] == 1
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def _in_itself(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"profiles": _in_itself(1)}, "profiles.0.seq[0]: profile '0' would be a part of itself"),
-        ({"profiles": _in_itself(100)}, "a part of itself, or of more than 8 others"),
+        ({"profiles": _in_itself(1)}, "profiles.0.seq[0]: profile '0' would contain itself"),
+        ({"profiles": _in_itself(100)}, "would contain itself, or be nested in more than 8 others"),
         ({"profiles": {"p": {"type": "composed", "seq": ["q"]}}}, "profiles.p.seq[0]: no profile 'q'"),
         ({"profiles": {"p": {"type": "composed", "seq": "p"}}}, "a list of profiles"),
         ({"profiles": {"p": {"type": "composed", "repeat": 0, "seq": []}}}, "profiles.p.repeat"),
@@ -238,7 +238,7 @@ def test_jobs_that_wait_come_after_what_they_wait_for() -> None:
             - {id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b']}
             - {id: b, request: slot=1/core, run: 1, dependencies: ['after:a']}
             """,
-            "a circle of dependencies: a → b → a",
+            "a cycle of dependencies: a → b → a",
         ),
         ("- x", "a mapping"),
         ("{}", "jobs"),

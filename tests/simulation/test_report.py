@@ -121,7 +121,7 @@ def test_a_report_of_a_part_says_what_is_missing(page: Write, tmp_path: Path) ->
     found, notes = report.write(study, folder)
     assert len(found.missing) == 4
     assert notes == []
-    assert "4 are still to be made" in (folder.path / "report.html").read_text(encoding="utf-8")
+    assert "4 have not been made yet" in (folder.path / "report.html").read_text(encoding="utf-8")
 
 
 def test_damaged_results_are_told(made: tuple[Study, ResultsFolder]) -> None:

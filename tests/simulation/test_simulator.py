@@ -92,7 +92,7 @@ def test_a_limit_ends_a_job() -> None:
 
 
 def test_submissions_come_in_order() -> None:
-    with pytest.raises(InputError, match="job 2 comes at 3"):
+    with pytest.raises(InputError, match="job 2 is submitted at 3"):
         simulate([job(1, 5, 1, 1), job(2, 3, 1, 1)], of_number(1))
 
 

@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         worker.allocate("u", [Ask("x", 1), Ask("x", 2)])
     with pytest.raises(UsageError, match="no resource 'y'"):
         worker.free("y")
-    with pytest.raises(UsageError, match="not so much"):
+    with pytest.raises(UsageError, match="too little"):
         worker.occupy("u", "x", [0], PER_UNIT)
     with pytest.raises(LimitExceeded):
         Worker([hyperqueue.parse(f"x=range(0-{limits.IDSET_COUNT_MAX})")])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fluxres.errors import InputError, UnknownJob, UsageError
 from fluxres.match.peers.jqm import DiscreteBookings, HighlanderBookings, QuantityBookings
-from fluxres.match.peers.jqm_queues import Job, Queues
+from fluxres.match.peers.jqm_queues import QueuedJob, Queues
 from fluxres.syntax.jqm import Discrete, Highlander, Quantity
 
 NEED = "com.enioka.jqm.rm.{}.consumption"
@@ -20,12 +20,12 @@ def threads(number: int, each: int = 1) -> QuantityBookings:
     return QuantityBookings(Quantity("thread", number, each))
 
 
-def job(name: str, enqueued: float = 0.0, *, thread: int | None = None, ports: int | None = None, **more: Any) -> Job:
+def job(name: str, enqueued: float = 0.0, *, thread: int | None = None, ports: int | None = None, **more: Any) -> QueuedJob:
     needs = {NEED.format(key): number for key, number in (("thread", thread), ("ports", ports)) if number is not None}
-    return Job(name, enqueued=enqueued, parameters=needs, **more)
+    return QueuedJob(name, enqueued=enqueued, parameters=needs, **more)
 
 
-def filled(queues: Queues, **jobs: list[Job]) -> Queues:
+def filled(queues: Queues, **jobs: list[QueuedJob]) -> Queues:
     for queue, listed in jobs.items():
         for each in listed:
             assert queues.submit(queue, each) == each.id
