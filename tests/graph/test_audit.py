@@ -224,7 +224,7 @@ def test_double_names_are_found_however_they_are_made(root: Node) -> None:
 
 
 @given(siblings())
-def test_equal_keys_are_equal_names_and_unequal_ones_are_told_apart(root: Node) -> None:
+def test_equal_keys_mean_equal_names(root: Node) -> None:
     s = build(root)
     vertices = np.arange(1, s.n, dtype=np.int32)
     keys = NameKeys()

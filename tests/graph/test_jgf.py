@@ -109,13 +109,13 @@ def test_what_is_held_has_what_is_below_it_and_the_way_up() -> None:
     assert told["/c/rack0/n0/memory"]["size"] == 8
 
 
-def test_shorthand_leaves_out_what_is_below_pools_held_whole() -> None:
+def test_shorthand_leaves_out_what_is_below_exclusive_pools() -> None:
     s = machine()
     told = by_path(jgf.document(s, part(s, {"/c/rack0/n0": 1, "/c/rack0/n1/core1": 1}, shorthand=True)))
     assert list(told) == ["/c", "/c/rack0", "/c/rack0/n0", "/c/rack0/n1", "/c/rack0/n1/core1", "/pdu0", "/spine"]
 
 
-def test_a_pool_held_whole_says_more_than_a_part_of_something_below_it() -> None:
+def test_an_exclusive_holding_wins_over_a_partial_one_below_it() -> None:
     s = machine()
     told = by_path(jgf.document(s, part(s, {"/c/rack0/n0": 1, "/c/rack0/n0/memory": 2})))
     assert (told["/c/rack0/n0/memory"]["size"], told["/c/rack0/n0/memory"]["exclusive"]) == (8, True)

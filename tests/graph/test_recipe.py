@@ -167,7 +167,7 @@ def test_ranks_go_to_the_nearest_setter_above(parents: list[int], data: st.DataO
 # -- ids, names, ranks --------------------------------------------------------------------------------------------------
 
 
-def test_ids_run_on_as_far_as_their_number_says() -> None:
+def test_ids_run_over_as_many_parents_as_their_number_implies() -> None:
     core = has("core", 2, ids=np.arange(4))  # over the two sockets of a node
     tree = cluster(has("node", 3, has("socket", 2, core), ids=np.array([5, 6, 9])))
     structure = expand(tree, origin=ORIGIN)
@@ -222,7 +222,7 @@ def test_ranks_given_and_not_given() -> None:
     assert structure.rank.tolist() == [-1, 7, 7, 3, 3, 2, -1, -1]
 
 
-def test_what_is_kept_by_vertex_stands_at_every_instance() -> None:
+def test_sparse_data_is_set_on_every_instance() -> None:
     core = has("core", 2, tags={"a": None}, capacity=4)
     structure = expand(cluster(has("node", 2, core, has("gpu", uuid=None))), origin=ORIGIN)
     cores = structure.of_type("core").tolist()
@@ -278,7 +278,7 @@ BAD: list[tuple[str, Recipe, str, str]] = [
 
 
 @pytest.mark.parametrize(("tree", "where", "message"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
-def test_what_cannot_be_is_refused_with_its_place(tree: Recipe, where: str, message: str) -> None:
+def test_invalid_recipes_are_refused_with_their_place(tree: Recipe, where: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         expand(tree, origin=ORIGIN)
     assert caught.value.where == where
@@ -295,7 +295,7 @@ def test_what_cannot_be_is_refused_with_its_place(tree: Recipe, where: str, mess
         (has("node", 2, names=["p", "q"]), has("gpu", ids=None, name="q")),
     ],
 )
-def test_brothers_that_meet_by_different_rules_are_found_among_the_pools(brothers: tuple[Recipe, ...] | Recipe) -> None:
+def test_siblings_with_equal_names_from_different_rules_are_found(brothers: tuple[Recipe, ...] | Recipe) -> None:
     children = brothers if isinstance(brothers, tuple) else (brothers,)
     with pytest.raises(InputError, match="two pools named"):
         expand(cluster(*children), origin=ORIGIN)
@@ -309,7 +309,7 @@ def test_brothers_that_meet_by_different_rules_are_found_among_the_pools(brother
         (has("node", 2, name="a${id}b"), has("node", 2, name="a${id}c")),
     ],
 )
-def test_brothers_of_like_names_that_do_not_meet_are_taken(brothers: tuple[Recipe, ...]) -> None:
+def test_siblings_with_similar_distinct_names_are_accepted(brothers: tuple[Recipe, ...]) -> None:
     structure = expand(cluster(*brothers), origin=ORIGIN)
     assert len(set(names(structure)[1:])) == structure.n - 1
 
@@ -352,7 +352,7 @@ def test_the_deepest_tree_that_is_allowed() -> None:
     assert structure.depth.max() == limits.DEPTH_MAX - 1
 
 
-def test_the_caller_says_where_a_recipe_stands() -> None:
+def test_the_caller_provides_the_place_of_a_recipe() -> None:
     with pytest.raises(FluxresError) as caught:
         expand(cluster(has("node", 0)), origin=ORIGIN, where=lambda recipe, key: f"line of {recipe.type} {key}")
     assert caught.value.where == "line of node count"

@@ -44,7 +44,7 @@ def walk(root: Node) -> list[Seen]:
 
 
 @given(trees())
-def test_a_structure_says_of_every_pool_what_a_walk_says(root: Node) -> None:
+def test_a_structure_agrees_with_a_plain_walk_on_every_pool(root: Node) -> None:
     s, seen = build(root), walk(root)
     assert s.n == s.tree_end == len(seen)
     for v, pool in enumerate(seen):
@@ -71,7 +71,7 @@ def test_every_pool_is_found_by_path_uri_and_uuid(root: Node) -> None:
 
 
 @given(trees(), st.sampled_from(["core", "core0", "node1", "p01", "a", "zzz", "m", "gpu3"]))
-def test_what_is_not_there_is_not_found(root: Node, name: str) -> None:
+def test_unknown_names_are_not_found(root: Node, name: str) -> None:
     s, seen = build(root), walk(root)
     paths = {pool.path: v for v, pool in enumerate(seen)}
     for pool in seen:
@@ -145,7 +145,7 @@ def test_a_template_prefers_own_attributes_then_properties_then_the_nearest_ance
     assert build(Node("cluster", basename="c", children=[Node("rack", 1, [inner])])).name(2) == "own.3"
 
 
-def test_a_template_that_asks_for_what_is_not_there_says_so() -> None:
+def test_a_template_with_an_unknown_field_is_refused() -> None:
     s = build(Node("cluster", basename="c", children=[Node("node", 0, template="n-${frame}")]))
     with pytest.raises(UsageError, match="uses 'frame'"):
         s.name(1)
@@ -215,7 +215,7 @@ def test_the_memory_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(s.lookup._paths) <= 3
 
 
-def test_a_pool_has_a_uri_in_every_hierarchy_it_stands_in() -> None:
+def test_a_pool_has_a_uri_in_each_of_its_hierarchies() -> None:
     s = demo(1, 1, 1)
     v = s.vertex("/demo/rack0/node-0-0")
     assert s.uris(v) == ["demo:/rack0/node-0-0", "power:/pdu0/node-0-0"]

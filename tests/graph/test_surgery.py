@@ -89,7 +89,7 @@ def test_extract_takes_the_subtree_and_the_way_to_the_root() -> None:
     assert snapshot(s) == before
 
 
-def test_extract_leaves_out_what_is_not_kept_with_all_below_and_remembers_full_sizes() -> None:
+def test_extract_drops_subtrees_and_records_full_sizes() -> None:
     s = demo(1, 3, 1)
     s.capacity[s.vertex("/demo/rack0/node-0-2/memory0")] = 64
     v = s.vertex("/demo/rack0")
@@ -140,7 +140,7 @@ def test_extract_agrees_with_a_walk_over_the_tree(s: Structure, data: st.DataObj
     assert snapshot(s) == before
 
 
-def test_extract_brings_the_pools_outside_the_tree_that_stand_on_the_way_or_next_to_it() -> None:
+def test_extract_includes_adjacent_pools_outside_the_tree() -> None:
     s = demo(2, 2, 1)
     copy, _ = surgery.extract(s, s.vertex("/demo/rack1/node-1-0"))
     outside = {copy.name(u): copy.flags.item(u) & WAY for u in range(copy.tree_end, copy.n)}
@@ -207,7 +207,7 @@ def test_extract_gives_ancestors_their_sizes() -> None:
     assert copy.capacity == {1: 6}
 
 
-def test_extract_says_what_cannot_be_copied() -> None:
+def test_extract_refuses_what_cannot_be_copied() -> None:
     s = demo()
     with pytest.raises(UnknownPool, match="is not in the containment tree"):
         surgery.extract(s, s.tree_end)
@@ -221,7 +221,7 @@ def test_extract_says_what_cannot_be_copied() -> None:
 
 
 @given(machines(), st.data())
-def test_extract_many_takes_the_kept_pools_and_what_stands_above_them(s: Structure, data: st.DataObject) -> None:
+def test_extract_many_takes_the_kept_pools_and_their_ancestors(s: Structure, data: st.DataObject) -> None:
     keep = np.array(data.draw(st.lists(st.booleans(), min_size=s.n, max_size=s.n)))
     size = np.array([data.draw(st.integers(0, s.size.item(u))) for u in range(s.n)])
     kept = {u for u in range(s.n) if keep[u] and size[u]}
@@ -256,7 +256,7 @@ def test_extract_many_brings_the_ways_outside_the_tree() -> None:
     assert (copy.flags & WAY).tolist() == [WAY, WAY, WAY, 0, WAY, 0]
 
 
-def test_extract_and_extract_many_agree_on_a_whole_subtree() -> None:
+def test_extract_and_extract_many_agree_on_a_complete_subtree() -> None:
     s = tagged_demo()
     v = s.vertex("/demo/rack1")
     keep = np.zeros(s.n, np.bool_)
@@ -267,7 +267,7 @@ def test_extract_and_extract_many_agree_on_a_whole_subtree() -> None:
 # -- unlink --------------------------------------------------------------------------------------------------------------
 
 
-def test_unlink_takes_a_subtree_out_of_the_tree_and_leaves_what_another_hierarchy_holds() -> None:
+def test_unlink_removes_a_subtree_from_the_tree_and_keeps_it_in_other_hierarchies() -> None:
     s = tagged_demo()
     before = snapshot(s)
     v = s.vertex("/demo/rack0")
@@ -332,7 +332,7 @@ def test_unlink_leaves_a_pool_that_another_auxiliary_hierarchy_holds() -> None:
     assert cut.where(cut.vertex("cooling:/loop0/fan0")) == "cooling:/loop0/fan0"
 
 
-def test_unlink_says_what_it_cannot_do() -> None:
+def test_unlink_refuses_what_it_cannot_do() -> None:
     s = demo()
     with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(`fluxres graphs drop` drops"):
         surgery.unlink(s, 0)
@@ -424,7 +424,7 @@ def test_merge_of_strangers_agrees_with_merging_their_paths(a: Structure, b: Str
 
 
 @given(machines(), st.data())
-def test_merge_of_two_parts_of_one_machine_adds_what_each_has(s: Structure, data: st.DataObject) -> None:
+def test_merge_of_two_parts_of_one_machine_adds_both(s: Structure, data: st.DataObject) -> None:
     """What two jobs hold, each copied and then joined, is what one would hold that has both."""
     shares = [data.draw(st.integers(0, s.size.item(v))) for v in range(s.n)]
     first = np.array(shares)
@@ -516,7 +516,7 @@ def test_merge_at_a_path_that_is_there() -> None:
     assert made.path(2) == "/site/demo/rack0"
 
 
-def test_merge_says_where_two_graphs_do_not_meet() -> None:
+def test_merge_conflicts_name_their_place() -> None:
     s = demo(1, 1, 1)
     rack = build(Node("rack", 9), origin=OTHER_ORIGIN)
     with pytest.raises(MergeConflict, match=r"no common ancestor \(name the path"):
@@ -598,7 +598,7 @@ def test_merge_gives_attached_nodes_free_ranks_and_pools_the_rank_of_their_node(
     }  # fmt: skip
 
 
-def test_merge_finds_free_ranks_below_the_largest_one_there_is() -> None:
+def test_merge_finds_free_ranks_below_the_largest_one() -> None:
     top = 2**31 - 1
     a = build(Node("cluster", basename="c", children=[Node("node", 0, rank=0), Node("node", 1, rank=top)]))
     b = build(Node("cluster", basename="c", children=[Node("node", 2, rank=0), Node("node", 3, rank=top)]), origin=OTHER_ORIGIN)
@@ -671,7 +671,7 @@ def test_merge_joins_trees_outside_containment_by_uuid_and_adds_what_they_lack()
     assert from_other.tolist() == [0, 1, 2, 3, 4, 6]
 
 
-def test_merge_refuses_a_part_of_a_tree_outside_containment_without_what_it_is_part_of() -> None:
+def test_merge_refuses_a_part_of_a_tree_outside_containment_without_its_parent() -> None:
     panel = Node("panel", 0, uuid="the-panel")
     s = build(Node("cluster", basename="c"), Node("plant", 0, [panel]))
     other = build(Node("cluster", basename="c"), Node("plant", 1, [panel]), origin=OTHER_ORIGIN)
@@ -801,7 +801,7 @@ def test_extract_many_takes_the_edges_between_what_it_takes(s: Structure, data: 
 
 
 @given(machines_with_graphs(), st.data())
-def test_unlink_leaves_what_another_hierarchy_holds(s: Structure, data: st.DataObject) -> None:
+def test_unlink_keeps_pools_in_another_hierarchy(s: Structure, data: st.DataObject) -> None:
     if s.tree_end == 1:
         return
     v = data.draw(st.integers(1, s.tree_end - 1))
@@ -822,7 +822,7 @@ def test_unlink_leaves_what_another_hierarchy_holds(s: Structure, data: st.DataO
 
 
 @given(machines_with_graphs(), st.data())
-def test_unlink_from_a_hierarchy_takes_what_no_hierarchy_holds(s: Structure, data: st.DataObject) -> None:
+def test_unlink_from_a_hierarchy_removes_pools_in_no_other_hierarchy(s: Structure, data: st.DataObject) -> None:
     pairs = [(a, b) for a, b, _ in s.subsystems["power"].rows()]
     members = sorted({u for pair in pairs for u in pair})
     if not members:

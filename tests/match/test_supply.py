@@ -157,7 +157,7 @@ def test_without_a_way_there_is_nothing_to_charge(site: ResourceGraph) -> None:
     assert matcher.match(request("slot=2/[node;power=5]"), 0, 10) is None
 
 
-def test_pools_that_hang_on_one_supplier_give_together() -> None:
+def test_pools_attached_to_one_supplier_give_together() -> None:
     """A PDU of four pools of 10 W, and each node a limit of two of 5 W, at the ends of edges of a hierarchy."""
     made = expand(
         Recipe("cluster", children=(Recipe("pdu"), Recipe("node", 2, children=(Recipe("core"),)))),
@@ -336,7 +336,7 @@ graphs:
 
 @pytest.mark.parametrize("wanted", ["slot=2/[node{x};power=300]", "slot=2/[core=2;power=300]"])
 @pytest.mark.parametrize("policy", ["first", "high", "lonodex"])
-def test_a_feed_drawn_whole_implies_all_levels_of_suppliers_in_it(wanted: str, policy: str) -> None:
+def test_a_fully_drawn_feed_implies_all_suppliers_below_it(wanted: str, policy: str) -> None:
     """The first slot makes a PDU whole, the second one the feed around it."""
     outlet = Recipe("power", basename="outlet", size=300, unit="W")
     feed = Recipe("power", basename="feed", size=600, unit="W", children=(
@@ -386,7 +386,9 @@ def test_all_units_of_a_supplier_are_refused_at_once_while_one_below_it_is_in_us
     if "-" in text:
         assert graph.match(text).counts == (9999,)
         return
-    with pytest.raises(InsufficientResources, match="cannot be allocated exclusively: something in it is held by x until 50 s") as refused:
+    with pytest.raises(
+        InsufficientResources, match="cannot be allocated exclusively: something in it is held by x until 50 s"
+    ) as refused:
         graph.allocate(text, job="y")
     assert refused.value.earliest == graph.earliest(text) == 50.0
     refusal = graph.why_not(text)

@@ -29,7 +29,7 @@ def rack() -> Planner:
     )
 
 
-def test_nothing_is_kept_for_pools_that_nobody_touched() -> None:
+def test_unused_pools_take_no_memory() -> None:
     planner = flat(200_000)
     assert planner.nbytes == 0
     planner.hold(150_000, 1, 0, 10)
@@ -101,7 +101,7 @@ def test_long_timelines_agree_with_a_table(size: int) -> None:
     assert len(block.matrix) <= 16 * ROWS_FIRST
 
 
-def test_a_hold_may_be_given_back_in_pieces_and_its_moments_go_with_it() -> None:
+def test_a_hold_can_be_released_in_pieces_and_drops_its_breakpoints() -> None:
     planner = flat(1, 4)
     planner.hold(1, 4, 0, 10)
     planner.release(1, 1, 2, 5)
@@ -137,7 +137,7 @@ def test_an_end_that_never_comes() -> None:
     assert planner.earliest([(1, 1), (2, 1)], FOREVER, 0) == 100
 
 
-def test_a_pool_held_whole_covers_what_is_below() -> None:
+def test_an_exclusively_held_pool_covers_what_is_below() -> None:
     planner = rack()
     planner.hold(1, 1, 0, 10)
     assert planner.free_slice(0, 9, 9, 11).tolist() == [1, 0, 0, 0, 0, 1, 1, 1, 8]
@@ -149,7 +149,7 @@ def test_a_pool_held_whole_covers_what_is_below() -> None:
     assert planner.earliest([(4, 3)], 2, 0) == 10
 
 
-def test_a_whole_pool_is_free_when_nothing_below_it_is_used() -> None:
+def test_a_pool_is_free_exclusively_if_nothing_below_it_is_used() -> None:
     planner = rack()
     planner.hold(4, 3, 0, 10)
     planner.hold(7, 1, 5, 20)
@@ -213,7 +213,7 @@ def test_many_pools_all_or_nothing() -> None:
         (4, 2**80, 0, 1, "pool 4"),
     ],
 )
-def test_what_cannot_be_held_changes_nothing(v: int, amount: int, start: int, end: int, message: str) -> None:
+def test_impossible_holds_change_nothing(v: int, amount: int, start: int, end: int, message: str) -> None:
     planner = rack()
     with pytest.raises(UsageError, match=message):
         planner.hold(v, amount, start, end)

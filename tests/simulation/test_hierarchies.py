@@ -88,7 +88,7 @@ def test_singletons_of_a_hierarchy_run_one_at_a_time(fan_outs: tuple[int, ...]) 
     assert len(set(schedule.instance)) == 1
 
 
-def test_a_cycle_of_a_workload_is_told_before_anything_runs() -> None:
+def test_a_cycle_in_a_workload_is_reported_before_anything_runs() -> None:
     cycle = "[{id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b']}, "
     cycle += "{id: b, request: slot=1/core, run: 1, dependencies: ['afterany:a']}]"
     with pytest.raises(InputError, match="a cycle of dependencies: a → b → a"):

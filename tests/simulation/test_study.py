@@ -75,7 +75,7 @@ def test_keys_of_values_with_strange_characters_are_names_of_folders(page: Write
     assert all("/" not in run.key and len(run.key) < 100 for run in found.runs)
 
 
-def test_values_are_told_in_a_few_characters() -> None:
+def test_values_have_short_texts() -> None:
     assert told({"fitted": {"start_s": 1}}) == "fitted"
     assert told("../clusters/quartz.yaml") == "quartz"
     assert told("lublin.v1") == "lublin.v1"
@@ -117,7 +117,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("more", "place", "message", "hint"), WRONG, ids=lambda value: str(value)[:30].strip())
-def test_what_is_wrong_is_told_with_its_line(page: Write, more: str, place: str, message: str, hint: str) -> None:
+def test_errors_are_reported_with_their_line(page: Write, more: str, place: str, message: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
         checks.check(page(BASE + more))
     error = caught.value
@@ -159,13 +159,13 @@ def test_a_machine_is_read_before_the_first_run(page: Write, machine: str, messa
         checks.check(page(f"fluxres-experiment: 1\nname: x\nmachine: {machine}\nworkload: {{ensemble: {{jobs: 1}}}}\n"))
 
 
-def test_a_trace_that_is_damaged_is_told_with_its_line_and_where_it_is_named(page: Write, tmp_path: Path) -> None:
+def test_a_damaged_trace_is_reported_with_its_line_and_the_line_naming_it(page: Write, tmp_path: Path) -> None:
     (tmp_path / "trace.swf").write_text("; Version: 2\n1 0 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")
     with pytest.raises(InputError, match=r"study\.yaml:4:.*trace\.swf:2:7.*expected a number, got 'x'"):
         checks.check(page("fluxres-experiment: 1\nname: x\nmachine: 8\nworkload: {file: trace.swf}\n"))
 
 
-def test_there_is_a_bound_of_runs(page: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_runs_is_bounded(page: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RUNS_MAX", 5)
     with pytest.raises(LimitExceeded, match="6 runs, at most 5 are allowed"):
         page(BASE + "vary: {seed: [1, 2, 3], workload.load: [1, 2]}\n")

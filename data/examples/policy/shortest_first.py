@@ -1,10 +1,10 @@
-"""A queue policy of one's own: the shortest job first, but nobody waits longer than a day for shorter ones."""
+"""A custom queue policy: the shortest job first, but no job waits longer than a day for shorter ones."""
 
 from fluxres import QueuePolicy
 
 
 class ShortestFirst(QueuePolicy):
-    """By limit; who has waited too long comes before all others, and has its place reserved."""
+    """Sorts by limit; jobs that have waited too long go first and get a reservation."""
 
     name = "shortest-first"
 
@@ -18,4 +18,4 @@ class ShortestFirst(QueuePolicy):
         queue.unreserve()
         for job in sorted(queue, key=lambda job: (not self.is_late(job, queue.now_s), job.duration_s)):
             if not queue.start(job) and self.is_late(job, queue.now_s):
-                queue.reserve(job)  # what starts after it must not delay it
+                queue.reserve(job)  # later starts must not delay it

@@ -31,7 +31,7 @@ REQUESTS = st.lists(
 
 
 @given(MACHINES, st.lists(REQUESTS, max_size=4))
-def test_what_is_checked_out_is_what_is_missing(machine: dict[str, Any], asked: list[list[NodeRequest]]) -> None:
+def test_checked_out_slots_are_the_missing_ones(machine: dict[str, Any], asked: list[list[NodeRequest]]) -> None:
     shelf = Shelf(machine)
     out = []
     for requests in asked:
@@ -79,7 +79,7 @@ def test_a_type_is_served_from_its_plural_where_a_node_has_only_that() -> None:
     assert not shelf.is_feasible([NodeRequest((Item("gpu", 1),))])
 
 
-def test_tests_of_high_cost_start_first_and_what_does_not_fit_is_passed_over() -> None:
+def test_tests_of_high_cost_start_first_and_those_that_do_not_fit_are_skipped() -> None:
     shelf = Shelf({"n": {"cpus": {str(number): 1 for number in range(4)}}})
 
     def waiting(name: str, cpus: int, runtime_s: float, *, exclusive: bool = False) -> Test:
@@ -104,7 +104,7 @@ def test_a_feasible_request_may_be_refused_since_an_item_is_never_split() -> Non
     assert shelf.free() == {"n": {"gpus": {"0": 2, "1": 2}}}
 
 
-def test_the_largest_request_chooses_its_node_first_and_stands_first() -> None:
+def test_the_largest_request_chooses_first_and_is_listed_first() -> None:
     shelf = Shelf({"small": {"cpus": {"0": 1}}, "large": {"cpus": {"0": 3}}})
     found = shelf.checkout([NodeRequest((Item("cpus", 1),)), NodeRequest((Item("cpus", 2),))])
     assert found == {"cpus": [InstanceSlots("large", "0", 2), InstanceSlots("small", "0", 1)]}
@@ -134,7 +134,7 @@ def test_an_exclusive_request_has_all_of_the_node() -> None:
         ({"cpus": [InstanceSlots("n", "1", 1), InstanceSlots("n", "1", 1), InstanceSlots("n", "1", 1)]}, NotHeld),
     ],
 )
-def test_what_comes_back_wrong_changes_nothing(resources: dict[str, Any], error: type[Exception]) -> None:
+def test_invalid_returns_change_nothing(resources: dict[str, Any], error: type[Exception]) -> None:
     shelf = Shelf({"n": {"cpus": {"0": 1, "1": 2}}})
     shelf.checkout([NodeRequest((Item("cpus", 2),))])
     before = shelf.free()
