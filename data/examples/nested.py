@@ -1,7 +1,7 @@
 """Nested instances by hand: a machine, a scheduler over it, and schedulers over parts of it.
 
-Run it with ``python data/examples/nested.py``.  Nothing really runs: the clock is moved by the script, and it says which jobs
-have finished.  ``fluxres hierarchy`` does the same with processes.
+Run it with ``python data/examples/nested.py``.  Nothing really runs: the script sets the clock and says which jobs have
+finished.  ``fluxres hierarchy`` does the same with processes.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ top = fluxres.Instance(machine, queue_policy="easy", match_policy="low", clock=l
 
 
 def show(what: str) -> None:
-    """What there is now, and that the rules hold."""
+    """Print the present state, and verify that the rules hold."""
     print(f"-- {what}")
     print("\n".join(instances.lines(top)))
     assert top.check() == []
@@ -33,12 +33,12 @@ first = steps.submit("slot=1/node", duration_s=600, name="prepare")
 second = steps.submit("slot=2/node", duration_s=600, name="solve", dependencies=[f"afterok:{first.id}"])
 show(f"two children; {second.name} waits for {first.name}")
 
-# A child may have children itself, as deep as one likes.
+# A child may have children of its own, to any depth.
 inner = steps.spawn(first.id, queue_policy="conservative")
 inner.submit("slot=2/core", duration_s=30)
 show(f"{inner.address} has a part of {steps.address}")
 
-# It may ask its parent for more while it runs (Merge), and give back what it does not need (Unlink).
+# While it runs, it may request more from its parent (Merge), and return what it does not need (Unlink).
 added = many.grow("slot=1/node{x}")
 show(f"{many.address} has grown by {', '.join(added)}")
 now = 60.0
@@ -48,7 +48,7 @@ while many.jobs(State.RUN):
 many.shrink(added)
 show(f"its {sum(job.result == 'completed' for job in many.jobs())} jobs are done, and it has given that back")
 
-# Whatever becomes of a child, its parent has everything back (rule N1).
+# However a child ends, its parent gets everything back (rule N1).
 inner.fail("it lost its way")
 show(f"{first.name} {first.result}; {second.name}, which waited for it, {second.result}")
 top.cancel(workflow.id)

@@ -12,7 +12,7 @@ from fluxres.formats import left_out, pool_uuids
 from fluxres.formats.format import ALL
 from fluxres.formats.loaded import Hold, Output
 from fluxres.graph import jgf_subsystems, jgf_text
-from fluxres.graph.jgf import SHORTHAND, Part
+from fluxres.graph.jgf import SHORTHAND, GraphPart
 from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, WAY, PropertyValue
 from fluxres.graph.structure import Structure
@@ -42,7 +42,7 @@ def write_shorthand(structure: Structure, allocations: Sequence[Hold] = (), *, n
     return write(structure, allocations, name=name, shorthand=True)
 
 
-def part_of(structure: Structure, *, shorthand: bool) -> Part:
+def part_of(structure: Structure, *, shorthand: bool) -> GraphPart:
     """All of a machine, or the part in the shorthand; pools that may only be allocated exclusively count as held."""
     ways = (structure.flags & WAY) != 0
     exclusive = ((structure.flags & EXCLUSIVE) != 0) & ~ways
@@ -54,10 +54,10 @@ def part_of(structure: Structure, *, shorthand: bool) -> Part:
         np.add.at(depth, structure.end[hiding], -1)
         kept = np.cumsum(depth[:-1]) == 0
     vertices = np.flatnonzero(kept).astype(np.int32)
-    return Part(vertices, structure.size[kept], exclusive[kept], ways[kept])
+    return GraphPart(vertices, structure.size[kept], exclusive[kept], ways[kept])
 
 
-def hidden_in(structure: Structure, part: Part) -> left_out.Mask:
+def hidden_in(structure: Structure, part: GraphPart) -> left_out.Mask:
     """Pools outside a part, as a bool per vertex."""
     hidden = np.ones(structure.n, np.bool_)
     hidden[part.vertices] = False
@@ -65,7 +65,7 @@ def hidden_in(structure: Structure, part: Part) -> left_out.Mask:
 
 
 def pieces_of(
-    structure: Structure, part: Part, name: str | None, more: Mapping[int, str] = MappingProxyType({})
+    structure: Structure, part: GraphPart, name: str | None, more: Mapping[int, str] = MappingProxyType({})
 ) -> Iterator[bytes]:
     """The text of a graph in pieces, with the uuids of its pools as runs if there are few runs.
 

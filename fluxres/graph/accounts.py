@@ -1,7 +1,8 @@
-"""What a job can hold units of: the pools of a machine, and behind them its edges that have a capacity.
+"""Accounts: everything a job can hold units of, that is, the pools of a machine followed by its edges with a capacity.
 
-A link that carries 100 Gbit/s is used up like a pool of 100 units, so it is counted like one: it has a number behind those of the
-pools, a size, nothing above it and nothing below.  Planner and records know numbers only and need not tell the two apart.
+A link that carries 100 Gbit/s is used up like a pool of 100 units, so it is counted like one.  An edge with a capacity gets a
+number after those of the pools, a size, no parent and no children.  The planner and the records work with account numbers and
+need not distinguish edges from pools.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 CAPACITY: Final = "capacity"
 FULL: Final = "full"
-"""Attribute of an edge of which a copy took a part: its full capacity."""
+"""Attribute of an edge that a copy took only partly: its full capacity."""
 LINKED: Final = "linked"
-"""Attribute of an edge of which a child instance has nothing itself: its parent draws through it on request (rule N1)."""
+"""Attribute of an edge on which a child instance has no units of its own: its parent charges it on request (rule N1)."""
 UNIT: Final = "unit"
 LARGER_UNIT: Final = "count in a larger unit"
-"""What helps where a capacity is not countable."""
+"""Hint for a capacity that is not countable."""
 ARROW: Final = " -> "
 _NONE: Final = np.zeros(0, np.int64)
 _EXACT_MAX: Final = 1e9
@@ -36,7 +37,7 @@ _EXACT_MAX: Final = 1e9
 
 
 class Edge(NamedTuple):
-    """An account that is an edge: of which auxiliary graph, and between which pools."""
+    """An account that is an edge: its auxiliary graph and the two pools it joins."""
 
     graph: Subsystem
     src: int
@@ -44,17 +45,17 @@ class Edge(NamedTuple):
 
 
 class _Limited:
-    """The edges of one auxiliary graph that have a capacity, those between the same two pools in the same direction as one.
+    """The edges of one auxiliary graph that have a capacity; parallel edges (same source and target) form one account.
 
     Args:
-        first: number of the first of them.
+        first: number of the first account.
     """
 
     def __init__(self, graph: Subsystem, n: int, first: int) -> None:
         self.graph = graph
         self.first = first
         self._n = n
-        #: Ends as one number, ascending, and whole units.
+        #: Source and target as one number, ascending, and the size of each account in whole units.
         self.codes, self.size = _capacities(graph, n)
 
     @property
@@ -62,7 +63,7 @@ class _Limited:
         return self.first + len(self.codes)
 
     def of(self, src: Int32, dst: Int32) -> Int32:
-        """The accounts of edges between these pools, -1 for those without a limit, or without an edge."""
+        """The accounts of the edges between these pools; -1 where there is no edge, or one without a limit."""
         if not len(self.codes):
             return np.full(len(src), -1, np.int32)
         codes = src.astype(np.int64) * self._n + dst
@@ -71,7 +72,7 @@ class _Limited:
         return found
 
     def marked(self, key: str) -> Int32:
-        """The accounts of edges that have a number of this name."""
+        """The accounts of the edges that have a number under this attribute."""
         rows = np.flatnonzero(~np.isnan(_column(self.graph, key)))
         found = self.of(self.graph.src[rows], self.graph.dst[rows])
         return found[found >= 0]
@@ -81,14 +82,14 @@ class _Limited:
 
 
 class Accounts:
-    """Pools and edges with a capacity of one structure, as columns.
+    """The pools of one structure and its edges with a capacity, as columns.
 
-    A capacity is counted in whole units, fractions are rounded down.  Edges of one graph between the same pools in the same
-    direction carry together; if one of them has no capacity, or one past `limits.SIZE_MAX`, they carry whatever is asked.
+    A capacity is counted in whole units; fractions are rounded down.  Parallel edges (same graph, source and target) add up; if
+    one of them has no capacity, or one above `limits.SIZE_MAX`, together they are unlimited.
 
-    `parent`, `end`, `size`, `flags` and `type` are those of the structure, with a row for each edge behind them; without such
-    edges they are the columns of the structure themselves.  The type number of an edge is the number of types of pools plus the
-    place of its graph among the auxiliary graphs.
+    `parent`, `end`, `size`, `flags` and `type` are the columns of the structure with one row appended for each such edge; without
+    such edges they are the columns of the structure themselves.  The type number of an edge is the number of pool types plus the
+    position of its graph among the auxiliary graphs.
     """
 
     parent: Int32
@@ -121,19 +122,21 @@ class Accounts:
 
     @cached_property
     def units(self) -> NDArray[np.int64]:
-        """Units of each account that may be held here: its size, and none of a pool that is only a way."""
+        """Units of each account that can be held here: its size, or 0 for a pass-through pool."""
         s = self.structure
         return s.units if self.n == s.n else np.concatenate([s.units, self.size[s.n :]])
 
     @cached_property
     def ways(self) -> NDArray[np.bool_]:
-        """Pools that are here only as the way to others."""
+        """Pass-through pools: present only because the path to another pool leads through them."""
         s = self.structure
         return s.ways if self.n == s.n else np.concatenate([s.ways, np.zeros(self.n - s.n, np.bool_)])
 
     @cached_property
     def linked(self) -> NDArray[np.bool_] | None:
-        """Of what a child instance has nothing itself, and its parent gives on request; None where there is no such thing."""
+        """Accounts of which a child instance has no units of its own and which its parent grants on request; None if there are
+        none.
+        """
         s = self.structure
         marks = [limited.marked(LINKED) for limited in self._limited if LINKED in limited.graph.attributes]
         if s.linked is None and not marks:
@@ -146,18 +149,16 @@ class Accounts:
 
     @cached_property
     def reduced(self) -> frozenset[int]:
-        """Of what a copy took a part only: pools and edges."""
+        """Pools and edges that a copy took only partly."""
         marks = [limited.marked(FULL).tolist() for limited in self._limited if FULL in limited.graph.attributes]
         return frozenset(self.structure.capacity).union(*marks)
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
     def is_edge(self, v: int) -> bool:
-        """Whether an account is an edge."""
         return v >= self.structure.n
 
     def edge(self, v: int) -> Edge:
-        """The edge of an account that is one."""
         limited = self._of(v)
         return Edge(limited.graph, *limited.ends(v))
 
@@ -165,7 +166,7 @@ class Accounts:
         return next(limited for limited in self._limited if v < limited.stop)
 
     def between(self, graph: Subsystem, src: Int32, dst: Int32) -> Int32:
-        """The accounts of edges of a graph between these pools, -1 for those that carry whatever is asked."""
+        """The accounts of a graph's edges between these pools, -1 for unlimited edges."""
         return next(limited for limited in self._limited if limited.graph is graph).of(src, dst)
 
     def kind(self, graph: Subsystem) -> int:
@@ -182,7 +183,7 @@ class Accounts:
         return np.arange(self._limited[at].first, self._limited[at].stop, dtype=np.int32)
 
     def unit(self, v: int) -> str | None:
-        """What an account is counted in; an edge that does not say it, in what its graph distributes."""
+        """The unit an account is counted in; for an edge without one of its own, the unit of what its graph distributes."""
         if v < self.structure.n:
             return self.structure.kind_of(v).unit
         return self._units_of_edges[v - self.structure.n]
@@ -202,7 +203,7 @@ class Accounts:
         return found
 
     def is_way(self, v: int) -> bool:
-        """Whether it is a pool that is here only as the way to others."""
+        """Whether the account is a pass-through pool."""
         return v < self.structure.n and self.structure.is_way(v)
 
     def exclusive_around(self, v: int) -> list[int]:
@@ -210,7 +211,7 @@ class Accounts:
         return self.structure.exclusive_around(v) if v < self.structure.n else []
 
     def ancestors(self, v: int) -> list[int]:
-        """Pools above an account, from the parent up."""
+        """The pools above an account, parent first; none for an edge."""
         return self.structure.ancestors(v) if v < self.structure.n else []
 
     def unavailable_above(self, v: int) -> int:
@@ -220,14 +221,14 @@ class Accounts:
     # -- names -------------------------------------------------------------------------------------------------------
 
     def where(self, v: int) -> str:
-        """How messages and records name an account: a pool as `Structure.where` does, an edge by its graph and both ends.
+        """The name of an account in messages and records: `Structure.where` for a pool, graph and both ends for an edge.
 
-        Such as ``power: /demo/rack0 -> /demo/rack0/node3``.
+        For example ``power: /demo/rack0 -> /demo/rack0/node3``.
         """
         return self._named(v, self.structure.where)
 
     def by_uuid(self, v: int) -> str:
-        """A name for an account that stays while pools move, and that :meth:`number` takes: uuids instead of paths."""
+        """A name for an account that survives when pools move and that :meth:`number` accepts: uuids in place of paths."""
         return self._named(v, self.structure.uuid)
 
     def _named(self, v: int, name: Callable[[int], str]) -> str:
@@ -237,9 +238,9 @@ class Accounts:
         return f"{graph.name}: {name(src)}{ARROW}{name(dst)}"
 
     def number(self, where: str) -> int:
-        """The account that :meth:`where` names so, or the pool with this path, URI or uuid.
+        """The account with the name that :meth:`where` returns, or the pool with this path, URI or uuid.
 
-        Errors: UnknownPool.  Cost: the names of all edges at the first call with a name that no ends can be found of.
+        Errors: UnknownPool.  Cost: renders the names of all edges on the first call whose ends cannot be resolved.
         """
         found = self.edge_named(where)
         if found >= 0:
@@ -249,21 +250,21 @@ class Accounts:
         except UnknownPool:
             if not is_edge(where):
                 raise
-            hint = "an edge is named as `allocated` shows it, such as 'power: /demo/rack0 -> /demo/rack0/node3'"
-            raise UnknownPool(f"no edge with a capacity is called {where!r:.200}", hint=hint) from None
+            hint = "name an edge as `allocated` shows it, such as 'power: /demo/rack0 -> /demo/rack0/node3'"
+            raise UnknownPool(f"no edge with a capacity is named {where!r:.200}", hint=hint) from None
 
     def edge_named(self, where: str) -> int:
-        """The edge that :meth:`where` names so, or whose ends are named in another way; -1 for none."""
+        """The edge with the name that :meth:`where` returns, or with any other names of its two ends; -1 if there is none."""
         if not is_edge(where):
             return -1
         found = self.edges_between(where, lambda end: [self.structure.vertex(end)])
         return found[0] if found else self._by_name.get(where, -1)
 
     def edges_between(self, where: str, ends: Callable[[str], list[int]]) -> list[int]:
-        """The edges with a capacity that a text ``GRAPH: FROM -> TO`` names; none where it names none.
+        """The edges with a capacity that a text ``GRAPH: FROM -> TO`` names; empty if it names none.
 
         Args:
-            ends: the pools that one side of the arrow names.
+            ends: resolves one side of the arrow to pools.
 
         Errors: LimitExceeded past EDGES_MAX pairs.
         """
@@ -276,7 +277,7 @@ class Accounts:
         except UnknownPool:
             return []
         if len(src) * len(dst) > limits.EDGES_MAX:
-            raise LimitExceeded(f"{len(src) * len(dst)} pairs of pools in the name of an edge", where=where[:200])
+            raise LimitExceeded(f"this edge name expands to {len(src) * len(dst)} pairs of pools", where=where[:200])
         between = self.between(graph, np.repeat(src, len(dst)), np.tile(dst, len(src)))
         found: list[int] = between[between >= 0].tolist()
         return found
@@ -286,13 +287,13 @@ class Accounts:
         return {self.where(v): v for v in range(self.structure.n, self.n)}
 
     def said(self, v: int) -> str:
-        """An account for messages: pools outside the containment tree by their bare names, edges as they are named."""
+        """The name of an account in messages: a bare name for a pool outside the containment tree, otherwise as :meth:`where`."""
         if v >= self.structure.n:
             return self.where(v)
         return self.structure.path(v) if v < self.structure.tree_end else self.structure.name(v)
 
     def same_in(self, other: Accounts, v: int) -> int:
-        """The account of another structure that has the same uuid, or is the edge between the same pools; -1 for none."""
+        """The account of another structure with the same uuid, or the edge between the same pools; -1 if there is none."""
         try:
             if v < self.structure.n:
                 return other.structure.vertex(self.structure.uuid(v))
@@ -306,10 +307,10 @@ class Accounts:
     # -- other generations -------------------------------------------------------------------------------------------
 
     def renumbered(self, made: Accounts, old_to_new: Int32) -> Int32:
-        """New numbers of all accounts, by old number, where those of the pools are given; -1 for what is gone.
+        """New numbers of all accounts by old number, given those of the pools; -1 for removed accounts.
 
         Args:
-            made: the accounts of the structure that the new numbers belong to.
+            made: the accounts of the structure that the new numbers refer to.
         """
         found = [old_to_new]
         for limited in self._limited:
@@ -323,11 +324,11 @@ class Accounts:
 def cut(
     structure: Structure, graph: Subsystem, rows: NDArray[np.int64], units_of: Callable[[Int32], NDArray[np.int64]]
 ) -> Subsystem:
-    """A graph whose edges carry only a part of what they did.
+    """A graph in which some edges carry only a part of their capacity.
 
     Args:
-        rows: edges to be cut; the others may be left as they are.
-        units_of: the units that are left of these accounts.
+        rows: the edges to reduce; other edges may keep their capacity.
+        units_of: the units left on these accounts.
     """
     accounts = structure.accounts.between(graph, graph.src[rows], graph.dst[rows])
     order = np.argsort(accounts, kind="stable")[int((accounts < 0).sum()) :]
@@ -349,17 +350,17 @@ def cut(
 
 
 def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) -> None:
-    """Mark the edges of a child instance of which it has nothing itself: they carry what its parent's do.
+    """Mark the edges on which a child instance has no units of its own; they get the capacity they have in the parent.
 
     Args:
-        copied: of a new copy, what it is a copy of, and which pools of that.
+        copied: for a new copy, the structure it was copied from and the vertices taken from it.
     """
     for name, graph in structure.subsystems.items():
         carried, full = capacities(graph), _column(graph, FULL)
-        of = _pairs(graph)  # of several edges between the same two pools, one may have all that is left
+        of = _pairs(graph)  # one of several parallel edges may have all remaining units
         rows = np.flatnonzero(np.bincount(of, weights=carried)[of] == 0)
         of_parent = np.nan_to_num(full)
-        if copied is not None:  # what the job was given of an edge is the child's own, and the parent may not have all of one
+        if copied is not None:  # units that the job holds are the child's own; the parent itself may have a part
             graph.attributes.pop(LINKED, None)
             whole, kept = copied[0].subsystems[name], np.zeros(copied[0].n, np.bool_)
             kept[copied[1]] = True
@@ -371,7 +372,7 @@ def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) ->
 
 
 def lend(graph: Subsystem, numbers: Int32, of_parent: Mapping[int, int]) -> None:
-    """Let edges of a child instance, of which it has nothing itself, carry what its parent's do.
+    """Give edges on which a child instance has no units of its own the capacity they have in the parent.
 
     Args:
         numbers: the account of each row.
@@ -386,7 +387,7 @@ def lend(graph: Subsystem, numbers: Int32, of_parent: Mapping[int, int]) -> None
 
 
 def lift(graph: Subsystem, rows: NDArray[np.int64]) -> None:
-    """Let edges carry whatever is asked."""
+    """Remove the limits of some edges."""
     for key in (CAPACITY, FULL, LINKED):
         if key in graph.attributes:
             column = _column(graph, key)
@@ -395,14 +396,14 @@ def lift(graph: Subsystem, rows: NDArray[np.int64]) -> None:
 
 
 def by_itself(graph: Subsystem) -> Subsystem:
-    """The same edges without a parent to ask: they carry what it lets them carry."""
+    """The same edges for an instance without a parent: their capacity is what the parent would grant."""
     return replace(graph, attributes={key: column for key, column in graph.attributes.items() if key != LINKED})
 
 
 def join(graph: Subsystem, first: int, same: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
-    """Edges of two graphs between the same two pools carry together what they do in both, but not more than in full.
+    """Merge the capacities of edges of two graphs between the same two pools: the sum, but not more than the full capacity.
 
-    Of what neither graph has anything itself, the edges carry what those of the other graph do: it knows the parent as it is now.
+    Where neither graph has units of its own, the edges carry what those of the other graph do, which knows the present parent.
 
     Args:
         graph: the edges of the one and, from row `first` on, those of the other.
@@ -437,7 +438,7 @@ def join(graph: Subsystem, first: int, same: tuple[NDArray[np.int64], NDArray[np
 
 
 def _pairs(graph: Subsystem) -> NDArray[np.int64]:
-    """By row, the number of the pools that the edge leads from and to."""
+    """By row, a number for the pair of pools that the edge joins."""
     codes = graph.src.astype(np.int64) * (int(graph.dst.max(initial=0)) + 1) + graph.dst
     found: NDArray[np.int64] = np.unique(codes, return_inverse=True)[1]
     return found
@@ -446,7 +447,7 @@ def _pairs(graph: Subsystem) -> NDArray[np.int64]:
 def _one_after_the_other(
     of: NDArray[np.int64], units: NDArray[np.float64] | NDArray[np.int64], most: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What rows carry of the units of their groups: in each group one after the other as much as it can.
+    """Distribute the units of each group over its rows, in order, each row taking as much as it can.
 
     Args:
         of: the group of each row, ascending.
@@ -463,7 +464,7 @@ def is_edge(where: str) -> bool:
 
 
 def is_countable(capacity: object) -> bool:
-    """Whether a float tells a capacity in whole units apart from the next one, or it is past all counting: no limit."""
+    """Whether a float can represent the capacity to the unit; a capacity of SIZE_MAX or more counts as unlimited."""
     return not (isinstance(capacity, int | float) and limits.CAPACITY_MAX < capacity < limits.SIZE_MAX)
 
 
@@ -473,7 +474,7 @@ def capacities(graph: Subsystem) -> NDArray[np.float64]:
 
 
 def _column(graph: Subsystem, key: str) -> NDArray[np.float64]:
-    """The numbers among the attributes of this name, by row; NaN elsewhere."""
+    """The numeric values of an attribute by row; NaN elsewhere."""
     column = graph.attributes.get(key)
     if column is None:
         return np.full(len(graph), np.nan)
@@ -484,7 +485,7 @@ def _column(graph: Subsystem, key: str) -> NDArray[np.float64]:
 
 
 def _capacities(graph: Subsystem, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ends as one number, ascending, and whole units of what carries a limited number of them."""
+    """The source and target of each limited edge as one ascending number, and its size in whole units."""
     if CAPACITY not in graph.attributes:
         return _NONE, _NONE
     rows = capacities(graph)
@@ -495,7 +496,7 @@ def _capacities(graph: Subsystem, n: int) -> tuple[NDArray[np.int64], NDArray[np
     known = np.isfinite(total) & (total >= 0) & (total < float(limits.SIZE_MAX))
     size = np.floor(total[known]).astype(np.int64)
     large = size > limits.CAPACITY_MAX
-    if large.any():  # a sum of floats may be more than they are together
+    if large.any():  # rounding can make a sum of floats too large
         whole = np.zeros(len(codes), np.int64)
         rows_known = known[of]
         np.add.at(whole, of[rows_known], np.floor(rows[rows_known]).astype(np.int64))

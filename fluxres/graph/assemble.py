@@ -1,8 +1,8 @@
-"""A machine as a table of pools with their parents, in any order: what most files of other systems are.
+"""Build a structure from a table of pools and their parents in any order, which is what most foreign file formats hold.
 
-Files name pools in the order of their own walk.  Here the rows are put into pre-order one level at a time: the rows of a level
-stand grouped by parent, so sizes of subtrees are sums of groups and places are running sums.  A machine has few levels, and
-no loop sees a single pool.
+Files list pools in the order of their own traversal.  This module sorts the rows into pre-order one level at a time.  The rows of
+a level are grouped by parent, so subtree sizes are sums over groups and positions are running sums.  A machine has few levels,
+and no loop visits single pools.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fluxres.graph.structure import Structure
 
 
 class Assembled(NamedTuple):
-    """A structure, and where the rows it was made of went: ``vertex[i]`` is the vertex number of row i (int32)."""
+    """A structure, and where its rows went: ``vertex[i]`` is the vertex number of row i (int32)."""
 
     structure: Structure
     vertex: Int32
 
 
-def assemble(  # noqa: PLR0913 - an argument a column, as there are
+def assemble(  # noqa: PLR0913 - one argument per column
     parent: ArrayLike,
     kind: ArrayLike,
     *,
@@ -49,18 +49,18 @@ def assemble(  # noqa: PLR0913 - an argument a column, as there are
     """The structure of a table of pools.
 
     Args:
-        parent: n row numbers; -1 is a root.  The first root is that of the containment tree, others stand outside it.
+        parent: n row numbers; -1 for a root.  The first root is that of the containment tree, the others are outside it.
         kind: n indexes into `kinds`.
         size, id: n int64; 1 and -1 (no id) by default.
-        rank: n execution targets; -1 has that of the pool above.  None: nodes are numbered in pre-order.
+        rank: n execution targets; -1 inherits from the pool above.  None numbers the nodes in pre-order.
         state: n indexes into `STATES`; up by default.
         exclusive: n booleans.
-        names, uuid_texts, tags, capacity: by row, as a structure keeps them by vertex.
+        names, uuid_texts, tags, capacity: keyed by row; a structure keys them by vertex.
         origin: base of the uuids, whose serials are vertex numbers; random by default.
-        where: the place of a row for messages; ``row N`` by default.
+        where: the place of a row in error messages; ``row N`` by default.
 
-    Children keep the order of their rows.  Values are taken as they are: readers of files check them, for they know the place.
-    Errors: InputError for parents that make no tree (a cycle, no root, a row that is not there); LimitExceeded past
+    Children keep the order of their rows.  Values are not checked: the reader of the file does that, because it knows the place.
+    Errors: InputError for parents that do not form a tree (a cycle, no root, a missing row); LimitExceeded past
     `limits.POOLS_MAX` and `limits.DEPTH_MAX`.
     Cost: O(n log n) array operations, O(names + tags) Python.
 
@@ -104,7 +104,7 @@ def assemble(  # noqa: PLR0913 - an argument a column, as there are
 
 
 def _preorder(parent: Int32, place: Callable[[int], str]) -> tuple[Int32, Int32, int]:
-    """By row: its number in pre-order, and the pools of its subtree; and where the tree of the first root ends."""
+    """For each row its pre-order number and the size of its subtree; and the end of the first root's tree."""
     n = len(parent)
     if n > limits.POOLS_MAX:
         raise LimitExceeded(f"{n} pools, at most {limits.POOLS_MAX} fit")
@@ -125,22 +125,22 @@ def _preorder(parent: Int32, place: Callable[[int], str]) -> tuple[Int32, Int32,
 
 
 def _groups(parents: Int32) -> NDArray[np.int64]:
-    """Where each group of equal neighbours begins."""
+    """The first index of each run of equal values."""
     return np.flatnonzero(np.diff(parents, prepend=np.int32(-2)))
 
 
 def _levels(parent: Int32, place: Callable[[int], str]) -> list[Int32]:
-    """The rows of each level, brothers together and in their order."""
+    """The rows of each level, grouped by parent in their original order."""
     n = len(parent)
     stray = np.flatnonzero((parent < -1) | (parent >= n))
     if len(stray):
         row = int(stray[0])
-        raise InputError(f"its parent is {parent[row]}, of {n} pools", where=place(row))
+        raise InputError(f"parent {parent[row]} does not exist: there are {n} pools", where=place(row))
     order = np.argsort(parent, kind="stable").astype(np.int32)
     starts = np.searchsorted(parent[order], np.arange(-1, n + 1, dtype=np.int32)).astype(np.int32)
     level = order[: starts[1]]
     if not len(level):
-        raise InputError("no pool is without a parent: there is no root", where=place(0) if n else "")
+        raise InputError("every pool has a parent: there is no root", where=place(0) if n else "")
     levels: list[Int32] = []
     reached = 0
     while len(level):
@@ -154,12 +154,12 @@ def _levels(parent: Int32, place: Callable[[int], str]) -> list[Int32]:
     if reached < n:
         seen = np.zeros(n, np.bool_)
         seen[np.concatenate(levels)] = True
-        raise InputError("stands below itself", where=place(_in_cycle(parent, int(np.flatnonzero(~seen)[0]))))
+        raise InputError("is its own descendant", where=place(_in_cycle(parent, int(np.flatnonzero(~seen)[0]))))
     return levels
 
 
 def _in_cycle(parent: Int32, row: int) -> int:
-    """A row of the cycle that the parents of this row lead into."""
+    """A row of the cycle that following the parents of this row leads into."""
     seen = set()
     while row not in seen:
         seen.add(row)

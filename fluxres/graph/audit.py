@@ -1,8 +1,8 @@
-"""Whether a structure is what it says: the audit that readers of files and `check` run.
+"""Validate a structure: the audit that file readers and `check` run.
 
-Whoever builds columns can get them wrong in ways that show much later and elsewhere.  Every property that the
-rest of the package takes for granted is tested here on the columns themselves, in array arithmetic, and an
-audit of a million pools stays below a second.  A finding names the first pools concerned and how many there are.
+A mistake in the columns may show up much later and somewhere else.  So everything that the rest of the package takes for granted
+about them is checked here, with array operations: an audit of a million pools takes less than a second.  A finding names the
+first few pools affected and says how many there are.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NAMED_MAX = 3
 
 
 def check_structure(s: Structure) -> list[Problem]:
-    """Everything that is wrong with a structure; empty when nothing is.
+    """All problems of a structure; empty if there are none.
 
-    Columns that do not make a tree end the audit early: nothing else can be asked of them.
+    If the columns do not form a tree, only that is reported, because no other check makes sense.
     Cost: O(n + edges), vectorised; Python for explicit names, uuids and tags.
     """
     found = list(_check_shape(s))
@@ -39,9 +39,9 @@ def check_structure(s: Structure) -> list[Problem]:
 
 
 def require_valid(s: Structure) -> None:
-    """Refuse a structure with errors.
+    """Raise for a structure with errors.
 
-    Errors: InputError with the first finding and how many more there are.
+    Errors: InputError with the first finding and the number of further ones.
     """
     errors = [problem for problem in check_structure(s) if problem.severity == "error"]
     if errors:
@@ -54,7 +54,7 @@ def _error(where: str, message: str) -> Problem:
 
 
 def _place(s: Structure, v: int) -> str:
-    """The path of a pool, or its number where the fault is such that it has none."""
+    """The path of a pool, or its vertex number if the fault leaves it without a path."""
     try:
         return s.where(v)
     except (FluxresError, IndexError, ValueError):
@@ -62,7 +62,7 @@ def _place(s: Structure, v: int) -> str:
 
 
 def _findings(s: Structure, bad: NDArray[np.bool_], message: Callable[[int], str]) -> Iterator[Problem]:
-    """One problem for each of the first pools marked, and one for all others."""
+    """One problem for each of the first few marked pools, and one for the rest."""
     vertices = np.flatnonzero(bad)
     for v in vertices[:_NAMED_MAX].tolist():
         yield _error(_place(s, v), message(v))
@@ -74,13 +74,13 @@ def _findings(s: Structure, bad: NDArray[np.bool_], message: Callable[[int], str
 
 
 def _check_shape(s: Structure) -> Iterator[Problem]:
-    """Pre-order: each parent stands before its children, and subtrees are slices inside their parent's."""
+    """Pre-order: a parent precedes its children, and each subtree is a slice within that of its parent."""
     lengths = {column: len(getattr(s, column)) for column in COLUMNS}
     if s.n < 1 or set(lengths.values()) != {s.n}:
         yield _error("", f"columns of different lengths, or none: {lengths}")
         return
     if s.n > limits.POOLS_MAX:
-        yield _error("", f"{s.n} pools, more than {limits.POOLS_MAX}")
+        yield _error("", f"{s.n} pools, at most {limits.POOLS_MAX} are allowed")
     if not 1 <= s.tree_end <= s.n or s.tree_end != s.end.item(0):
         yield _error("vertex 0", f"the containment tree ends at {s.tree_end}, its root at {s.end.item(0)} of {s.n}")
         return
@@ -92,20 +92,21 @@ def _check_shape(s: Structure) -> Iterator[Problem]:
     root = s.parent < 0
     inside = ~root & (s.end <= s.end[s.parent])
     bad = ~inside & ~root
-    # Before v stands its parent, or the last pool of the subtree of its elder sibling (of the root before it).
+    # The row before v is its parent, or the last pool in the subtree of its preceding sibling (for a root: the preceding root).
     bad |= (s.parent != v - 1) & (_ends_at(s) != s.parent)
     if bad.any():
-        yield from _numbered(bad, s, "does not stand in the slice of its parent")
+        yield from _numbered(bad, s, "is not in the slice of its parent")
     elif int(s.depth.max()) >= limits.DEPTH_MAX:
         yield _error(
-            f"vertex {int(s.depth.argmax())}", f"stands {int(s.depth.max()) + 1} levels deep, more than {limits.DEPTH_MAX}"
+            f"vertex {int(s.depth.argmax())}",
+            f"is {int(s.depth.max()) + 1} levels deep, at most {limits.DEPTH_MAX} are allowed",
         )
 
 
 def _ends_at(s: Structure) -> Int32:
-    """By vertex v: the parent of the outermost subtree that ends where v begins; -2 where none does."""
+    """For each vertex v, the parent of the outermost subtree that ends just before v; -2 where none does."""
     found = np.full(s.n + 1, -2, np.int32)
-    # Written from the innermost to the outermost: a subtree that begins earlier and ends here is the larger one.
+    # Written innermost first: of the subtrees that end here, the one that begins earliest is the largest and is written last.
     found[s.end[::-1]] = s.parent[::-1]
     return found[: s.n]
 
@@ -134,7 +135,7 @@ def _check_values(s: Structure) -> Iterator[Problem]:
     yield from _findings(s, s.rank < -1, lambda v: f"rank {s.rank.item(v)}, expected -1 (none) or more")
     yield from _findings(s, s.state >= len(STATES), lambda v: f"state {s.state.item(v)} of {len(STATES)}")
     yield from _findings(s, (s.flags & ~np.uint8(EXCLUSIVE | WAY)) != 0, lambda v: f"unknown flags {s.flags.item(v)}")
-    # A pool below a node is on the node: it cannot be without a rank.
+    # A pool below a node belongs to that node, so it must have a rank.
     lost = (s.parent >= 0) & (s.rank < 0) & (s.rank[s.parent] >= 0)
     yield from _findings(s, lost, lambda v: f"has no rank below a pool of rank {s.rank.item(s.parent.item(v))}")
 
@@ -142,7 +143,7 @@ def _check_values(s: Structure) -> Iterator[Problem]:
 def _check_sparse(s: Structure) -> Iterator[Problem]:
     for what, sparse in (("name", s.names), ("uuid", s.uuid_texts), ("tags", s.tags), ("capacity", s.capacity)):
         for v in (v for v in sparse if not 0 <= v < s.n):
-            yield _error(f"vertex {v}", f"{what} of a pool that is not there")
+            yield _error(f"vertex {v}", f"{what} of a pool that does not exist")
             break
     known = {v: full for v, full in s.capacity.items() if 0 <= v < s.n}
     vertices = np.fromiter(known, np.int64, len(known))
@@ -151,12 +152,14 @@ def _check_sparse(s: Structure) -> Iterator[Problem]:
         yield _error(_place(s, v), f"size {s.size.item(v)} is more than its full size {s.capacity[v]} (C1)")
     for v, name in s.names.items():
         if not name or "/" in name or len(name) > limits.NAME_LENGTH_MAX:
-            yield _error(f"vertex {v}", f"'{name[:40]}' is no name: 1 to {limits.NAME_LENGTH_MAX} characters without '/'")
+            yield _error(
+                f"vertex {v}", f"'{name[:40]}' is not a valid name: expected 1 to {limits.NAME_LENGTH_MAX} characters without '/'"
+            )
             break
 
 
 def _check_names(s: Structure) -> Iterator[Problem]:
-    """Siblings have different names: a path means one pool."""
+    """Siblings must have different names, so that a path identifies one pool."""
     vertices = np.arange(1, s.tree_end, dtype=np.int32)
     try:
         doubles = _named_again(s, vertices, s.parent[vertices], NameKeys())
@@ -165,11 +168,11 @@ def _check_names(s: Structure) -> Iterator[Problem]:
         return
     bad = np.zeros(s.n, np.bool_)
     bad[doubles] = True
-    yield from _findings(s, bad, lambda v: "two pools of this path")
+    yield from _findings(s, bad, lambda v: "another pool has the same path")
 
 
 def _named_again(s: Structure, vertices: Int32, group: Int32, keys: NameKeys) -> list[int]:
-    """Those of some pools whose name one of the same group before them has."""
+    """The pools whose name an earlier pool of the same group has."""
     cls, number, odd = keys.of(s, vertices)
     doubles = set(vertices[repeated(group, cls, number)].tolist())
     needed = texts_needed(group, cls, odd, keys.injective())
@@ -183,9 +186,9 @@ def _named_again(s: Structure, vertices: Int32, group: Int32, keys: NameKeys) ->
 
 
 def check_hosts(s: Structure) -> Iterator[Problem]:
-    """Host names that were given to several nodes: a host list does not tell them apart.
+    """Host names given to several nodes, which a host list cannot tell apart.
 
-    Nodes that are called by their type and id are left out: those of two racks may well be numbered alike.
+    Nodes named by type and id are skipped: the nodes of two racks may well be numbered alike.
     Cost: vectorised over the nodes; Python for explicit names, and where several rules make the names.
     """
     nodes = s.of_type("node")
@@ -196,21 +199,21 @@ def check_hosts(s: Structure) -> Iterator[Problem]:
     keys.ancestors_differ = True
     doubles = _named_again(s, nodes, np.zeros(len(nodes), np.int32), keys)
     if doubles:
-        message = f"host name {s.name(doubles[0])} is that of another node, too"
-        yield Problem("warning", _place(s, doubles[0]), f"{message}; nodes that have the host name of another: {len(doubles)}")
+        message = f"another node has the host name {s.name(doubles[0])}, too"
+        yield Problem("warning", _place(s, doubles[0]), f"{message}; nodes with a duplicate host name: {len(doubles)}")
 
 
 def _check_uuids(s: Structure) -> Iterator[Problem]:
     bad = (s.origin >= len(s.origins)) | (s.serial < 0) | (s.serial >= 1 << 48)
     if s.uuid_texts:
         bad[np.fromiter(s.uuid_texts, np.int64, len(s.uuid_texts))] = False
-    yield from _findings(s, bad, lambda v: f"uuid of origin {s.origin.item(v)} and serial {s.serial.item(v)}, which is none")
+    yield from _findings(s, bad, lambda v: f"uuid: invalid origin {s.origin.item(v)} or serial {s.serial.item(v)}")
     if bad.any():
         return
     again = repeated(*uuid_keys([s]))
     marked = np.zeros(s.n, np.bool_)
     marked[again] = True
-    yield from _findings(s, marked, lambda v: f"uuid {s.uuid(v)} belongs to another pool too")
+    yield from _findings(s, marked, lambda v: f"another pool has the same uuid {s.uuid(v)}")
 
 
 # -- auxiliary graphs ----------------------------------------------------------------------------------------------------
@@ -218,7 +221,7 @@ def _check_uuids(s: Structure) -> Iterator[Problem]:
 
 def _check_subsystems(s: Structure) -> Iterator[Problem]:
     if len(s.subsystems) > limits.SUBSYSTEMS_MAX:
-        yield _error("", f"{len(s.subsystems)} auxiliary graphs, more than {limits.SUBSYSTEMS_MAX}")
+        yield _error("", f"{len(s.subsystems)} auxiliary graphs, at most {limits.SUBSYSTEMS_MAX} are allowed")
     for name, graph in s.subsystems.items():
         yield from _check_edges(s, name, graph)
 
@@ -226,17 +229,17 @@ def _check_subsystems(s: Structure) -> Iterator[Problem]:
 def _check_edges(s: Structure, name: str, graph: Subsystem) -> Iterator[Problem]:
     where = f"graphs.{name}"
     if name != graph.name:
-        yield _error(where, f"calls itself '{graph.name}'")
+        yield _error(where, f"is named '{graph.name}'")
     lengths = {len(graph.src), len(graph.dst), len(graph.relation), *map(len, graph.attributes.values())}
     if len(lengths) > 1:
         yield _error(where, f"columns of different lengths: {sorted(lengths)}")
         return
     if len(graph) > limits.EDGES_MAX:
-        yield _error(where, f"{len(graph)} edges, more than {limits.EDGES_MAX}")
+        yield _error(where, f"{len(graph)} edges, at most {limits.EDGES_MAX} are allowed")
     ends = np.concatenate([graph.src, graph.dst])
     dangling = ends[(ends < 0) | (ends >= s.n)]
     if len(dangling):
-        yield _error(where, f"an edge ends at vertex {int(dangling[0])}, which is not there; {len(dangling)} such ends in all")
+        yield _error(where, f"an edge ends at vertex {int(dangling[0])}, which does not exist; {len(dangling)} such ends in all")
         return
     if len(graph) and int(graph.relation.max()) >= len(graph.relations):
         yield _error(where, f"relation {int(graph.relation.max())} of {len(graph.relations)}")

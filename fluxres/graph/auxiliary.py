@@ -1,8 +1,7 @@
 """Auxiliary graphs (RFC 4, "Resource Graph Data") as edge columns over the pools of a structure.
 
-An edge row points one way and carries its relation; what points both ways is two rows.  That is all a
-directed graph needs, networkx's views can be laid over it, and cutting the machine is one vectorised
-renumbering.
+An edge row has one direction and one relation; an edge in both directions is two rows.  That is all a directed graph needs:
+networkx views work on top of it, and cutting the machine is one vectorised renumbering.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from numpy.typing import NDArray
 from fluxres.errors import InputError
 
 CONTAINS: Final = "contains"
-"""Relation of has-a among the pools that a hierarchy has outside the containment tree."""
+"""Relation of edges between the pools that a hierarchy contains outside the containment tree."""
 Int32 = NDArray[np.int32]
 
 
 def underived(value: object) -> dict[str, Any]:
-    """The state of an object for pickle, without what its cached properties derived."""
+    """The state of an object for pickle, without its cached properties."""
     kind = type(value)
     return {key: found for key, found in vars(value).items() if not isinstance(getattr(kind, key, None), cached_property)}
 
@@ -35,7 +34,7 @@ class Subsystem:
     Args:
         name: of the subsystem, such as ``power``.
         hierarchy: whether it is a forest whose pools have a URI ``name:/path`` in it.
-        src, dst: vertex numbers, int32, one row an edge.
+        src, dst: vertex numbers, int32, one row per edge.
         relation: uint16, index into `relations`.
         relations: relation names, such as ``supplies``.
         attributes: columns by name; float64 with NaN for absent (``capacity`` always), or objects with None.
@@ -103,32 +102,30 @@ class Subsystem:
         return self._by_dst[first:last]
 
     def rows_from(self, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(position in `vertices`, row) of all edges that leave these vertices, one entry an edge, in their order.
+        """(position in `vertices`, row) of all edges that leave these vertices, one entry per edge, in the order of `vertices`.
 
-        Cost: in the edges, vectorised.
+        Cost: in the number of edges, vectorised.
         """
         of, at = _runs(self._src_sorted, vertices)
         return of, self._by_src[at]
 
     def rows_to(self, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(position in `vertices`, row) of all edges that reach these vertices, in the same way."""
+        """As :meth:`rows_from`, for the edges that reach these vertices."""
         of, at = _runs(self._dst_sorted, vertices)
         return of, self._by_dst[at]
 
     def all_successors(self, vertices: Int32) -> Int32:
-        """Where the edges of these vertices lead, one entry an edge.  Cost: in the edges, vectorised."""
+        """The targets of the edges that leave these vertices, one entry per edge.  Cost: in the number of edges, vectorised."""
         return self.dst[self.rows_from(vertices)[1]]
 
     def successors(self, v: int) -> Int32:
-        """Where the edges of `v` lead."""
         return self.dst[self.out_rows(v)]
 
     def predecessors(self, v: int) -> Int32:
-        """Where the edges into `v` come from."""
         return self.src[self.in_rows(v)]
 
     def edge_data(self, row: int) -> dict[str, Any]:
-        """Attributes of one edge, as a networkx edge dictionary: subsystem, type, and what the edge has."""
+        """The attributes of one edge as a networkx edge dictionary: subsystem, type and its own attributes."""
         data: dict[str, Any] = {"subsystem": self.name, "type": self.relations[self.relation[row]]}
         for key, column in self.attributes.items():
             value = column[row]
@@ -143,12 +140,12 @@ class Subsystem:
             yield int(self.src[row]), int(self.dst[row]), self.edge_data(row)
 
     def parent(self, v: int) -> int:
-        """The one predecessor of `v` in a hierarchy, -1 for a root."""
+        """The only predecessor of `v` in a hierarchy, -1 for a root."""
         rows = self.in_rows(v)
         return int(self.src[rows[0]]) if len(rows) else -1
 
     def roots(self) -> Int32:
-        """Members that no edge reaches, ascending.  Cost: in the edges at the first call."""
+        """Members that no edge reaches, ascending.  Cost: in the number of edges on the first call."""
         return self._roots
 
     @cached_property
@@ -158,7 +155,7 @@ class Subsystem:
         return found
 
     def require_forest(self) -> None:
-        """Refuse a hierarchy in which a pool has two parents or stands in a cycle.
+        """Refuse a hierarchy in which a pool has two parents or is on a cycle.
 
         Errors: InputError naming the vertex.  Cost O(edges).
         """
@@ -174,18 +171,18 @@ class Subsystem:
             raise InputError(f"hierarchy '{self.name}' has a cycle", where=f"graphs.{self.name}")
 
     def renumber(self, old_to_new: Int32, *, keep_rows: NDArray[np.bool_] | None = None) -> Subsystem:
-        """The same graph after vertices moved; an edge survives if both its ends do.
+        """The same graph with renumbered vertices; an edge is kept if both its ends are.
 
         Args:
-            old_to_new: int32 by old vertex number, -1 for what is gone.
-            keep_rows: further restriction by row.
+            old_to_new: int32 by old vertex number, -1 for removed vertices.
+            keep_rows: bool by row, to drop further edges.
         """
         moved = replace(self, src=old_to_new[self.src], dst=old_to_new[self.dst])
         keep = (moved.src >= 0) & (moved.dst >= 0)
         return moved.restricted(keep if keep_rows is None else keep & keep_rows)
 
     def restricted(self, keep: NDArray[np.bool_]) -> Subsystem:
-        """The graph with these edges only, sharing nothing."""
+        """A graph of these edges only, which shares no data with this one."""
         attributes = {key: column[keep] for key, column in self.attributes.items()}
         return Subsystem(
             self.name,
@@ -199,7 +196,7 @@ class Subsystem:
 
 
 def _runs(ends: Int32, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(position in `vertices`, place among sorted ends of edges) of each edge that has one of these vertices at that end."""
+    """(position in `vertices`, position in `ends`) for each entry of the sorted `ends` that is one of these vertices."""
     lo = np.searchsorted(ends, vertices)
     counts = np.searchsorted(ends, vertices, side="right") - lo
     at = np.repeat(lo - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))

@@ -1,7 +1,7 @@
-"""Whether two structures are the same machine, and where they are not.
+"""Compare two structures: whether they describe the same machine, and where they differ.
 
-Saved and loaded again, a structure may number its kinds, uuid bases and relations differently, or make by template a name
-that stood explicitly.  What is compared is what a user sees: every pool's data, and the edges as a set.
+After saving and loading, a structure may number its kinds, uuid bases and relations differently, or produce by a template a name
+that was explicit before.  So what is compared is what a user sees: the data of every pool, and the edges as a set.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 
-#: differences reported of each sort: the first few say what is wrong, a million say nothing more
+#: differences reported of each kind: the first few show what is wrong
 SHOWN_MAX = 5
 
 
 def equal(a: Structure, b: Structure, *, uuids: bool = True) -> list[str]:
-    """The differences between two structures, as sentences with the path; none when they are equal.
+    """The differences between two structures, as sentences with the path; empty if they are equal.
 
     Args:
-        uuids: whether uuids must be equal too.
+        uuids: whether to compare uuids too.
 
     Cost: O(pools) array operations and O(differences + edges) Python.
 
@@ -71,16 +71,16 @@ def _kind_facts(s: Structure, number: int) -> tuple[object, ...]:
 
 
 def _pairs(a: Structure, b: Structure) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The pairs of kinds that stand opposite each other, and which pair each vertex is."""
+    """The distinct pairs (kind in `a`, kind in `b`) over all vertices, and the index of the pair of each vertex."""
     return _distinct(a.kind.astype(np.int64) * len(b.kinds) + b.kind, len(a.kinds) * len(b.kinds))
 
 
 def _distinct(codes: NDArray[np.int64], stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different codes, all below `stop`, ascending, and where each code stands among them."""
+    """The distinct codes, all below `stop`, ascending, and the index of each code among them."""
     if stop > 4 * len(codes):
         found, which = np.unique(codes, return_inverse=True)
         return found, which.reshape(-1)
-    # Few kinds and many pools: counting is ten times faster than sorting.
+    # With few kinds and many pools, counting is ten times faster than sorting.
     counts = np.bincount(codes, minlength=stop)
     return np.flatnonzero(counts), (np.cumsum(counts > 0) - 1)[codes]
 
@@ -117,7 +117,7 @@ def _uuids(a: Structure, b: Structure) -> list[str]:
             differs |= both == pair
     explicit = [*a.uuid_texts, *b.uuid_texts]
     differs[explicit] = True
-    # Different bases and serials may still add up to one text, and explicit texts need a look.
+    # Different bases and serials may still give the same text, and explicit texts must be compared one by one.
     for v in np.flatnonzero(differs).tolist():
         differs[v] = a.uuid(v) != b.uuid(v)
     return _cells(a, differs, lambda v: f"uuid {a.uuid(v)}, not {b.uuid(v)}")
@@ -145,7 +145,7 @@ def _graphs(a: Structure, b: Structure) -> list[str]:
 
 
 def _same_rows(a: Subsystem, b: Subsystem) -> bool:
-    """Whether two graphs have the same rows in the same order and columns, seen without a look at single edges."""
+    """Whether two graphs have the same rows in the same order and the same columns, without looking at single edges."""
     if not (np.array_equal(a.src, b.src) and np.array_equal(a.dst, b.dst)):
         return False
     if a.attributes.keys() != b.attributes.keys() or a.relations != b.relations or not np.array_equal(a.relation, b.relation):

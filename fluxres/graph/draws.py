@@ -1,4 +1,4 @@
-"""What pools draw from their suppliers by themselves: a node of 400 W draws them for its job (property ``draw.power``)."""
+"""What pools draw from their suppliers on their own: a node with ``draw.power: 400`` draws 400 W for the job that uses it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 
-ONLY_A_WAY: Final = "which is here only as the way to others"
-"""Of a supplier in a part of a machine that has no units of it: other parts draw from it as well."""
-WITH_UNITS: Final = "the copy of a job has the units that the job holds, a copy or duplicate of `/` has all suppliers"
-"""How to get a part of a machine in which what draws something can be allocated."""
+ONLY_A_WAY: Final = "which is only a pass-through in this part of the machine"
+"""Said of a supplier in a part of a machine that has no units of it, because other parts draw from it as well."""
+WITH_UNITS: Final = "a copy of a job has the units that the job holds, a copy or duplicate of `/` has all suppliers"
+"""Hint: how to get a part of a machine in which pools that draw something can be allocated."""
 
 
 class Fault(NamedTuple):
-    """Why nothing is charged for what pools draw of a name, or not what was meant."""
+    """Why what pools draw under a name is not charged, or not charged as intended."""
 
     message: str
     hint: str
@@ -38,7 +38,7 @@ class Draws:
 
     @cached_property
     def types(self) -> tuple[str, ...]:
-        """Types, or names of graphs, of which some pool draws units."""
+        """The types, or names of graphs, of which some pool draws units."""
         structure = self._structure
         if not structure.kinds.may_draw:
             return ()
@@ -48,13 +48,13 @@ class Draws:
 
     @cached_property
     def supplied(self) -> frozenset[str]:
-        """Names of which units can be drawn: of the types that auxiliary graphs distribute, and of these graphs."""
+        """The names that units can be drawn of: the types that auxiliary graphs distribute, and the graphs themselves."""
         names = self._structure.types
         types = {names[number] for feeds in self._structure.feeds for number in feeds.types}
         return frozenset(types | {feeds.graph.name for feeds in self._structure.feeds})
 
     def fault(self, name: str) -> Fault | None:
-        """What is wrong with drawing units of a name: no graph distributes it, or it is counted in several units."""
+        """What is wrong with drawing units under a name: no graph distributes it, or it is counted in several units."""
         if name not in self.supplied:
             there = ", ".join(sorted(self.supplied))
             hint = f"there is {there}" if there else "no graph distributes anything"
@@ -62,8 +62,8 @@ class Draws:
         units = self._units_of(name)
         if len(units) < 2:
             return None
-        message = f"draws units of '{name}', which are counted in {' and '.join(units)}"
-        return Fault(message, f"give all suppliers and edges of graph '{self._graphs_of(name)[0].graph.name}' one unit")
+        message = f"draws units of '{name}', which is counted in {' and '.join(units)}"
+        return Fault(message, f"give all suppliers and edges of graph '{self._graphs_of(name)[0].graph.name}' the same unit")
 
     def _graphs_of(self, name: str) -> list[Feeds]:
         types = self._structure.types
@@ -72,7 +72,7 @@ class Draws:
         return [feeds for feeds in self._structure.feeds if types.index(name) in feeds.types]
 
     def _units_of(self, name: str) -> list[str]:
-        """The units that suppliers and edges say of what is drawn by a name, sorted."""
+        """The units in which suppliers and edges count what is drawn under a name, sorted."""
         structure = self._structure
         found: set[str | None] = set()
         for feeds in self._graphs_of(name):
@@ -81,21 +81,21 @@ class Draws:
         return sorted(unit for unit in found if unit is not None)
 
     def own(self, name: str) -> Int64:
-        """By pool, the units that it draws; none of one that is here only as the way to others."""
+        """The units that each pool draws itself; 0 for a pass-through pool."""
         return self._of(name)[0]
 
     def total(self, name: str) -> Int64:
-        """By pool, the units that it draws with all that is in it."""
+        """The units that each pool draws together with everything below it."""
         structure, before = self._structure, self._of(name)[1]
         return before[structure.end] - before[:-1]
 
     def within(self, name: str, start: int, stop: int) -> int:
-        """Units that pools draw from one to before another."""
+        """The units that the pools ``[start, stop)`` draw."""
         before = self._of(name)[1]
         return int(before[stop] - before[start])
 
     def names_of(self, account: int) -> tuple[str, ...]:
-        """Names of which units that pools draw by themselves may come from an account."""
+        """The names under which pools may draw units from an account on their own."""
         return tuple(name for name in self.types if self._may_draw_from(name, account))
 
     def _may_draw_from(self, name: str, account: int) -> bool:

@@ -1,8 +1,8 @@
-"""Which edges of an auxiliary graph say what supplies what, and what of a graph a supplier has to give.
+"""Which edges of an auxiliary graph mean "supplies", and what a supplier can give.
 
-Graphs are drawn in several ways.  Power is drawn from the feed to the node.  A link of a network carries both ways, so its
-edges point both ways; then what lies farther from the nodes is the supplier.  A graph all of whose edges lead out of the
-containment tree (nodes to the file system they mount) is drawn from the consumer's side, and is read the other way round.
+Graphs come in several styles.  A power graph has edges from the feed to the node.  A network link carries both ways, so its edges
+point both ways; then the end that is farther from the nodes is the supplier.  A graph all of whose edges lead out of the
+containment tree (from nodes to the file system they mount) is drawn from the consumer's side, so it is read in reverse.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 SUPPLY: Final = "supply"
 ANY: Final = "any"
-"""Value of the attribute `supply` of an edge: one of several suppliers is enough."""
+"""Value of the edge attribute `supply`: one of several suppliers is enough."""
 
 
 class Feeds:
-    """One auxiliary graph, read as what supplies what.  Cost: vectorised over its edges, once."""
+    """One auxiliary graph, read as supplier and consumer.  Cost: vectorised over its edges, once."""
 
     def __init__(self, structure: Structure, graph: Subsystem) -> None:
         self._structure = structure
         self._nodes = nodes = structure.of_type("node")
         self.graph = graph
-        #: The type number of its edges.
+        #: The type number of the graph's edges.
         self.kind = structure.accounts.kind(graph)
         above, below = _followed(structure, graph, nodes)
         order = np.lexsort((above, below))
-        #: Edges, by what is supplied.
+        #: Consumer and supplier of each edge, ordered by consumer.
         self.below, self.above = np.ascontiguousarray(below[order]), np.ascontiguousarray(above[order])
         self._below, self._above = self.below.data, self.above.data
-        #: By edge, the accounts that what goes along it is drawn through, one for each direction that the graph has; -1 for none.
+        #: By edge, the accounts that its flow is charged to, one for each direction the graph has; -1 for none.
         self._limits = [structure.accounts.between(graph, *ends) for ends in ((self.above, self.below), (self.below, self.above))]
         self.is_limited = any(bool((limits >= 0).any()) for limits in self._limits)
 
     @cached_property
     def alternative(self) -> NDArray[np.bool_] | None:
-        """Edges of which, where several lead into a pool, only one is used at a time; None where there are none."""
+        """Edges of which only one per consumer is used at a time; None if there are none."""
         column, n = self.graph.attributes.get(SUPPLY), self._structure.n
         rows = [] if column is None else [row for row, value in enumerate(column.tolist()) if value == ANY]
         if not rows:
@@ -56,11 +56,11 @@ class Feeds:
         )
         return found
 
-    # -- what is distributed -----------------------------------------------------------------------------------------
+    # -- distributed resources ---------------------------------------------------------------------------------------
 
     @cached_property
     def distributors(self) -> Int32:
-        """Pools that supply others, ascending: those with an edge down, and what they stand in outside the containment tree."""
+        """Pools that supply others, ascending: those with an edge down, and their ancestors outside the containment tree."""
         structure = self._structure
         found = np.unique(self.above)
         up = found
@@ -69,13 +69,14 @@ class Feeds:
         return found.astype(np.int32)
 
     def is_distributor(self, v: int) -> bool:
-        """Whether a pool supplies others."""
         at = bisect_left(self.distributors.data, v)
         return at < len(self.distributors) and self.distributors.item(at) == v
 
     @cached_property
     def attached(self) -> tuple[Int32, Int32]:
-        """(supplier, pool) of pools outside the containment tree that an edge hangs on a supplier, and that supply nothing."""
+        """(supplier, pool) of pools outside the containment tree that an edge attaches to a supplier and that supply nothing
+        themselves.
+        """
         structure = self._structure
         last = (self.below >= structure.tree_end) & (structure.end[self.below] == self.below + 1)
         last &= ~np.isin(self.below, self.distributors)
@@ -91,7 +92,7 @@ class Feeds:
 
     @cached_property
     def given(self) -> Int32:
-        """Pools that may have something to give: those that supply others, and what hangs on them."""
+        """Pools that may have something to give: the distributors, and the pools attached to them."""
         structure = self._structure
         members = np.union1d(self.above, self.below)
         leaves = np.flatnonzero(structure.end == np.arange(1, structure.n + 1))
@@ -101,9 +102,9 @@ class Feeds:
 
     @cached_property
     def types(self) -> frozenset[int]:
-        """Types that are distributed: of those that supply others, and of what hangs on them and stands in an auxiliary graph.
+        """The types that are distributed: those of the distributors, and of attached pools in an auxiliary graph.
 
-        Nodes and what they stand in are none, though a rack may hand on what supplies it.
+        Nodes and their ancestors are excluded, though a rack may pass on what supplies it.
         """
         structure = self._structure
         found = set(np.unique(structure.type[self.given]).tolist())
@@ -116,9 +117,9 @@ class Feeds:
 
     @cached_property
     def counted(self) -> frozenset[int]:
-        """Those of the distributed types of which some pool has more than one unit, or says what it is counted in.
+        """The distributed types of which some pool has more than one unit or a unit name.
 
-        A part of a machine counts what the machine does, though it may have one unit of each pool.
+        In a part of a machine, the types that count in the machine count too, even if each pool has a single unit here.
         """
         structure = self._structure
         pools = self.given[(structure.full_size[self.given] > 1) | self._has_unit(self.given)]
@@ -133,13 +134,13 @@ class Feeds:
 
     @cached_property
     def unit(self) -> str | None:
-        """What edges that do not say it are counted in: as the first pool of a counted type."""
+        """The unit of edges without one of their own: that of the first pool of a counted type."""
         structure = self._structure
         pools = self.given[np.isin(structure.type[self.given], list(self.counted))]
         return structure.kind_of(int(pools[0])).unit if len(pools) else None
 
     def units_of(self, types: frozenset[int]) -> set[str | None]:
-        """What pools of these distributed types are counted in, and edges too where any of the types is counted."""
+        """The units of the pools of these distributed types; those of the edges too if any of the types is counted."""
         structure, accounts = self._structure, self._structure.accounts
         pools = self.given[np.isin(structure.type[self.given], list(types))]
         found = {structure.kinds[number].unit for number in np.unique(structure.kind[pools]).tolist()}
@@ -149,18 +150,17 @@ class Feeds:
 
     @cached_property
     def is_vital(self) -> bool:
-        """Whether a pool that nothing reaches by this graph can do no work: it is a hierarchy, or something is distributed."""
+        """Whether a pool that this graph does not reach can do no work: the graph is a hierarchy, or it distributes something."""
         return self.graph.hierarchy or bool(self.types) or self.is_limited
 
     # -- suppliers ---------------------------------------------------------------------------------------------------
 
     def rows_into(self, v: int) -> range:
-        """The edges into a pool."""
         first = bisect_left(self._below, v)
         return range(first, bisect_right(self._below, v, first))
 
     def suppliers(self, v: int) -> tuple[int, ...]:
-        """Where edges into a pool come from."""
+        """The sources of the edges into a pool."""
         rows = self.rows_into(v)
         return tuple(self._above[rows.start : rows.stop].tolist()) if rows else ()
 
@@ -171,12 +171,12 @@ class Feeds:
 
     @cached_property
     def groups(self) -> NDArray[np.int64]:
-        """By edge, the place in `supplied` of the pool it leads to."""
+        """For each edge, the index in `supplied` of the pool it leads to."""
         return self.supplied.searchsorted(self.below)
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
-        """By edge, the place in `supplied` of the pool into which the supply of its supplier comes, -1 for a source."""
+        """For each edge, the index in `supplied` of the pool where its supplier is itself supplied; -1 for a source."""
         at = self.above.astype(np.int64)
         while True:
             place = np.minimum(self.supplied.searchsorted(at), len(self.supplied) - 1)
@@ -186,21 +186,21 @@ class Feeds:
             at = np.where(found | (at < 0), at, self._structure.parent[at])
 
     def cards(self) -> Iterator[tuple[int, list[int]]]:
-        """Nodes without suppliers of their own, and the pools in each that are supplied from outside it."""
+        """Nodes without suppliers of their own, each with the pools in it that are supplied from outside (its cards)."""
         first, last = self.supplied.searchsorted(self._nodes + 1), self.supplied.searchsorted(self._structure.end[self._nodes])
         for node in self._nodes[last > first].tolist():
             if not self.rows_into(node) and (entries := self._inside(node)):
                 yield node, entries
 
     def limits(self, row: int) -> list[int]:
-        """The accounts that what goes along an edge is drawn through."""
+        """The accounts that flow along an edge is charged to."""
         return [v for limits in self._limits if (v := limits.item(row)) >= 0]
 
     def entries(self, v: int) -> list[int]:
-        """Where what supplies a pool comes in; empty where nothing supplies it.
+        """The pools through which a pool is supplied; empty if nothing supplies it.
 
-        That is the pool itself or the nearest above it that has suppliers; before the pools above, those in it (the cards of a
-        node), and for a pool in a node those in the node.
+        That is the pool itself or its nearest ancestor with suppliers.  Pools inside it (the cards of a node) come before its
+        ancestors; for a pool in a node, so do the pools in that node.
         """
         u = v
         while u >= 0:
@@ -213,7 +213,7 @@ class Feeds:
         return []
 
     def _inside(self, v: int) -> list[int]:
-        """Pools strictly below one that are supplied from outside it."""
+        """Pools strictly below `v` that are supplied from outside it."""
         stop = self._structure.end.item(v)
         a = bisect_left(self._below, v + 1)
         b = bisect_left(self._below, stop, a)
@@ -224,24 +224,24 @@ class Feeds:
         return found
 
     def is_in_node(self, v: int) -> bool:
-        """Whether a pool is a node, or stands in one."""
+        """Whether a pool is a node or is in one."""
         at = bisect_right(self._nodes.data, v) - 1
         return at >= 0 and v < self._structure.end.item(int(self._nodes[at]))
 
     def onward(self, u: int) -> tuple[int, int]:
-        """Farther up from a supplier: the pool into which its own supply comes, and the pool that is met with it, or -1."""
+        """One step up from a supplier: the pool where its own supply arrives, and the pool that is charged with it, or -1."""
         structure = self._structure
         above = structure.parent.item(u)
         if u >= structure.tree_end:
             return u, above
-        # In the containment tree, a rack is not met because its PDU is; but what supplies it supplies the PDU.
+        # In the containment tree, charging a PDU does not charge its rack; but what supplies the rack supplies the PDU.
         while not self.rows_into(u) and above >= 0:
             u, above = above, structure.parent.item(above)
         return u, -1
 
 
 def _followed(structure: Structure, graph: Subsystem, nodes: Int32) -> tuple[Int32, Int32]:
-    """(supplier, supplied) of the edges that say it."""
+    """(supplier, consumer) of the edges that mean "supplies"."""
     if graph.hierarchy:
         return graph.src, graph.dst
     codes = graph.src.astype(np.int64) * structure.n + graph.dst
@@ -255,12 +255,12 @@ def _followed(structure: Structure, graph: Subsystem, nodes: Int32) -> tuple[Int
 
 
 def _outward(structure: Structure, src: Int32, dst: Int32, nodes: Int32) -> tuple[Int32, Int32]:
-    """Of edges that point both ways, those from the end that lies farther from the nodes to the nearer one."""
+    """Of edges in both directions, those from the end farther from the nodes to the nearer one."""
     if not src.size:
         return src, dst
     ends = np.unique(src)
     at = nodes.searchsorted(ends, "right") - 1
-    reach = np.maximum.accumulate(structure.end[nodes])  # a node may have others in it
+    reach = np.maximum.accumulate(structure.end[nodes])  # nodes may be nested
     start = ends[(at >= 0) & (ends < reach[at])] if nodes.size else ends[:0]
     if not start.size:
         start = ends[ends < structure.tree_end]

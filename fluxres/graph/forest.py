@@ -1,8 +1,8 @@
-"""A hierarchy in pre-order: what stands below a pool is a slice, in containment and in an auxiliary hierarchy alike.
+"""A hierarchy in pre-order: the subtree of a pool is a slice, both in containment and in an auxiliary hierarchy.
 
-The columns of a structure are in the pre-order of containment. An auxiliary hierarchy is edges, so its pre-order is worked out
-once, level by level: sizes of subtrees from the leaves up, positions from the roots down. From then on every question about a
-hierarchy is the same array arithmetic, whichever hierarchy it is.
+The columns of a structure are in the pre-order of containment.  An auxiliary hierarchy consists of edges, so its pre-order is
+computed once, level by level: subtree sizes from the leaves up, positions from the roots down.  After that, every question about
+either kind of hierarchy is the same array arithmetic.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Forest:
 
     @classmethod
     def contained(cls, structure: Structure) -> Forest:
-        """Containment, with the small trees of pools outside it.  Cost O(1)."""
+        """Containment, including the small trees of pools outside it.  Cost O(1)."""
         return cls(structure.hierarchy, structure.n, structure.end, structure.parent)
 
     @classmethod
     def auxiliary(cls, subsystem: Subsystem, n: int) -> Forest:
-        """An auxiliary hierarchy; siblings stand in the order of their edges.
+        """An auxiliary hierarchy; siblings are in the order of their edges.
 
-        Errors: InputError for a graph that is no forest.  Cost: vectorised over the edges, a dozen steps a level.
+        Errors: InputError for a graph that is not a forest.  Cost: vectorised over the edges, a dozen operations per level.
         """
         subsystem.require_forest()
         levels, owners = [subsystem.roots()], [np.zeros(0, np.int64)]
@@ -73,7 +73,7 @@ class Forest:
         return cls(subsystem.name, n, end, parent, order)
 
     def _at(self, vertices: NDArray[np.integer[Any]]) -> Int64:
-        """Positions of these pools, -1 for those that do not stand here."""
+        """Positions of these pools, -1 for those that are not in this hierarchy."""
         if self._order is None:
             return vertices.astype(np.int64)
         if not len(self._members):
@@ -98,11 +98,11 @@ class Forest:
 
     @property
     def roots(self) -> Int32:
-        """The pools with none above, ascending."""
+        """The pools without a parent, ascending."""
         return np.sort(self._vertices(np.flatnonzero(self._parent < 0)))
 
     def parent(self, v: int) -> int:
-        """The pool above, -1 for a root and for a pool that does not stand here."""
+        """The pool above, -1 for a root and for a pool that is not in this hierarchy."""
         at = self._position(v)
         return int(self._parent[at]) if at >= 0 else -1
 
@@ -112,7 +112,7 @@ class Forest:
         return np.where(at >= 0, self._parent[at], np.int32(-1)) if len(self._parent) else np.full(len(at), -1, np.int32)
 
     def children(self, v: int) -> Int32:
-        """The pools next below, in order.  Cost: one vector scan of the subtree."""
+        """The children, in order.  Cost: one vector scan of the subtree."""
         at = self._position(v)
         if at < 0:
             return np.zeros(0, np.int32)
@@ -126,7 +126,7 @@ class Forest:
         return found
 
     def subtree(self, v: int) -> Int32:
-        """A pool and all below it, in pre-order; none where it does not stand here."""
+        """A pool and all its descendants, in pre-order; empty if it is not in this hierarchy."""
         at = self._position(v)
         if at < 0:
             return np.zeros(0, np.int32)
@@ -134,11 +134,11 @@ class Forest:
         return np.arange(at, stop, dtype=np.int32) if self._order is None else self._order[at:stop]
 
     def below(self, tops: NDArray[np.integer[Any]]) -> Mask:
-        """By vertex, what stands strictly below one of these pools.  Cost: one vector scan."""
+        """By vertex, whether it is a proper descendant of one of these pools.  Cost: one vector scan."""
         return self._down(tops, 1)
 
     def with_below(self, tops: NDArray[np.integer[Any]]) -> Mask:
-        """By vertex, these pools, as far as they stand here, and all below them."""
+        """By vertex, whether it is one of these pools or a descendant; pools that are not in this hierarchy are ignored."""
         return self._down(tops, 0)
 
     def _down(self, tops: NDArray[np.integer[Any]], skip: int) -> Mask:
@@ -156,7 +156,7 @@ class Forest:
         return found
 
     def with_above(self, vertices: Int32) -> Int32:
-        """These pools and all above them, ascending.  Cost O(levels) vector steps."""
+        """These pools and all their ancestors, ascending.  Cost O(levels) vector steps."""
         found, level = [vertices], vertices
         while len(level):
             level = np.unique(self.parents(level))

@@ -1,8 +1,8 @@
-"""When two pools are the same, asked of a million of them at once.
+"""Decide for a million pools at once which of them are the same.
 
-Merging and auditing both compare names among siblings and uuids among all pools.  Texts would cost a
-Python string a pool; here equal names and equal uuids are equal numbers.  What no template or origin
-gives (explicit names, explicit uuids) is sparse, and only that is looked at one by one.
+Merging and auditing both compare names among siblings and uuids among all pools.  Comparing texts would take one Python string
+per pool; here equal names and equal uuids are equal numbers.  Names and uuids that no template or origin produces are sparse, and
+only those are looked at one by one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fluxres.syntax import template
 
 _EXPLICIT: Final = 0
 _BASE_LENGTH: Final = 23
-"""Characters of a uuid text that its base gives: all but the last group."""
+"""Length of the part of a uuid text that its base determines: all but the last group."""
 
 
 def template_fields(kind: Kind) -> frozenset[str]:
-    """The keys that the name template of a kind asks for; ``id`` where it has none.
+    """The keys that the name template of a kind uses; ``id`` if it has none.
 
     >>> sorted(template_fields(Kind("node", "node", name="n${rack}-${id}")))
     ['id', 'rack']
@@ -40,21 +40,21 @@ def template_fields(kind: Kind) -> frozenset[str]:
 class NameKeys:
     """Names of siblings as pairs of numbers.
 
-    Equal pairs below the same parent are equal names.  Unequal pairs are unequal names where neither side is
-    `odd`, or where both are of one class that is `injective`; otherwise the texts decide.
+    Under one parent, equal pairs mean equal names.  Unequal pairs mean unequal names if neither side is `odd`, or if both are of
+    one class that is `injective`; otherwise the texts decide.
 
-    Cost: O(1) Python a kind and an explicit name, arrays for the rest.
+    Cost: O(1) Python per kind and explicit name, arrays for the rest.
     """
 
     def __init__(self) -> None:
         self._classes: dict[object, int] = {}
         self._texts: dict[str, int] = {}
         self._injective: list[bool] = [False]
-        #: whether ancestors may differ between pools of one parent, so that templates which ask for them are compared as text
+        #: whether pools of one parent may have different ancestors: then templates that use them are compared as text
         self.ancestors_differ = False
 
     def of(self, s: Structure, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Class, number and oddness of the names of these pools, each as long as `vertices`."""
+        """Class, number and oddness of the names of these pools, each an array as long as `vertices`."""
         used = np.zeros(len(s.kinds), np.bool_)
         used[s.kind[vertices]] = True
         class_of = np.zeros(len(s.kinds), np.int64)
@@ -73,12 +73,12 @@ class NameKeys:
         return cls, number, odd
 
     def injective(self) -> NDArray[np.bool_]:
-        """By class: whether two pools of it, siblings, have one name only if they have one id."""
+        """By class, whether two siblings of that class have the same name only if they have the same id."""
         return np.array(self._injective, np.bool_)
 
     def _class(self, kind: Kind) -> tuple[int, bool, bool]:
         if kind.name is None:
-            # 'n1' + 2 and 'n' + 12 are one name: a basename that ends in a digit is compared as text.
+            # 'n1' + 2 and 'n' + 12 give the same name, so a basename that ends in a digit is compared as text.
             odd = kind.basename[-1:].isdigit()
             return self._number(kind.basename, True), odd, False
         fields = template_fields(kind)
@@ -96,10 +96,10 @@ class NameKeys:
 
 
 def texts_needed(group: Int32, cls: NDArray[np.int64], odd: NDArray[np.bool_], injective: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows have siblings that only the texts of their names can tell apart.
+    """Which rows have siblings that can only be told apart by the texts of their names.
 
     Args:
-        group: parent of each row; rows of one parent are compared with each other.
+        group: parent of each row; rows with the same parent are compared with each other.
         cls, odd: of each row, from :meth:`NameKeys.of`.
         injective: from :meth:`NameKeys.injective`.
     """
@@ -118,21 +118,21 @@ def texts_needed(group: Int32, cls: NDArray[np.int64], odd: NDArray[np.bool_], i
 
 
 def joint_origins(structures: Sequence[Structure]) -> tuple[list[int], list[NDArray[np.int64]]]:
-    """One list of uuid bases for several structures, and for each structure where its own stand in it.
+    """A joint list of the uuid bases of several structures, and for each structure the indexes of its own bases in it.
 
     Errors: LimitExceeded past ORIGINS_MAX.
     """
     index: dict[int, int] = {}
     maps = [np.array([index.setdefault(base, len(index)) for base in s.origins], np.int64) for s in structures]
     if len(index) > limits.ORIGINS_MAX:
-        raise LimitExceeded(f"{len(index)} uuid origins, more than {limits.ORIGINS_MAX}")
+        raise LimitExceeded(f"{len(index)} uuid origins, at most {limits.ORIGINS_MAX} are allowed")
     return list(index), maps
 
 
 def uuid_keys(structures: Sequence[Structure]) -> list[NDArray[np.uint64]]:
-    """The uuids of all pools as uint64, equal where the uuids are; one array a structure.
+    """The uuids of all pools as uint64, equal if and only if the uuids are; one array per structure.
 
-    Cost: O(1) Python an explicit uuid, arrays for the rest.
+    Cost: O(1) Python per explicit uuid, arrays for the rest.
     """
     bases, maps = joint_origins(structures)
     by_prefix = {uuids.text(base, 0)[:_BASE_LENGTH]: i for i, base in enumerate(bases)}
@@ -157,7 +157,7 @@ def _explicit_key(text: str, by_prefix: dict[str, int], texts: dict[str, int]) -
 
 
 def repeated(*keys: NDArray[Any]) -> NDArray[np.int64]:
-    """Rows whose keys stood in an earlier row already, ascending.
+    """Rows whose keys occur in an earlier row, ascending.
 
     >>> repeated(np.array([3, 1, 3, 3])).tolist()
     [2, 3]

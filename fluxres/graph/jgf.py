@@ -1,9 +1,9 @@
-"""A graph, or what a job holds of it, as values of JSON Graph Format: nodes and edges as RFC 40 and Fluxion have them.
+"""A graph, or the part of it that a job holds, as JSON Graph Format values: nodes and edges as in RFC 40 and Fluxion.
 
-R carries them, files do, and what `fluxres query` prints is of the same form; so this one place decides what stands in a node.
-Fluxion leaves out what its reader assumes, and so do we, except for the id, the rank and the paths, which it always
-writes.  A node has a key of its own for the edges (the vertex number), and names that outlive it: paths and the uuid.
-Values of a large machine all at once would take a gigabyte: what writes files takes :mod:`fluxres.graph.jgf_text`.
+R, graph files and the output of `fluxres query` all carry this form, so this one module decides what a node contains.  Like
+Fluxion we leave out what its reader assumes, except the id, the rank and the paths, which Fluxion always writes.  A node has a
+key for use by edges (the vertex number) and names that outlive it: paths and the uuid.  The values of a large machine take a
+gigabyte when built all at once; writers of files use :mod:`fluxres.graph.jgf_text` instead.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fluxres.graph.structure import Structure
 from fluxres.graph.surgery import Along, Carried
 
 SHORTHAND: Final = "fluxion:jgf_shorthand"
-"""Writer of a graph that leaves out what is below pools taken whole."""
+"""`writer` of a graph that leaves out what is below exclusively held pools."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Which pools of a structure are written, and how much of each.
+class GraphPart:
+    """The pools of a structure to write, and how many units of each.
 
     Args:
-        vertices: int32, ascending; with a pool stand those above it.
+        vertices: int32, ascending; includes the ancestors of each pool in it.
         sizes: int64, units of each.
-        exclusive: bool, whether all of it is held by the job that the graph is of.
-        ways: bool, whether it is there only as the way to others.
+        exclusive: bool, whether the job of this graph holds the pool exclusively.
+        ways: bool, whether it is a pass-through pool, present only as the path to others.
     """
 
     vertices: Int32
@@ -47,7 +47,7 @@ class Part:
 
     @classmethod
     def whole(cls, structure: Structure) -> Self:
-        """Every pool, with all its units, held by no job."""
+        """Every pool with all its units, held by no job."""
         ways = (structure.flags & WAY) != 0
         return cls(np.arange(structure.n, dtype=np.int32), structure.size, np.zeros(structure.n, np.bool_), ways)
 
@@ -59,29 +59,29 @@ def held(
     *,
     shorthand: bool = False,
     along: Along | None = None,
-) -> Part:
-    """The part of a structure that is held, as a copy for a nested instance has it (rule C1).
+) -> GraphPart:
+    """The part of a structure that is held, as a copy for a nested instance contains it (rule C1).
 
-    That is the pools named, what is below those held whole, and as a mere way what is above any of them and, outside the
-    containment tree, what supplies and joins them.
+    It consists of the given pools, everything below those held exclusively and, as pass-through pools, the ancestors of any of
+    them and the pools outside the containment tree that supply and connect them.
 
     Args:
         structure: the machine.
         vertices: int32, ascending, each once.
         amounts: int64, units of each.
-        shorthand: leave out what is below pools held whole in the containment tree.
-        along: which pools a part of the machine, bool by vertex, needs further, as ways.
+        shorthand: leave out what is below exclusively held pools in the containment tree.
+        along: given a part of the machine (bool by vertex), the further pass-through pools that it needs.
 
-    Cost: arrays over the pools found; with auxiliary graphs, over the vertex numbers between them and the edges there.
+    Cost: arrays over the pools found; with auxiliary graphs, over the vertex range they span and the edges there.
     """
     whole = amounts == structure.size[vertices]
     implied = below = _own_below(structure, vertices[whole], structure.end[vertices[whole]])
-    if shorthand:  # which Fluxion spells out along containment
+    if shorthand:  # which Fluxion expands along containment
         stop = np.where(vertices < structure.tree_end, vertices + 1, structure.end[vertices])[whole]
         implied = _own_below(structure, vertices[whole], stop)
     own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
     tops = vertices
-    if structure.linked is not None:  # pools implied below one that an enclosing instance gives on request
+    if structure.linked is not None:  # pools implied below one that the enclosing instance grants on request
         tops = own[~np.isin(structure.parent[own], own)]
     if along is not None:
         kept = np.zeros(structure.n, np.bool_)
@@ -90,20 +90,20 @@ def held(
     every = surgery.with_the_way(structure, own, tops)
     sizes, exclusive = structure.size[every], np.zeros(len(every), np.bool_)
     sizes[np.searchsorted(every, vertices)] = amounts
-    # A job may have held a pool whole and, at another time, a part of something below it: what is whole says the most.
+    # A job may hold a pool exclusively and, at another time, a part of something below it: the exclusive holding wins.
     at = np.searchsorted(every, implied)
     sizes[at] = structure.size[implied]
     exclusive[at] = True
     ways = np.ones(len(every), np.bool_)
     ways[np.searchsorted(every, own)] = False
     only = (structure.flags[every] & WAY) != 0
-    if structure.linked is not None:  # what was given of a way to others is the job's own
+    if structure.linked is not None:  # what the parent granted of a pass-through pool is the job's own
         only &= ~structure.linked[every]
-    return Part(every, sizes, exclusive, ways | only)
+    return GraphPart(every, sizes, exclusive, ways | only)
 
 
 def _own_below(structure: Structure, first: Int32, end: Int32) -> Int32:
-    """What pools held whole imply: all in them but what the enclosing instance gives on request (rule N1)."""
+    """What exclusively held pools imply: all pools below them except those the enclosing instance grants on request (N1)."""
     found = _below(first, end)
     return found if structure.linked is None else found[~structure.linked[found] | np.isin(found, first)]
 
@@ -114,14 +114,14 @@ def _below(first: Int32, end: Int32) -> Int32:
 
 
 def document(
-    structure: Structure, part: Part, more: Mapping[int, str] = MappingProxyType({}), carried: Carried | None = None
+    structure: Structure, part: GraphPart, more: Mapping[int, str] = MappingProxyType({}), carried: Carried | None = None
 ) -> dict[str, Any]:
     """The graph of a part as plain values: `{"graph": {"nodes": […], "edges": […]}}`.
 
     Args:
         more, carried: as for :func:`~fluxres.graph.jgf_text.chunks`.
 
-    Cost: about 3 µs a pool.
+    Cost: about 3 µs per pool.
     Source: RFC 40.
     """
     values: dict[str, Any] = orjson.loads(b"".join(chunks(structure, part, more=more, carried=carried)) + b"}")
@@ -129,7 +129,7 @@ def document(
 
 
 class Sort(NamedTuple):
-    """What equal pools share."""
+    """What equal pools have in common."""
 
     type: str
     basename: str
@@ -148,7 +148,7 @@ def node(
     paths: Mapping[str, str],
     uuid: str | None = None,
 ) -> dict[str, Any]:
-    """One pool as a node: what differs from the defaults, and always id, rank and paths.
+    """One pool as a node: the values that differ from the defaults, and always id, rank and paths.
 
     >>> node("7", Sort("core", "core"), "core3", 3, 0, 1, True, {"containment": "/c0/node0/core3"})["metadata"]
     {'type': 'core', 'id': 3, 'rank': 0, 'exclusive': True, 'paths': {'containment': '/c0/node0/core3'}}
@@ -175,7 +175,7 @@ def node(
 
 
 def edge(source: str, target: str, subsystem: str = CONTAINMENT, relationship: str | None = None) -> dict[str, Any]:
-    """One edge; that of the containment tree is the usual one and says nothing more.
+    """One edge; those of the containment tree are the default and carry no metadata.
 
     >>> edge("0", "1"), edge("5", "9", "power", "supplies")["metadata"]
     ({'source': '0', 'target': '1'}, {'subsystem': 'power', 'relationship': 'supplies'})

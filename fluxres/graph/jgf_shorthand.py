@@ -1,7 +1,7 @@
-"""What the shorthand of R leaves out below pools that are held whole, said in a word: which nodes, and which ids of R_lite.
+"""Summaries of what the shorthand form of R leaves out below exclusively held pools: the hosts, and the ids of R_lite.
 
-Without it a reader that does not have the machine cannot tell which of two racks a node is in, or in which socket a core.  Hosts
-and ids mean the same after Flux gave the nodes other ranks.  Fluxion passes these keys over.
+Without them, a reader that does not have the machine cannot tell which of two racks a node is in, or which socket a core is in.
+Host names and ids stay valid when Flux assigns other ranks to the nodes.  Fluxion ignores these keys.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fluxres.graph.jgf import Part
+from fluxres.graph.jgf import GraphPart
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 
 
 def left_out_below(
     structure: Structure,
-    part: Part,
+    part: GraphPart,
     types: Sequence[str],
     *,
     host: Callable[[int], str] | None = None,
     numbers: NDArray[np.int64] | None = None,
 ) -> dict[int, str]:
-    """Members for the metadata of nodes, by vertex: `hosts` above nodes, `children` in them.
+    """Members for the metadata of nodes, by vertex: `hosts` above nodes, `children` within them.
 
     Args:
-        part: in which some pools stand without what is below them.
-        types: of the pools that R_lite has by id.
-        host: of a node; its name by default.
-        numbers: ids of R_lite, by vertex; the position among the pools of its type on the node by default.
+        part: contains pools without what is below them.
+        types: of the pools that R_lite lists by id.
+        host: the host name of a node; its pool name by default.
+        numbers: ids in R_lite, by vertex; by default the position among the pools of that type on the node.
 
-    Errors: InputError for a name that no hostlist can say.
+    Errors: InputError for a name that a hostlist cannot express.
     Cost: a few microseconds for each such pool that is not a node itself.
     """
     s, found = structure, dict[int, str]()
@@ -58,8 +58,8 @@ def left_out_below(
     return found
 
 
-def _hiding(structure: Structure, part: Part) -> Iterator[int]:
-    """Pools of a part that are held whole, and of which nothing below is in it although there is something."""
+def _hiding(structure: Structure, part: GraphPart) -> Iterator[int]:
+    """Exclusively held pools that have descendants, none of which is in the part."""
     vertices = part.vertices
     stop = structure.end[vertices]
     following = np.append(vertices[1:], structure.n)

@@ -1,9 +1,9 @@
-"""Which auxiliary graphs of a machine Fluxion's JGF reader takes as subsystems, and why it would refuse the others.
+"""Which auxiliary graphs of a machine Fluxion's JGF reader accepts as subsystems, and why it would refuse the others.
 
-Fluxion refuses a whole file for one graph that it cannot hold: its graph has one edge from a vertex to another and one root a
-subsystem, and it finds vertices by path and rank.  What does not fit stands in a part of the file that Fluxion passes over.
-The answer is that of the whole machine, not of the part that is written: in the R of a job each pool must have the paths that
-it has in the file of the machine, or Fluxion does not find it.
+Fluxion refuses a whole file because of one graph that it cannot represent: its graph has one edge from one vertex to another and
+one root per subsystem, and it finds vertices by path and rank.  What does not fit goes into a part of the file that Fluxion
+ignores.  The answer depends on the whole machine, not on the part that is written: in the R of a job, each pool must have the
+same paths as in the file of the machine, or Fluxion does not find it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ CONTAINMENT = "containment"
 
 
 class Subsystems(NamedTuple):
-    """The auxiliary graphs with edges, but for one that is called containment.
+    """The auxiliary graphs that have edges, except one named containment.
 
     Args:
-        taken: those that Fluxion takes, by name.
+        taken: those that Fluxion accepts, by name.
         refused: why it would refuse each of the others, by name.
     """
 
@@ -35,14 +35,14 @@ class Subsystems(NamedTuple):
 
 
 def of(structure: Structure) -> Subsystems:
-    """The auxiliary graphs of a machine by whether Fluxion takes them.
+    """The auxiliary graphs of a machine by whether Fluxion accepts them.
 
-    Cost: O(edges) array operations and O(pools of hierarchies) Python, once a machine.
+    Cost: O(edges) array operations and O(pools of hierarchies) Python, once per machine.
     """
     graphs = tuple(structure.subsystems.values())
     known = _KNOWN.get(structure)
     if known is None or len(known[0]) != len(graphs) or any(a is not b for a, b in zip(known[0], graphs, strict=True)):
-        known = _KNOWN[structure] = graphs, _Sorting(structure).found()
+        known = _KNOWN[structure] = graphs, _Check(structure).found()
     return known[1]
 
 
@@ -50,7 +50,7 @@ _KNOWN: WeakKeyDictionary[Structure, tuple[tuple[Subsystem, ...], Subsystems]] =
 
 
 def paths_in(structure: Structure, subsystem: Subsystem) -> Callable[[int], str]:
-    """What makes the path of a pool in an auxiliary graph: from the root of a hierarchy, its name alone in any other graph."""
+    """A function from pool to path in an auxiliary graph: from the root of a hierarchy, in any other graph just the name."""
     known: dict[int, str] = {}
 
     def path(v: int) -> str:
@@ -67,8 +67,8 @@ def paths_in(structure: Structure, subsystem: Subsystem) -> Callable[[int], str]
     return path
 
 
-class _Sorting:
-    """Sorts graph by graph; one that was taken leaves less room for those behind it."""
+class _Check:
+    """Decides graph by graph; an accepted graph restricts the ones after it."""
 
     def __init__(self, structure: Structure) -> None:
         self._s = structure
@@ -90,7 +90,7 @@ class _Sorting:
         return Subsystems(taken, refused)
 
     def _outside(self, graph: Subsystem) -> str:
-        """Whether it has more roots than one, or brings nodes that no job can have."""
+        """Why it would be refused: several roots, or pools with a rank that no job can have; empty if neither."""
         s = self._s
         outside = graph.members[graph.members >= s.tree_end]
         roots = len(graph.roots()) if graph.hierarchy else len(outside)
@@ -100,7 +100,7 @@ class _Sorting:
         return f"{s.name(int(ranked[0]))} outside containment has a rank" if len(ranked) else ""
 
     def _doubled(self, graph: Subsystem) -> str:
-        """Whether an edge joins two pools that are joined already."""
+        """Why it would be refused: an edge joins two pools that another edge joins already; empty if none does."""
         s = self._s
         codes = self._codes(graph)
         order = np.argsort(codes, kind="stable")
@@ -123,7 +123,7 @@ class _Sorting:
         return f"{self._s.name(int(graph.src[row]))} to {self._s.name(int(graph.dst[row]))}"
 
     def _misplaced(self, graph: Subsystem) -> str:
-        """Whether a path in it is that of another pool: Fluxion would take the two for one."""
+        """Why it would be refused: Fluxion would take two pools for one, because they share a path; empty if none do."""
         s = self._s
         members = graph.members if graph.hierarchy else graph.members[graph.members >= s.tree_end]
         path, found = paths_in(s, graph), dict[tuple[str, int], int]()
@@ -140,7 +140,7 @@ class _Sorting:
         return ""
 
     def _contained(self, path: str, rank: int, v: int) -> int:
-        """The pool of containment that has this path and rank; `v` where none has."""
+        """The pool of containment with this path and rank; `v` if there is none."""
         try:
             other = self._s.vertex(path)
         except FluxresError:

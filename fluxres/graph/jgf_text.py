@@ -1,8 +1,9 @@
-"""The text of a JGF document, made from columns: what pools share is written once a sort, and a pool adds its numbers and names.
+"""Produce the text of a JGF document from columns: what equal pools share is rendered once, and each pool adds its numbers and
+names.
 
-A file of a large machine has 600,000 nodes of 200 bytes.  Dictionaries of them would take gigabytes, and a JSON writer a
-second for keys that are always the same.  Here the pieces between the numbers are made for each sort of pool, and blocks of
-nodes are joined as they come, so that memory stays near the size of the file.
+A file of a large machine has 600,000 nodes of 200 bytes.  As dictionaries they would take gigabytes, and a JSON writer would
+spend a second on keys that are always the same.  Here the text between the numbers is rendered once per group of equal pools, and
+nodes are joined block by block, so that memory stays close to the size of the file.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from fluxres.graph.surgery import Carried
 from fluxres.syntax import template
 
 if TYPE_CHECKING:
-    from fluxres.graph.jgf import Part
+    from fluxres.graph.jgf import GraphPart
 
 _BLOCK: Final = 16_384
 
 
 def chunks(
     structure: Structure,
-    part: Part,
+    part: GraphPart,
     *,
     label: str | None = None,
     uuid_runs: list[list[Any]] | None = None,
@@ -43,18 +44,18 @@ def chunks(
 ) -> Iterator[bytes]:
     """A JGF document without its last bracket, ``{"graph":{"nodes":[…],"edges":[…],"metadata":{…}}``, in pieces.
 
-    What Fluxion reads stands in the nodes and edges, beside keys that only fluxres reads.  Auxiliary graphs that Fluxion
-    would refuse stand in the metadata of the graph, which it passes over, and so do the pools that only they have.
+    The nodes and edges contain what Fluxion reads, plus keys that only fluxres reads.  The metadata of the graph, which Fluxion
+    ignores, contains the auxiliary graphs that Fluxion would refuse and the pools that only these graphs have.
 
     Args:
         structure: the machine.
         part: which pools of it.
         label: name of the graph.
-        uuid_runs: the uuids of all these pools in their order, as runs; each node says its own by default.
-        more: members of the metadata of nodes, by vertex, each with a comma before it.
-        carried: units of these edges with a capacity, by account; all that they have by default.
+        uuid_runs: the uuids of all these pools in order, as runs; by default each node contains its own.
+        more: further members of the metadata of nodes, by vertex, each preceded by a comma.
+        carried: units of these edges with a capacity, by account; all by default.
 
-    Cost: about 1 µs a pool, memory for one block.
+    Cost: about 1 µs per pool, memory for one block.
     Source: RFC 40.
     """
     s, subsystems, shown = structure, jgf_subsystems.of(structure), _is_shown(structure, part)
@@ -70,17 +71,17 @@ def chunks(
     yield b"}"
 
 
-def in_order(structure: Structure, part: Part) -> Int32:
-    """The pools of a part in the order in which a document has them: those that Fluxion does not see come last."""
+def in_order(structure: Structure, part: GraphPart) -> Int32:
+    """The pools of a part in document order: those that Fluxion does not see come last."""
     shown = _is_shown(structure, part)
     return np.concatenate([part.vertices[shown], part.vertices[~shown]])
 
 
-def _is_shown(structure: Structure, part: Part) -> NDArray[np.bool_]:
-    """Which pools of a part Fluxion sees: those of the containment tree, and those of subsystems that it takes.
+def _is_shown(structure: Structure, part: GraphPart) -> NDArray[np.bool_]:
+    """Which pools of a part Fluxion sees: those of the containment tree and of the subsystems that it accepts.
 
-    It knows of no ways.  One that leads to nothing else in the tree, such as the core through which a supply comes, it would
-    take for a core that may be given to a job.
+    Fluxion has no notion of a pass-through pool.  One that leads to nothing else in the tree, such as the core through which a
+    supply arrives, it would take for a core that it may allocate to a job.
     """
     vertices = part.vertices
     shown = vertices < structure.tree_end
@@ -93,7 +94,7 @@ def _is_shown(structure: Structure, part: Part) -> NDArray[np.bool_]:
 
 
 def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
-    """Values of a list with commas between them, in pieces."""
+    """The values of a list separated by commas, in pieces."""
     comma = ""
     for texts in blocks:
         if texts:
@@ -103,13 +104,13 @@ def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
 
 def _metadata(
     structure: Structure,
-    part: Part,
+    part: GraphPart,
     nodes: _Nodes,
     hidden: NDArray[np.int64],
     uuid_runs: list[list[Any]] | None,
     edges: _Edges,
 ) -> Iterator[bytes]:
-    """The metadata of the graph; nothing where there are none."""
+    """The metadata of the graph; nothing if there is none."""
     members = [] if uuid_runs is None else [f'"uuids":{orjson.dumps(uuid_runs).decode()}']
     subsystems = jgf_subsystems.of(structure)
     within = {name: len(_rows_within(graph, part)) > 0 for name, graph in structure.subsystems.items()}
@@ -127,12 +128,12 @@ def _metadata(
 
 
 def quoted(text: str) -> str:
-    """A text as JSON has it, in quotes."""
+    """A text as a JSON string, with quotes."""
     return orjson.dumps(text).decode()
 
 
 def property_texts(properties: tuple[tuple[str, PropertyValue], ...]) -> dict[str, str]:
-    """Properties as JGF has them, all text; one without a value has none.
+    """Properties as JGF has them: all text, and empty for a property without a value.
 
     >>> property_texts((("class", 3), ("ssd", None)))
     {'class': '3', 'ssd': ''}
@@ -145,12 +146,12 @@ def _text(value: PropertyValue) -> str:
 
 
 class _Nodes:
-    """Writes nodes, block by block; those of the containment tree in their order, since a path leads on from the pool above."""
+    """Writes nodes block by block; those of the containment tree in order, because a path extends that of the pool above."""
 
     def __init__(
         self,
         structure: Structure,
-        part: Part,
+        part: GraphPart,
         subsystems: Mapping[str, Subsystem],
         more: Mapping[int, str],
         *,
@@ -164,9 +165,9 @@ class _Nodes:
         self._before, self._between, self._behind, self._names = self._pieces()
 
     def _pieces(self) -> tuple[list[str], list[str], list[str], list[str | None]]:
-        """By sort: the text before the uuid, between it and the name, and behind the rank; and the format of the name.
+        """For each group: the text before the uuid, the text between uuid and name, the text after the rank, and the name format.
 
-        The sort of each row is kept too: kind, size, exclusive, flags and state together.
+        Also stores the group of each row: the distinct combination of kind, size, exclusive, flags and state.
         """
         s, part = self._structure, self._part
         may_be_whole = s.flags[part.vertices] & EXCLUSIVE
@@ -232,7 +233,7 @@ class _Nodes:
         return found
 
     def _named(self, block: NDArray[np.int32], sorts: NDArray[Any]) -> tuple[list[str], list[bool]]:
-        """The names of pools as JSON has them without quotes, and whether a reader knows them without being told."""
+        """The names of pools as JSON without the quotes, and whether a reader can derive them."""
         s, formats = self._structure, self._names
         numbers = s.id[block]
         names = [
@@ -265,7 +266,7 @@ class _Nodes:
 
 
 def _sorts(columns: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first row of each different combination of values, and the number of the combination that each row has."""
+    """The first row of each distinct combination of values, and for each row the number of its combination."""
     code = columns[0].astype(np.int64)
     for column in columns[1:]:
         if len(column) and (column != column[0]).any():
@@ -276,7 +277,7 @@ def _sorts(columns: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def _name_format(kind: Kind) -> str | None:
-    """A ``%`` format from the id to the name as JSON has it; None where more than the id decides."""
+    """A ``%`` format from the id to the name as JSON; None if the name depends on more than the id."""
     if kind.name is None:
         return f"{quoted(kind.basename)[1:-1].replace('%', '%%')}%d"
     if not template.is_invertible(kind.name):
@@ -290,8 +291,8 @@ def _name_format(kind: Kind) -> str | None:
     return found
 
 
-def _sparse(structure: Structure, part: Part, more: Mapping[int, str]) -> dict[int, str]:
-    """What few pools have: text by vertex."""
+def _sparse(structure: Structure, part: GraphPart, more: Mapping[int, str]) -> dict[int, str]:
+    """Metadata that only few pools have, as text by vertex."""
     s, found = structure, dict(more)
 
     def add(v: int, text: str) -> None:
@@ -308,7 +309,7 @@ def _sparse(structure: Structure, part: Part, more: Mapping[int, str]) -> dict[i
     for v in part.vertices[np.searchsorted(part.vertices, s.tree_end) :].tolist():
         if s.parent[v] >= 0:
             add(v, f',"within":"{s.parent[v]}"')
-    # A reader gives a pool of rank -1 that of the pool above, as Fluxion writes it for all that is below nodes.
+    # A reader gives a pool of rank -1 the rank of the pool above; Fluxion writes ranks below nodes that way.
     rank = s.rank[part.vertices]
     above = rank.copy()
     hand_down(above, np.flatnonzero(above >= 0), np.searchsorted(part.vertices, s.end[part.vertices]).astype(np.int32))
@@ -320,23 +321,24 @@ def _sparse(structure: Structure, part: Part, more: Mapping[int, str]) -> dict[i
 # -- edges, and auxiliary graphs -----------------------------------------------------------------------------------------
 
 
-def _rows_within(subsystem: Subsystem, part: Part) -> NDArray[np.int64]:
-    """Rows of the edges that have both ends in a part, ascending."""
+def _rows_within(subsystem: Subsystem, part: GraphPart) -> NDArray[np.int64]:
+    """Rows of the edges with both ends in a part, ascending."""
     rows = subsystem.rows_from(part.vertices)[1]
     return np.sort(rows[_are_in(part.vertices, subsystem.dst[rows])])
 
 
 def _are_in(table: Int32, vertices: Int32) -> NDArray[np.bool_]:
-    """Which of these stand in an ascending table.  Cost O(vertices log table)."""
+    """Which of these vertices are in an ascending table.  Cost O(vertices log table)."""
     if not len(table):
         return np.zeros(len(vertices), np.bool_)
     return np.asarray(table[np.minimum(np.searchsorted(table, vertices), len(table) - 1)] == vertices)
 
 
-def _auxiliary_paths(structure: Structure, part: Part, subsystems: Mapping[str, Subsystem]) -> Mapping[int, str]:
-    """Paths in subsystems, as text behind that of containment; where a graph is no tree, only of pools outside.
+def _auxiliary_paths(structure: Structure, part: GraphPart, subsystems: Mapping[str, Subsystem]) -> Mapping[int, str]:
+    """Paths in subsystems, as text that follows the containment path; for a graph that is not a tree, only of pools outside
+    containment.
 
-    A path is that in the whole machine, whatever of it is in the part: by its paths Fluxion knows a pool.
+    A path is that in the whole machine even if the part lacks some of it, because Fluxion identifies a pool by its paths.
     """
     found: dict[int, str] = {}
     for name, graph in subsystems.items():
@@ -350,17 +352,17 @@ def _auxiliary_paths(structure: Structure, part: Part, subsystems: Mapping[str, 
 
 
 class _Edges:
-    """Writes edges, block by block: those that Fluxion sees, or the others.
+    """Writes edges block by block, either those that Fluxion sees or the others.
 
     Args:
         hidden: pools of the part that Fluxion does not see, ascending.
     """
 
-    def __init__(self, structure: Structure, part: Part, hidden: Int32, carried: Carried | None) -> None:
+    def __init__(self, structure: Structure, part: GraphPart, hidden: Int32, carried: Carried | None) -> None:
         self._structure, self._part, self._hidden, self._carried = structure, part, hidden, carried
 
     def blocks(self, *, hidden: bool) -> Iterator[list[str]]:
-        """Edges of containment and then of the subsystems."""
+        """The edges of containment, then those of the subsystems."""
         subsystems = jgf_subsystems.of(self._structure)
         yield from self._tree(hidden=hidden)
         for name, graph in self._structure.subsystems.items():
@@ -377,7 +379,7 @@ class _Edges:
             yield [f'{{"source":"{u}","target":"{v}"}}' for u, v in pairs]
 
     def _of(self, subsystem: Subsystem, *, hidden: bool | None) -> Iterator[list[str]]:
-        """The edges of one graph; None: all of them."""
+        """The edges of one graph; `hidden` None selects all of them."""
         rows = _rows_within(subsystem, self._part)
         if self._carried is not None:
             subsystem = cut(self._structure, subsystem, rows, self._carried)

@@ -1,8 +1,8 @@
 """Which pools of two machines are the same: the first half of a merge (specs/decisions/0004-merge.md).
 
-Both containment trees are walked from the root, level by level: pools with one name below one joined parent are the same
-pool.  A level is two arrays of numbers (`identity`), so the cost is in levels and not in pools.  Pools outside the
-tree meet by uuid, or by their path in an auxiliary hierarchy.
+Both containment trees are walked from the root, level by level: pools with the same name below the same joined parent are the
+same pool.  A level is two arrays of numbers (`identity`), so the cost depends on the number of levels, not of pools.  Pools
+outside the tree are matched by uuid, or by their path in an auxiliary hierarchy.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from fluxres.syntax import template
 UuidKeys = NDArray[np.uint64]
 
 
-# -- where the root of other comes to stand ------------------------------------------------------------------------------
+# -- where the root of other goes ----------------------------------------------------------------------------------------
 
 
 def placed(s: Structure, other: Structure, at: str | None) -> tuple[Structure, int]:
-    """`other` under the name it gets, and the vertex of `s` its root hangs below (-1: it is the root of `s`)."""
+    """`other` under its new name, and the vertex of `s` to attach its root to (-1: its root is the root of `s`)."""
     root = other.kind_of(0).type
     if at is None:
         if other.hierarchy != s.hierarchy or root != s.kind_of(0).type:
             raise MergeConflict(
                 f"{root} '/{other.hierarchy}' and {s.kind_of(0).type} '/{s.hierarchy}' have no common ancestor",
                 where=f"/{other.hierarchy}",
-                hint="say at which path of the graph it is to stand",
+                hint="name the path of the graph to merge it at",
             )
         return other, -1
     path = at.rstrip("/") if auxiliary(s, at) else _path_of(s, at)
@@ -45,7 +45,7 @@ def placed(s: Structure, other: Structure, at: str | None) -> tuple[Structure, i
             if not auxiliary(s, at):
                 raise
             raise UsageError(
-                "nothing to hang it below",
+                "there is no pool to merge below",
                 where=at,
                 hint=f"name a pool of '{auxiliary(s, at)}', or describe a new root in a file",
             ) from None
@@ -68,7 +68,7 @@ def auxiliary(s: Structure, at: str | None) -> str | None:
 def _require_outside(s: Structure, v: int, at: str) -> None:
     if auxiliary(s, at) and v < s.tree_end:
         raise UsageError(
-            "stands in the containment tree, and so does what is merged there",
+            "is in the containment tree, so what is merged there must be in it too",
             where=at,
             hint=f"merge at {s.path(v)}, and add an edge for '{auxiliary(s, at)}'",
         )
@@ -79,7 +79,7 @@ def _path_of(s: Structure, at: str) -> str:
         return at.rstrip("/") or f"/{s.hierarchy}"
     hierarchy, colon, path = at.partition(":/")
     if not colon:
-        raise UsageError(f"'{at}' is no path", where=at, hint="a path starts with '/', a URI reads 'name:/path'")
+        raise UsageError(f"'{at}' is not a path", where=at, hint="a path starts with '/', a URI reads 'name:/path'")
     if hierarchy != s.hierarchy:
         raise UsageError(
             f"graphs are merged in containment, not in '{hierarchy}'", where=at, hint=f"name a path or {s.hierarchy}:/path"
@@ -88,7 +88,7 @@ def _path_of(s: Structure, at: str) -> str:
 
 
 def _renamed(other: Structure, name: str) -> Structure:
-    """`other` with its root renamed: by its id where basename or template give the name, explicitly otherwise."""
+    """`other` with its root renamed: through its id if basename or template then give the name, explicitly otherwise."""
     if not name or len(name) > limits.NAME_LENGTH_MAX:
         raise UsageError(f"a name has 1 to {limits.NAME_LENGTH_MAX} characters", where=name[:40])
     if name == other.hierarchy:
@@ -115,14 +115,14 @@ def _renamed(other: Structure, name: str) -> Structure:
     )
 
 
-# -- which pools are the same --------------------------------------------------------------------------------------------
+# -- matching pools ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Joined:
-    """Which pools of `other` (by vertex) are which of `s`: -1 = none.
+    """For each vertex of `other`, the same pool in `s`; -1 for none.
 
-    `moved` are pools outside the tree of `s` that get their place in it from `other`.
+    `moved` are pools outside the tree of `s` that `other` places in its own tree.
     """
 
     to_s: Int32
@@ -132,9 +132,9 @@ class Joined:
 
 
 def join(s: Structure, other: Structure, parent: int) -> Joined:
-    """Walk both machines from the root of `other`, which hangs below vertex `parent` of `s` (-1: it is the root of `s`).
+    """Match the pools of both machines, starting at the root of `other` below vertex `parent` of `s` (-1: at the root of `s`).
 
-    Errors: MergeConflict naming the pool where two pools meet that cannot be one.
+    Errors: MergeConflict naming the pool where two pools meet that cannot be the same.
     """
     to_s = np.full(other.n, -1, np.int32)
     keys_s, keys_other = uuid_keys([s, other])
@@ -155,13 +155,13 @@ def join(s: Structure, other: Structure, parent: int) -> Joined:
     twice = repeated(to_s[to_s >= 0])
     if len(twice):
         v = int(to_s[to_s >= 0][twice[0]])
-        raise MergeConflict("two pools of the other graph would be this one", where=s.where(v), hint="rename one of them")
+        raise MergeConflict("two pools of the other graph match this one", where=s.where(v), hint="rename one of them")
     _check_types(s, other, to_s)
     return Joined(to_s, _moved(s, other, to_s, keys_s, keys_other), keys_s, keys_other)
 
 
 def _join_outside(s: Structure, other: Structure, keys_s: UuidKeys, keys_other: UuidKeys) -> dict[int, int]:
-    """Pools outside the tree of `other` that `s` has: by uuid, or by the path in an auxiliary hierarchy."""
+    """Pools outside the tree of `other` that `s` also has: matched by uuid, or by the path in an auxiliary hierarchy."""
     found: dict[int, int] = {}
     outside = np.arange(other.tree_end, other.n)
     if not len(outside):
@@ -170,7 +170,7 @@ def _join_outside(s: Structure, other: Structure, keys_s: UuidKeys, keys_other: 
     at = np.minimum(np.searchsorted(keys_s[order], keys_other[outside]), s.n - 1)
     same = keys_s[order[at]] == keys_other[outside]
     for w, v in zip(outside[same].tolist(), order[at[same]].tolist(), strict=True):
-        # A part of a tree outside containment is joined only with what it is part of.
+        # A pool inside a tree outside containment is matched only if its parent is.
         if other.parent.item(w) < 0 or other.parent.item(w) in found:
             found[w] = v
     for w in outside[~same & (other.parent[outside] < 0)].tolist():
@@ -192,7 +192,7 @@ def _join_outside(s: Structure, other: Structure, keys_s: UuidKeys, keys_other: 
 
 
 def _join_level(s: Structure, other: Structure, to_s: Int32, names: NameKeys, level: Int32, above: Int32) -> None:
-    """Join pools of `other` with the equally named children of the pools of `s` that their parents are."""
+    """Match pools of `other` with the children of the same name below the pools of `s` that match their parents."""
     if not len(level):
         return
     is_parent = np.zeros(s.n + 1, np.bool_)
@@ -232,7 +232,9 @@ def _check_types(s: Structure, other: Structure, to_s: Int32) -> None:
 
 
 def _moved(s: Structure, other: Structure, to_s: Int32, keys_s: UuidKeys, keys_other: UuidKeys) -> dict[int, int]:
-    """Pools outside the tree of `s` that `other` has inside its own, by vertex of `other`; any other meeting is a conflict."""
+    """By vertex of `other`: pools outside the tree of `s` that `other` has inside its own.  Any other pool with a uuid of `s` is
+    a conflict.
+    """
     fresh = np.flatnonzero(to_s < 0)
     order = np.argsort(keys_s, kind="stable")
     at = np.minimum(np.searchsorted(keys_s[order], keys_other[fresh]), s.n - 1)
@@ -242,9 +244,9 @@ def _moved(s: Structure, other: Structure, to_s: Int32, keys_s: UuidKeys, keys_o
     for w, v in zip(fresh[hits].tolist(), order[at[hits]].tolist(), strict=True):
         if v < s.tree_end or w >= other.tree_end or v in taken or s.parent.item(v) >= 0 or s.end.item(v) > v + 1:
             raise MergeConflict(
-                f"the pool with uuid {s.uuid(v)} would stand here and at '{s.where(v)}'",
+                f"the pool with uuid {s.uuid(v)} would be both here and at '{s.where(v)}'",
                 where=other.where(w),
-                hint=f"unlink '{s.where(v)}' first, or merge it where it stands",
+                hint=f"unlink '{s.where(v)}' first, or merge it at that place",
             )
         if s.kind_of(v).type != other.kind_of(w).type:
             raise MergeConflict(

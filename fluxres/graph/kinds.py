@@ -1,8 +1,7 @@
-"""What equal pools share: type, basename, unit, name template and properties, stored once.
+"""What equal pools share (type, basename, unit, name template and properties), stored once.
 
-A machine of a million pools has a few dozen different sorts of them.  Giving each pool one small number
-in place of five fields keeps a generation at 44 bytes a pool, and lets a search test each sort once
-before it looks at any pool.
+A machine of a million pools has a few dozen kinds of them.  Storing one small number per pool instead of five fields keeps a
+generation at 44 bytes per pool, and lets a search test each kind once before it looks at any pool.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknow
 UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown"})
 
 DRAW = "draw."
-"""Before the name of a type: a property: the units of it that a pool draws from its suppliers, whichever job has the pool."""
+"""Prefix of a property ``draw.TYPE``: the units of that type that a pool draws from its suppliers, whichever job holds it."""
 
 #: flag bits
 EXCLUSIVE = 1
@@ -30,7 +29,7 @@ WAY = 2
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One sort of pool.
+    """What equal pools have in common.
 
     Args:
         type: resource type, such as ``core``.
@@ -60,7 +59,8 @@ def properties_tuple(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[t
 
 
 def units_drawn(value: PropertyValue) -> int | None:
-    """The units that a property ``draw.…`` says, as a number or as text (Flux has no other properties); None for anything else.
+    """The number of units in a property ``draw.…``, given as a number or as text (Flux properties are text); None for anything
+    else.
 
     >>> units_drawn(400), units_drawn("400"), units_drawn("lots"), units_drawn(True)
     (400, 400, None, None)
@@ -72,7 +72,7 @@ def units_drawn(value: PropertyValue) -> int | None:
 
 
 def require_draws(properties: Iterable[tuple[str, PropertyValue]], where: Callable[[], str]) -> None:
-    """Refuse a property ``draw.…`` that says no number of units.
+    """Refuse a property ``draw.…`` that is not a number of units.
 
     Args:
         where: the place of the properties.
@@ -86,7 +86,7 @@ def require_draws(properties: Iterable[tuple[str, PropertyValue]], where: Callab
 
 
 def _with_units(kind: Kind) -> Kind:
-    """The kind with what it draws as numbers."""
+    """The kind with its ``draw.…`` properties as numbers."""
     if not any(key.startswith(DRAW) for key, _ in kind.properties):
         return kind
     require_draws(kind.properties, lambda: f"{kind.type}.properties")
@@ -94,7 +94,7 @@ def _with_units(kind: Kind) -> Kind:
 
 
 def draws_as_numbers(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[tuple[str, PropertyValue], ...]:
-    """Properties as a kind keeps those that were read as text.
+    """Properties that were read as text, in the form a kind stores.
 
     >>> draws_as_numbers([("draw.power", "400"), ("gen", "4")])
     (('draw.power', 400), ('gen', '4'))
@@ -103,12 +103,12 @@ def draws_as_numbers(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[t
 
 
 def _key(kind: Kind) -> tuple[object, ...]:
-    # 1, 1.0 and True are equal to Python and different to a user: the type belongs to the key.
+    # 1, 1.0 and True are equal in Python but different to a user, so the type is part of the key.
     return (kind.type, kind.basename, kind.unit, kind.name, tuple((k, type(v), v) for k, v in kind.properties))
 
 
 class KindTable:
-    """The kinds of a graph, append-only, so that generations and copies may share one table.
+    """The kinds of a graph, append-only so that generations and copies can share one table.
 
     >>> table = KindTable()
     >>> table.intern(Kind("core", "core")), table.intern(Kind("core", "core"))
@@ -118,7 +118,7 @@ class KindTable:
     __slots__ = ("_index", "_kinds", "_types", "may_draw")
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
-        #: Whether some kind draws from suppliers by itself.
+        #: Whether some kind draws from suppliers on its own.
         self.may_draw = False
         self._kinds: list[Kind] = []
         self._types: set[str] = set()
@@ -129,9 +129,10 @@ class KindTable:
     def intern(self, kind: Kind) -> int:
         """The number of this kind, added if it is new.
 
-        What it draws, and a format says as text, becomes a number.
+        A ``draw.…`` property given as text becomes a number.
 
-        Errors: LimitExceeded past KINDS_MAX and TYPES_MAX; InputError for a draw that is no whole number of units.
+        Errors: LimitExceeded past KINDS_MAX and TYPES_MAX; InputError for a ``draw.…`` property that is not a whole number of
+        units.
         """
         return self._keep(_with_units(kind))
 

@@ -1,8 +1,7 @@
-"""From a path, URI, uuid or name to the pool: no table of a million names, but arithmetic and small caches.
+"""Find a pool by path, URI, uuid or name, with arithmetic and small caches instead of a table of a million names.
 
-A path is resolved level by level, and the pools above the last name are remembered, so that a second question
-below the same parent costs one step.  That step guesses: equal siblings stand at equal distances, so the place of
-one follows from the number in its name.
+A path is resolved level by level, and the pools above its last name are cached, so that a second lookup below the same parent
+costs one step.  That step guesses: equal siblings are spaced evenly, so the position of one follows from the number in its name.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
 
 OUTSIDE: Final = "pools"
-"""The graph under which pools outside the containment tree are named that no auxiliary graph touches, as cluster.yaml has it."""
+"""The graph name, also in cluster.yaml, for pools outside the containment tree that no auxiliary graph touches."""
 
 
 class Lookup:
     """Finds pools of one structure.
 
     Args:
-        structure: whose pools; its shape and names do not change.
+        structure: its shape and names must not change.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -47,14 +46,14 @@ class Lookup:
         self._touched: dict[str, frozenset[int]] = {}
 
     def is_uuid(self, text: str) -> bool:
-        """Whether this text is a uuid: one in the standard form, or one that a pool was given."""
+        """Whether this text is a uuid: in the standard form, or given to a pool explicitly."""
         return uuids.split(text) is not None or text in self._explicit_uuids
 
     def vertex(self, where: str) -> int:
         """The pool with this path, URI or uuid.
 
-        Errors: UnknownPool naming the part of the path that does not exist, and what stands there instead.
-        Cost: O(1) for a path whose parent was asked for before.
+        Errors: UnknownPool naming the part of the path that does not exist and what exists instead.
+        Cost: O(1) for a path whose parent was looked up before.
         """
         if where.startswith("/"):
             return self._by_path(where)
@@ -91,7 +90,7 @@ class Lookup:
         return v
 
     def _outside_hint(self, path: str) -> str:
-        """The name of the one pool outside containment that has this path in its own tree; nothing where there is none."""
+        """A hint naming the only pool outside containment that has this path in its own tree; empty if there is none."""
         names = path.strip("/").split("/")
         found = []
         for v in self._outside_roots.tolist() if names[0] != self._s.hierarchy else ():
@@ -127,7 +126,7 @@ class Lookup:
         return -1
 
     def _guess_child(self, parent: int, name: str) -> int:
-        # Equal siblings stand at equal distances: the place of one follows from its number.
+        # Equal siblings are spaced evenly, so the position of one follows from its number.
         first = parent + 1
         stop = self._s.end.item(parent)
         if first >= stop:
@@ -143,13 +142,13 @@ class Lookup:
 
     @staticmethod
     def _id_in_name(kind: Kind, name: str) -> int | None:
-        """The id (-1: none) a pool of this kind must have to be called `name`; None where no id, or more than the id, decides."""
+        """The id (-1: no id) that gives a pool of this kind the name `name`; None if no id does, or more than the id matters."""
         if kind.name is not None:
             return template.invert(kind.name, name)
         return -1 if name == kind.basename else template.default_id(kind.basename, name)
 
     def _name_candidates(self, vertices: Int32, kind: Kind, name: str) -> NDArray[np.bool_]:
-        """Which of these pools of one kind may be called `name` by their template."""
+        """Which of these pools of one kind may have the name `name` by their template."""
         number = self._id_in_name(kind, name)
         if number is not None:
             return np.asarray(self._s.id[vertices] == number)
@@ -158,7 +157,7 @@ class Lookup:
         return np.ones(len(vertices), np.bool_)
 
     def named(self, names: Iterable[str]) -> list[int]:
-        """Every pool that has one of these names, ascending.  Cost: one vector scan per kind that may be called so."""
+        """Every pool with one of these names, ascending.  Cost: one vector scan per kind that may have such a name."""
         wanted = set(names)
         found = [v for name in wanted for v in self._explicit_names.get(name, [])]
         for number in range(len(self._s.kinds)):
@@ -180,7 +179,7 @@ class Lookup:
             by_name.setdefault(name, []).append(v)
         return by_name
 
-    # -- beside containment ------------------------------------------------------------------------------------------
+    # -- auxiliary graphs --------------------------------------------------------------------------------------------
 
     def _by_graph_path(self, graph: str, path: str) -> int:
         """A pool by its URI in an auxiliary hierarchy or, outside the containment tree, by graph and path in its own tree."""
@@ -195,7 +194,7 @@ class Lookup:
         try:
             return self._by_hierarchy_path(subsystem, names, f"{graph}:/{path}")
         except UnknownPool:
-            # A pool that the hierarchy declares and no edge touches has no place in it, and yet a name.
+            # A pool that the hierarchy declares but no edge touches is not in the hierarchy, yet it has a name.
             with suppress(UnknownPool):
                 return self._by_outside_path(graph, names, path)
             raise
@@ -216,7 +215,7 @@ class Lookup:
         return v
 
     def _level(self, subsystem: Subsystem, v: int) -> dict[str, list[int]]:
-        """By name, the pools next below `v` in a hierarchy, or its roots for -1; kept, since a second question mostly follows."""
+        """The children of `v` in a hierarchy by name, or its roots for -1; cached, since another lookup usually follows."""
         key = subsystem.name, v
         found = self._levels.get(key)
         if found is None:
@@ -235,7 +234,7 @@ class Lookup:
         return found
 
     def _by_outside_path(self, graph: str, names: list[str], where: str) -> int:
-        """A pool outside the containment tree by the path from the root of its own tree, which the graph or no graph touches."""
+        """A pool outside the containment tree by the path in its own tree, among the trees that the graph names."""
         if not names:
             raise UnknownPool(f"graph '{graph}' has no root", where=where, hint=f"name a pool of it, such as {graph}:/NAME")
         roots = self._outside_roots_by_name(graph)
@@ -255,7 +254,7 @@ class Lookup:
         return (np.flatnonzero(self._s.parent[self._s.tree_end :] < 0) + self._s.tree_end).astype(np.int32)
 
     def _follow_graphs(self) -> None:
-        """Forget what was found in auxiliary graphs when there are others now: whoever reads a file adds one after the other."""
+        """Drop the caches if the auxiliary graphs have changed: a reader of a file adds them one after the other."""
         graphs = list(self._s.subsystems.values())
         if self._graphs != graphs:
             self._graphs = graphs
@@ -265,7 +264,7 @@ class Lookup:
             self._touched = {graph.name: self._touched_by(graph) for graph in graphs}
 
     def _touched_by(self, graph: Subsystem) -> frozenset[int]:
-        """The roots outside containment in whose trees a graph has a member."""
+        """The roots outside containment whose trees contain a member of a graph."""
         members = graph.members[graph.members >= self._s.tree_end]
         at = np.unique(self._outside_roots.searchsorted(members, "right") - 1)
         return frozenset(self._outside_roots[at].tolist())
@@ -281,12 +280,12 @@ class Lookup:
         return found
 
     def outside(self, graph: str) -> list[int]:
-        """Roots of trees outside containment that are named by a graph, ascending."""
+        """The roots of the trees outside containment that are named by a graph, ascending."""
         self._follow_graphs()
         return sorted(root for roots in self._outside_roots_by_name(graph).values() for root in roots)
 
     def graphs_around(self, v: int) -> list[str]:
-        """The auxiliary graphs that have a member in the tree of a pool outside containment."""
+        """The auxiliary graphs with a member in the tree of a pool outside containment."""
         self._follow_graphs()
         root = int(self._outside_roots[self._outside_roots.searchsorted(v, "right") - 1])
         return [name for name, roots in self._touched.items() if root in roots]
@@ -295,17 +294,21 @@ class Lookup:
         graph = where.partition(":")[0]
         if not named:
             subsystem = self._s.subsystems.get(graph)
-            on = f"on this way in hierarchy '{graph}'" if subsystem is not None and subsystem.hierarchy else f"of graph '{graph}'"
+            on = (
+                f"at this place in hierarchy '{graph}'"
+                if subsystem is not None and subsystem.hierarchy
+                else f"of graph '{graph}'"
+            )
             return UnknownPool(f"no pool '{name}' {on}", where=where, hint=self._some_of(there))
-        # In a hierarchy made of edges two brothers may have one name; guessing would name the wrong one.
+        # In a hierarchy made of edges, siblings may have the same name; guessing could pick the wrong one.
         places = " and ".join(self._s.path(u) if u < self._s.tree_end else self._s.uuid(u) for u in named[:2])
-        return UnknownPool(f"{len(named)} pools are called '{name}' there", where=where, hint=f"say {places}")
+        return UnknownPool(f"{len(named)} pools are named '{name}' there", where=where, hint=f"use {places}")
 
     @staticmethod
     def _some_of(names: Iterable[str]) -> str:
         some = list(islice(names, limits.WHY_NAMES_MAX + 1))
         if not some:
-            return "there is none"
+            return "there are none"
         return f"there is {', '.join(some[: limits.WHY_NAMES_MAX])}{' …' * (len(some) > limits.WHY_NAMES_MAX)}"
 
     def _by_uuid(self, where: str) -> int:
@@ -321,7 +324,7 @@ class Lookup:
                 hits = np.flatnonzero((self._s.serial == serial) & (self._s.origin == origin)).tolist()
             if len(hits) == 1 and hits[0] in self._s.uuid_texts:
                 hits = np.flatnonzero((self._s.serial == serial) & (self._s.origin == origin)).tolist()
-            # A pool with a uuid of its own keeps a serial, which says nothing.
+            # The serial of a pool with an explicit uuid is meaningless.
             for v in hits:
                 if v not in self._s.uuid_texts:
                     return v

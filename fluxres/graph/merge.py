@@ -1,8 +1,8 @@
-"""Joining two machines into one (rule M1; RFC 4, "Merge"; specs/decisions/0004-merge.md).
+"""Merge two machines into one (rule M1; RFC 4, "Merge"; specs/decisions/0004-merge.md).
 
-`join` says which pools of both are the same.  Here the first pool that only the other machine has is put, with all
-below it, behind the children of the joined parent, and what the pools that met say of themselves becomes one:
-sizes, ranks, names, tags, edges.
+`join` decides which pools of both are the same.  Here each topmost pool that only the other machine has is inserted, with its
+subtree, after the children of its joined parent, and the data of pools that are the same is combined: sizes, ranks, names, tags
+and edges.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def merge(s: Structure, other: Structure, at: str | None = None) -> tuple[Struct
     """`s` with `other` merged into it (rule M1; RFC 4, "Merge").
 
     Args:
-        at: path or containment URI in `s`.  Of a pool with the name and type of `other`'s root: that pool is the root.
-            Of any other pool: the root hangs below it.  Of no pool, below an existing one: the root hangs there under this name.
-            None: both roots have one name and type.
+        at: path or containment URI in `s`.  If a pool there has the name and type of the root of `other`, the two are the same;
+            any other pool there becomes the parent of the root.  If there is no such pool but its parent exists, the root goes
+            below that parent under this name.  None requires both roots to have the same name and type.
 
     Returns: the structure; int32 new numbers by old number of `s`; the same for `other`.
-    Errors: MergeConflict naming the pool where one of both would have to invent or lose something; LimitExceeded.
-    Cost: O(n of both), vectorised; Python in what is sparse.
+    Errors: MergeConflict naming the pool for which data would have to be invented or lost; LimitExceeded.
+    Cost: O(n of both), vectorised; Python for sparse data.
     """
     if s.n + other.n > limits.POOLS_MAX:
-        raise LimitExceeded(f"{s.n} and {other.n} pools make more than {limits.POOLS_MAX}")
+        raise LimitExceeded(f"{s.n} and {other.n} pools together exceed {limits.POOLS_MAX}")
     other, parent = placed(s, other, at)
     plan = _Plan(s, other, join(s, other, parent), parent)
     _check_depth(plan)
@@ -64,7 +64,7 @@ def merge(s: Structure, other: Structure, at: str | None = None) -> tuple[Struct
 
 
 class _Plan:
-    """Where each pool of both comes to stand, and the columns that follow from it."""
+    """The position of each pool of both machines in the result, and the columns that follow from it."""
 
     def __init__(self, s: Structure, other: Structure, joined: Joined, parent: int) -> None:
         self.s, self.other, self.to_s, self.joined, self.parent = s, other, joined.to_s, joined, parent
@@ -86,7 +86,7 @@ class _Plan:
     def _number(self) -> None:
         s, other = self.s, self.other
         lengths = other.end[self.blocks].astype(np.int64) - self.blocks
-        # A block goes behind the last descendant of its parent; where several parents end together, the deepest is first.
+        # A block goes after the last descendant of its parent; where several parents end together, the deepest comes first.
         place = np.where(self.under >= 0, s.end[self.under], s.n)
         depth = np.where(self.under >= 0, s.depth[self.under], -1)
         order = np.lexsort((self.blocks, -depth.astype(np.int64), place))
@@ -113,7 +113,7 @@ class _Plan:
         self.pairs = np.flatnonzero(self.to_s >= 0)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Columns of the result: those of `s` where both have the pool."""
+        """Columns of the result; where both have the pool, those of `s`."""
         s, other = self.s, self.other
         mine, theirs = self.from_s[self.stays], self.from_other[self.fresh]
         columns: dict[str, NDArray[Any]] = {}
@@ -133,7 +133,7 @@ class _Plan:
             columns["parent"][root] = self.from_s[self.under[self.blocks == 0]][0]
         columns["end"][mine] = self.end_s[self.stays]
         columns["end"][theirs] = theirs + (other.end[self.fresh] - self.fresh)
-        # What only moves keeps what `s` knows of it.
+        # A pool that only moves keeps its data in `s`.
         moved = self.from_s[self.moved_v]
         for name in ("kind", "id", "rank", "state", "flags", "origin", "serial"):
             columns[name][moved] = getattr(s, name)[self.moved_v]
@@ -158,17 +158,17 @@ def _check_depth(plan: _Plan) -> None:
     deepest = int(depth.argmax())
     if depth[deepest] >= limits.DEPTH_MAX:
         raise LimitExceeded(
-            f"would be {int(depth[deepest]) + 1} levels deep, more than {limits.DEPTH_MAX}",
+            f"would be {int(depth[deepest]) + 1} levels deep, at most {limits.DEPTH_MAX} are allowed",
             where=other.where(int(plan.fresh[deepest])),
             hint="merge it nearer to the root",
         )
 
 
-# -- what the pools of both become ---------------------------------------------------------------------------------------
+# -- combining the data of two pools -------------------------------------------------------------------------------------
 
 
 def _settle_sizes(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
-    """Sizes, ways and full sizes (`columns["full"]`) where two pools became one."""
+    """Sizes, pass-through flags and full sizes (`columns["full"]`) where two pools became one."""
     s, other = plan.s, plan.other
     full = np.empty(plan.n, np.int64)
     full_s, full_other = s.full_size, other.full_size
@@ -197,17 +197,17 @@ def _settle_sizes(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
 
 
 def _check_strangers(plan: _Plan, mine: Int64, theirs: Int64, clash: Mask) -> None:
-    """Refuse leaves of one path and different uuids: whether their units are the same ones, nobody can tell."""
+    """Refuse leaves with the same path and different uuids, because it is unknown whether their units are the same."""
     strangers = np.flatnonzero(clash)
     if not len(strangers):
         return
     v, w = int(mine[strangers[0]]), int(theirs[strangers[0]])
     more = f", and {len(strangers) - 1} more pools like it" if len(strangers) > 1 else ""
     raise MergeConflict(
-        f"uuid: {plan.s.uuid(v)} here and {plan.other.uuid(w)} in the other graph, so these are two pools at one place{more}",
+        f"uuid: {plan.s.uuid(v)} here and {plan.other.uuid(w)} in the other graph, so these are two pools with one path{more}",
         where=plan.s.where(v),
-        hint="two loads of a file without uuids have different ones: copy one graph, or load a save, which has them; "
-        "of different pools rename one, or merge at another path",
+        hint="each load of a file without uuids makes new ones: copy one graph, or load a saved one, which has them; "
+        "if they are different pools, rename one or merge at another path",
     )
 
 
@@ -221,14 +221,14 @@ def _check_sizes(plan: _Plan, mine: Int64, size: Int64, known: Int64) -> None:
     raise MergeConflict(
         f"would make {int(size[i])} of {int(known[i])} {unit}",
         where=where,
-        hint="the other graph hands out units that this one has already",
+        hint="the other graph has units that this one has already",
     )
 
 
 def _settle_ranks(plan: _Plan, columns: dict[str, NDArray[Any]]) -> None:
-    """Ranks of what was attached: of the execution target it hangs in, its own, or the next free one where `s` has that already.
+    """Ranks of inserted pools: the rank of the execution target they are in, else their own, or the next free one if `s` has it.
 
-    What hangs in a target is a part of it, whatever it was before, as with a move.
+    A pool inserted into a target becomes part of it whatever it was before, as in a move.
     """
     s, other = plan.s, plan.other
     if not len(plan.fresh):
@@ -276,7 +276,7 @@ def _sparse(plan: _Plan, columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _settle_names(plan: _Plan, made: Structure) -> None:
-    """Write down names that a template no longer gives, because a size, a rank or the id of a joined ancestor is another now."""
+    """Make names explicit that a template no longer gives because a size, a rank or the id of a joined ancestor has changed."""
     s, other = plan.s, plan.other
     fields = [template_fields(kind) for kind in made.kinds]
     by_ancestor = np.array([bool(f - {"id", "size", "rank"}) for f in fields], np.bool_)
@@ -308,12 +308,12 @@ def _subsystems(plan: _Plan) -> dict[str, Subsystem]:
         added = graph.renumber(plan.from_other)
         made[name] = _joint_edges(plan, made[name], added) if name in made else added
     if len(made) > limits.SUBSYSTEMS_MAX:
-        raise LimitExceeded(f"{len(made)} auxiliary graphs, more than {limits.SUBSYSTEMS_MAX}")
+        raise LimitExceeded(f"{len(made)} auxiliary graphs, at most {limits.SUBSYSTEMS_MAX} are allowed")
     return made
 
 
 def _contained(plan: _Plan, hierarchy: str) -> Subsystem:
-    """The containment tree of the other graph as edges of a hierarchy, from the pool of it under which its root is put."""
+    """The containment tree of the other graph as edges of a hierarchy, below the pool that its root is merged under."""
     other, numbers = plan.other, plan.from_other
     inside = np.arange(other.tree_end, dtype=np.int32)
     above = numbers[other.parent[inside]]
@@ -322,14 +322,14 @@ def _contained(plan: _Plan, hierarchy: str) -> Subsystem:
 
 
 def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
-    """The edges of both, an equal one (same ends and relation) once."""
+    """The edges of both; an edge that both have (same ends and relation) occurs once."""
     if mine.hierarchy != added.hierarchy:
         a, b = ("hierarchy", "graph") if mine.hierarchy else ("graph", "hierarchy")
         raise MergeConflict(f"'{mine.name}' is a {a} here and a {b} in the other", where=mine.name, hint="rename one of them")
     relations = {relation: i for i, relation in enumerate(mine.relations)}
     renumbered = [relations.setdefault(relation, len(relations)) for relation in added.relations]
     if len(relations) > limits.RELATIONS_MAX:
-        raise LimitExceeded(f"{len(relations)} different relations, more than {limits.RELATIONS_MAX}", where=mine.name)
+        raise LimitExceeded(f"{len(relations)} different relations, at most {limits.RELATIONS_MAX} are allowed", where=mine.name)
     src, dst = np.concatenate([mine.src, added.src]), np.concatenate([mine.dst, added.dst])
     relation_column = np.concatenate([mine.relation, np.array(renumbered, np.uint16)[added.relation]])
     keep = np.ones(len(src), np.bool_)
@@ -337,7 +337,7 @@ def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
     again = again[again >= len(mine)]
     keep[again] = False
     if int(keep.sum()) > limits.EDGES_MAX:
-        raise LimitExceeded(f"{int(keep.sum())} edges, more than {limits.EDGES_MAX}", where=mine.name)
+        raise LimitExceeded(f"{int(keep.sum())} edges, at most {limits.EDGES_MAX} are allowed", where=mine.name)
     attributes = {
         key: np.concatenate([_column(mine, key, added), _column(added, key, mine)])
         for key in dict.fromkeys([*mine.attributes, *added.attributes])
@@ -352,7 +352,7 @@ def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
 
 
 def _same(joint: Subsystem, again: Int64, first: int) -> tuple[Int64, Int64]:
-    """Of edges that both have: the rows of the one and, from `first` on, those of the other, each once."""
+    """The rows of the edges that both have, each once: those of the first graph and, from `first` on, those of the second."""
     ends = np.stack([joint.src, joint.dst, joint.relation], axis=1)
     _, index, of = np.unique(ends, axis=0, return_index=True, return_inverse=True)
     ours, at = np.unique(index[of][again], return_index=True)

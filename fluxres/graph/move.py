@@ -1,7 +1,7 @@
-"""Moving a part of a machine: a pool with all below it to another place in the containment tree, or below another pool in an
-auxiliary hierarchy (RFC 4, "Merge": from its place to a path or URI).
+"""Move a pool with its subtree to another place in the containment tree, or below another pool in an auxiliary hierarchy (RFC 4,
+"Merge": from its place to a path or URI).
 
-In the tree the rows of the subtree move behind those of the new parent; in a hierarchy one edge begins elsewhere.
+In the tree, the rows of the subtree move behind those of the new parent; in a hierarchy, one edge gets another source.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from fluxres.syntax import template
 
 
 class Destination(NamedTuple):
-    """Where a pool goes: below this one, and in the containment tree under this name, if it gets another."""
+    """The new parent of a pool, and its new name in the containment tree if it gets one."""
 
     parent: int
     name: str | None = None
 
 
 def destination(s: Structure, v: int, path: str) -> Destination:
-    """What a path in the containment tree says of the new place of `v`: a pool it is put in, or its own path there.
+    """Interpret a path in the containment tree as the new place of `v`: an existing pool to put it in, or the new path of `v`.
 
-    Errors: UnknownPool for a path whose parent is not there.
+    Errors: UnknownPool for a path whose parent does not exist.
     """
     try:
         return Destination(s.vertex(path))
@@ -45,13 +45,13 @@ def destination(s: Structure, v: int, path: str) -> Destination:
 
 
 def within_tree(s: Structure, v: int, to: Destination) -> tuple[Structure, Int32]:
-    """The machine with `v` and what is below it in another place of the containment tree.
+    """The machine with the subtree of `v` at another place in the containment tree.
 
-    uuids, states, tags, and the edges of auxiliary graphs stay. So do names: one that a template would make anew at the new place
-    is written down. What moves into a node gets its rank, what moves out of one has none.
+    uuids, states, tags and the edges of auxiliary graphs stay.  Names stay too: a name that a template would render differently
+    at the new place becomes explicit.  Pools moved into a node get its rank; pools moved out of a node lose theirs.
 
-    Returns: the structure, and int32 by old number: the new one.
-    Errors: UsageError for the root, for a place below `v` itself and for where it is already; MergeConflict for a name that is
+    Returns: the structure, and the new numbers as int32 by old number.
+    Errors: UsageError for the root, for a place below `v` itself and for its present place; MergeConflict for a name that is
     taken there; LimitExceeded.
     Cost: O(n), vectorised.
     """
@@ -60,7 +60,7 @@ def within_tree(s: Structure, v: int, to: Destination) -> tuple[Structure, Int32
     rest = np.delete(np.arange(s.n, dtype=np.int32), block)
     at = int(np.searchsorted(rest, p))
     if s.parent.item(v) == to.parent:
-        at = v  # only its name is another
+        at = v  # only the name changes
     order = np.concatenate([rest[:at], block, rest[at:]])
     old_to_new = np.empty(s.n, np.int32)
     old_to_new[order] = np.arange(s.n, dtype=np.int32)
@@ -93,22 +93,22 @@ def within_tree(s: Structure, v: int, to: Destination) -> tuple[Structure, Int32
 
 def _require_movable(s: Structure, v: int, to: Destination) -> None:
     if not 0 < v < s.tree_end:
-        what = "the root" if v == 0 else "what stands outside the containment tree"
-        raise UsageError(f"{what} cannot be moved", where=s.where(v), hint="merge brings a pool that was unlinked back")
+        what = "the root" if v == 0 else "a pool outside the containment tree"
+        raise UsageError(f"{what} cannot be moved", where=s.where(v), hint="merge brings back a pool that was unlinked")
     if to.parent >= s.tree_end:
-        raise UsageError("does not stand in the containment tree", where=s.where(to.parent), hint="name a pool of the tree")
+        raise UsageError("is not in the containment tree", where=s.where(to.parent), hint="name a pool of the tree")
     if v <= to.parent < s.end.item(v):
-        raise UsageError(f"stands in {s.path(v)} itself", where=s.path(to.parent), hint="name a place outside it")
+        raise UsageError(f"is below {s.path(v)} itself", where=s.path(to.parent), hint="name a place outside it")
     name = to.name if to.name is not None else s.name(v)
     there = next((u for u in s.children(to.parent).tolist() if s.name(u) == name), -1)
     if there == v:
-        raise UsageError("stands there already", where=s.path(v))
+        raise UsageError("is there already", where=s.path(v))
     if there >= 0:
-        hint = "give its whole new path, with another name"
-        raise MergeConflict(f"name: '{name}' is taken there, by {s.path(there)}", where=s.path(v), hint=hint)
+        hint = "give its complete new path, with another name"
+        raise MergeConflict(f"name: '{name}' is taken there by {s.path(there)}", where=s.path(v), hint=hint)
     deepest = int(s.depth[v : s.end.item(v)].max()) - s.depth.item(v) + s.depth.item(to.parent) + 1
     if deepest >= limits.DEPTH_MAX:
-        raise LimitExceeded(f"would be {deepest + 1} levels deep, more than {limits.DEPTH_MAX}", where=s.path(v))
+        raise LimitExceeded(f"would be {deepest + 1} levels deep, at most {limits.DEPTH_MAX} are allowed", where=s.path(v))
 
 
 def _settle_ranks(s: Structure, v: int, parent: int, rank: Int32, old_to_new: Int32) -> None:
@@ -120,7 +120,7 @@ def _settle_ranks(s: Structure, v: int, parent: int, rank: Int32, old_to_new: In
 
 
 def _rename(made: Structure, v: int, name: str) -> None:
-    """Give a pool of a structure that nobody has seen yet another name: by its id where that makes it, else explicitly."""
+    """Rename a pool of a structure that is not published yet: through its id where that gives the name, else explicitly."""
     kind = made.kind_of(v)
     number = template.default_id(kind.basename, name) if kind.name is None else template.invert(kind.name, name)
     made.names.pop(v, None)
@@ -131,31 +131,31 @@ def _rename(made: Structure, v: int, name: str) -> None:
 
 
 def within_hierarchy(s: Structure, graph: Subsystem, v: int, parent: int) -> Structure:
-    """The machine with `v` below another pool of an auxiliary hierarchy; what is below it there comes along.
+    """The machine with `v` and what is below it in an auxiliary hierarchy moved below another pool of that hierarchy.
 
-    The edge that it had there keeps what it says; a pool that did not stand in the hierarchy gets one that says what the first
-    one of its new parent does, without a capacity.
+    Its edge there keeps its attributes.  A pool that was not in the hierarchy gets an edge with the relation of the first edge of
+    its new parent, without a capacity.
 
-    Errors: UsageError for where it is already, and for a place below itself.
+    Errors: UsageError for its present place, and for a place below itself.
     """
     rows = graph.in_rows(v)
     if len(rows) and graph.src.item(int(rows[0])) == parent:
-        raise UsageError("stands there already", where=s.auxiliary_uri(graph, v))
+        raise UsageError("is there already", where=s.auxiliary_uri(graph, v))
     above = parent
     while above >= 0:
         if above == v:
-            raise UsageError(f"stands below {s.where(v)} itself in hierarchy '{graph.name}'", where=s.where(parent))
+            raise UsageError(f"is below {s.where(v)} itself in hierarchy '{graph.name}'", where=s.where(parent))
         above = graph.parent(above)
     name = s.name(v)
     there = next((u for u in graph.successors(parent).tolist() if s.name(u) == name), -1)
     if there >= 0:
-        raise MergeConflict(f"name: '{name}' is taken there, by {s.where(there)}", where=s.where(v), hint="unlink that one first")
+        raise MergeConflict(f"name: '{name}' is taken there by {s.where(there)}", where=s.where(v), hint="unlink that one first")
     if len(rows):
         made = graph.restricted(np.ones(len(graph), np.bool_))
         made.src[int(rows[0])] = parent
         return with_subsystem(s, made)
     if len(graph) >= limits.EDGES_MAX:
-        raise LimitExceeded(f"{len(graph)} edges, and one more is too many", where=graph.name)
+        raise LimitExceeded(f"an auxiliary graph has at most {limits.EDGES_MAX} edges", where=graph.name)
     first = graph.out_rows(parent)
     made = Subsystem(
         graph.name,

@@ -1,7 +1,8 @@
-"""What takes no new work: pools in a state that forbids it, what is below them (rule A7), and what only they supply (rule F3).
+"""Pools that take no new work: those in a state that forbids it, those below them (rule A7), and those that only they supply
+(F3).
 
-A node whose only PDU is down has no power.  So every question for what is available comes here, for all three at once; what is
-supplied from another side as well is not cut off, and draws from there.
+A node whose only PDU is down has no power.  So every question about availability consults this module, for all three causes at
+once.  A pool with another live supplier is not cut off and draws from that one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 Dead = dict[int, Mask]
-"""By type number of a graph's edges, which of its edges (as rows of its feeds) come from a supplier that gives nothing."""
+"""By type number of a graph's edges: which of them (as rows of its feeds) come from a supplier that gives nothing."""
 NOTHING_DEAD: Final[Dead] = {}
 _UNAVAILABLE_CODES: Final = np.array([i for i, s in enumerate(STATES) if s in UNAVAILABLE_STATES], np.uint8)
 
@@ -29,16 +30,16 @@ class Outage:
     """What is out of service in one structure with its present states.
 
     Args:
-        is_lifted: as if every pool were in service.
+        is_lifted: treat every pool as in service.
 
-    Cost: a vector operation over the states; where a supplier is out of service, some over its graph, and over the pools.
+    Cost: a vector operation over the states; if a supplier is out of service, some over its graph and over the pools.
     """
 
     def __init__(self, structure: Structure, *, is_lifted: bool = False) -> None:
         self._structure = structure
         #: Topmost pools whose own state forbids new work, ascending.
         self.stated = np.zeros(0, np.int32) if is_lifted else _topmost(structure)
-        #: Topmost pools such that they and all below them take no new work, ascending, none below another.
+        #: Topmost pools of the subtrees that take no new work, ascending, none below another.
         self.roots = self.stated
         self.dead: Dead = NOTHING_DEAD
         self._cut: list[tuple[Feeds, Mask]] = []
@@ -57,11 +58,11 @@ class Outage:
             self.roots = self._all_roots()
 
     def is_stated(self, vertices: Int32) -> Mask:
-        """Whether each pool, or one above it, is in a state that forbids new work."""
+        """Whether each pool, or one of its ancestors, is in a state that forbids new work."""
         return self._are_in(self.stated, vertices)
 
     def is_cut_off(self, vertices: Int32) -> Mask:
-        """Whether each pool takes no new work for its suppliers alone."""
+        """Whether each pool takes no new work only because of its suppliers."""
         return self._are_in(self.roots, vertices) & ~self.is_stated(vertices)
 
     def _are_in(self, tops: Int32, vertices: Int32) -> Mask:
@@ -80,7 +81,7 @@ class Outage:
         for feeds, cut in self._cut:
             mask |= _cut_off(structure, feeds, cut)
         before = np.concatenate([[0], np.cumsum(mask)])
-        # A pool above one that has a supply of its own is no root, though it has none.
+        # A cut-off pool with a descendant that has a supply of its own is not a root.
         full = before[structure.end] - before[:-1] == structure.end - np.arange(structure.n)
         roots: Int32 = np.flatnonzero(full & ~(full[structure.parent] & (structure.parent >= 0))).astype(np.int32)
         return roots
@@ -97,9 +98,9 @@ class Outage:
         return next(iter(self.culprits(v)), -1)
 
     def culprits(self, v: int) -> list[int]:
-        """The pools whose own state keeps another one from new work.
+        """The pools whose own state keeps `v` from new work.
 
-        That is the topmost of itself and those above it, or all suppliers without which it has no supply; none where it takes
+        That is the topmost such pool among `v` and its ancestors, or all suppliers whose outage cuts it off; empty if `v` takes
         new work.
         """
         if not len(self.roots) or not self.is_out(v):
@@ -111,7 +112,7 @@ class Outage:
             entries = feeds.entries(v)
             if entries and all(cut[feeds.supplied.searchsorted(entry)] for entry in entries):
                 return self._behind(feeds, entries)
-        # It has a supply, and nothing in it has.
+        # It has a supply itself, but nothing below it has.
         return self.culprits(v + 1)
 
     def _stated_above(self, v: int) -> int:
@@ -119,7 +120,7 @@ class Outage:
         return int(self.stated[at]) if at >= 0 and v < self._structure.end.item(int(self.stated[at])) else -1
 
     def _behind(self, feeds: Feeds, places: list[int]) -> list[int]:
-        """The pools whose state leaves others without supply, the nearest first."""
+        """The pools whose state cuts others off, nearest first."""
         todo, seen = list(places), set(places)
         found: dict[int, None] = {}
         for at in todo:
@@ -144,9 +145,9 @@ def _topmost(structure: Structure) -> Int32:
 
 
 def reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:
-    """Which edges come from a supplier that gives nothing, and which of the pools supplied are left without any.
+    """Which edges come from a supplier that gives nothing, and which supplied pools are left without supply.
 
-    A supplier gives nothing where it is out of service, or where all that supplies it gives nothing.
+    A supplier gives nothing if it is out of service, or if all that supplies it gives nothing.
     """
     cut = np.zeros(len(feeds.supplied), np.bool_)
     while True:
@@ -158,7 +159,7 @@ def reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:
 
 
 def _cut_off(structure: Structure, feeds: Feeds, cut: Mask) -> Mask:
-    """Pools that nothing reaches by one graph: what is supplied and cut off, with what has its supply from there."""
+    """The pools that one graph no longer reaches: those supplied and cut off, and those supplied through them."""
     mask = np.zeros(structure.n, np.bool_)
     parts = dict(zip(feeds.supplied.tolist(), cut.tolist(), strict=True))
     for node, entries in feeds.cards():

@@ -1,8 +1,8 @@
-"""A machine as nested repetition: what a file says, and what becomes a million rows without a loop over them.
+"""A machine as nested repetition: the compact form of a machine file, which expands to a million rows without a loop over them.
 
-A recipe tree is as small as its file.  `expand` fills the first instance of each level in the final columns and copies
-it over its brothers in place; parent and end are kept relative meanwhile, because relative rows may be copied as they
-are.  Peak memory is the columns themselves.  Everything that can be refused is refused before they are allocated.
+A recipe tree is as small as its file.  `expand` writes the first instance of each level into the final columns and copies it in
+place for its siblings; parent and end are relative while it does so, because relative rows can be copied unchanged.  Peak memory
+is the columns themselves.  Everything that can be refused is refused before they are allocated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple
-from fluxres.graph.recipe_check import Check, Measure
+from fluxres.graph.recipe_check import Check, Expansion
 from fluxres.graph.structure import COLUMNS, Structure
 
 NO_RANK: Final = -1
@@ -26,7 +26,7 @@ _CHUNK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """One entry: a pool, how often it stands in each parent, and what is below it.
+    """One entry: a pool, how many of it each parent has, and what is below it.
 
     Args:
         type: resource type.
@@ -38,15 +38,15 @@ class Recipe:
         size, unit: units of each pool.
         properties, tags, state, exclusive: of each pool.
         uuid: explicit, for an entry that makes one pool.
-        rank: execution target; the first one, the ranks, or NO_RANK.  None: a node's is its number among the nodes, others
-            have that of their parent.
+        rank: execution target: the first rank, the ranks, or NO_RANK.  None numbers nodes in order; other pools inherit from
+            their parent.
         children: entries below each instance.
         word_for_word: keep `names` as they are.  Otherwise regular ones (``frontier[00001-09408]``) become a template and ids.
-        capacity: full size of a pool that a copy cut down.
-        way: stands here only as the way from the root.
+        capacity: full size of a pool that a copy took only partly.
+        way: a pass-through pool, present only as the path from the root to others.
 
-    Lists of ids, names and ranks have one member for each instance in a parent, and then repeat in each parent, or
-    they run on: over all parents in a grandparent, in its parent, or over all there are, as their length says.
+    Lists of ids, names and ranks either have one member for each instance in a parent and repeat in every parent, or they are
+    longer and run over all instances within one ancestor, or over all instances there are; the length decides.
 
     >>> Recipe("node", 4, ids=np.arange(8)).count
     4
@@ -72,7 +72,7 @@ class Recipe:
     way: bool = False
 
     def kind(self) -> Kind:
-        """What all instances share."""
+        """The kind shared by all instances."""
         return Kind(self.type, self.basename or self.type, self.unit, self.name, properties_tuple(self.properties.items()))
 
 
@@ -84,12 +84,12 @@ def expand(root: Recipe, *, more: Sequence[Recipe] = (), origin: int, where: Whe
 
     Args:
         root: the containment tree; its count is 1.
-        more: trees of pools that stand outside it.
+        more: trees of pools outside it.
         origin: base of the uuids (:func:`fluxres.graph.uuids.new_origin`); the serial is the vertex number.
-        where: the place for messages of a recipe, or of the value of a key in it; its path of types by default.
+        where: the place of a recipe, or of the value of a key in it, for messages; its path of types by default.
 
     Errors: InputError and LimitExceeded for what :mod:`fluxres.graph.recipe_check` refuses.
-    Cost: O(pools) array writes, O(entries) Python; peak memory is 44 bytes a pool.
+    Cost: O(pools) array writes, O(entries) Python; peak memory is 44 bytes per pool.
 
     >>> from fluxres.graph.uuids import new_origin
     >>> s = expand(Recipe("cluster", children=(Recipe("node", 2, children=(Recipe("core", 3),)),)), origin=new_origin())
@@ -110,7 +110,7 @@ def expand(root: Recipe, *, more: Sequence[Recipe] = (), origin: int, where: Whe
 
 @dataclass(slots=True)
 class _Frame:
-    """A recipe that is being filled: where its first instance stands, and lists that run on over all its instances."""
+    """A recipe that is being expanded: the position of its first instance, and its lists that run over all its instances."""
 
     recipe: Recipe
     at: int
@@ -119,29 +119,29 @@ class _Frame:
 
 
 class _Filling:
-    """The columns while they are written."""
+    """The columns while they are being written."""
 
-    def __init__(self, n: int, measures: dict[int, Measure]) -> None:
+    def __init__(self, n: int, measures: dict[int, Expansion]) -> None:
         self.n = n
         self.measures = measures
         self.columns: dict[str, NDArray[Any]] = {name: np.zeros(n, dtype) for name, dtype in COLUMNS.items()}
         self.columns["size"] += 1
         self.columns["rank"] += _INHERITED
-        # Rows of one instance are copied in these; serial and origin do not repeat.
+        # Columns in which the rows of an instance can be copied; serial and origin do not repeat.
         self.copied = [self.columns[name] for name in ("parent", "end", "kind", "size", "id", "rank", "state", "flags")]
         self.kinds = KindTable()
         self.roots: list[int] = []
-        #: recipe id -> where its first instances stand, complete
+        #: id() of a recipe -> position of its first complete instances
         self.filled: dict[int, int] = {}
         self.names: dict[int, str] = {}
         self.tags: dict[int, dict[str, str | None]] = {}
         self.capacity: dict[int, int] = {}
         self.uuid_texts: dict[int, str] = {}
-        #: recipe id -> vertex numbers of its instances, for recipes whose children's names need a look (by id of the recipe)
+        #: id() of a recipe -> vertex numbers of its instances, for recipes whose children's names must be compared
         self.starts: dict[int, list[NDArray[np.int64]]] = {}
 
     def fill(self, recipe: Recipe, at: int, chain: list[_Frame], *, is_root: bool = False) -> None:
-        """Write all instances of a recipe in the first instance of its parent."""
+        """Write all instances of a recipe into the first instance of its parent."""
         measure = self.measures[id(recipe)]
         up = at - chain[-1].at if chain else 0
         first = self.filled.setdefault(id(recipe), at) if measure.is_copyable and not is_root else at
@@ -160,7 +160,7 @@ class _Filling:
             for column in self.copied:
                 block = column[at : at + measure.total].reshape(recipe.count, measure.length)
                 block[1:] = block[0]
-            # Brothers are copies of the first but for one thing: each stands further from their parent.
+            # Siblings are copies of the first, except that each is farther from the parent.
             apart = np.arange(recipe.count, dtype=np.int32) * np.int32(measure.length)
             tops = self.columns["parent"][at : at + measure.total : measure.length]
             tops += apart if len(chain) > 1 else np.int32(0)
@@ -175,14 +175,14 @@ class _Filling:
         if not chain:
             self.roots.extend(range(at, at + measure.total, measure.length))
 
-    def _copy(self, measure: Measure, first: int, at: int, up: int) -> None:
-        """The rows of a recipe that stands elsewhere already."""
+    def _copy(self, measure: Expansion, first: int, at: int, up: int) -> None:
+        """Copy the rows of a recipe that was expanded elsewhere already."""
         for column in self.copied:
             column[at : at + measure.total] = column[first : first + measure.total]
         tops = self.columns["parent"][at : at + measure.total : measure.length]
         tops += np.int32(up) - tops[0]
 
-    def _row(self, recipe: Recipe, measure: Measure, at: int, up: int) -> None:
+    def _row(self, recipe: Recipe, measure: Expansion, at: int, up: int) -> None:
         columns = self.columns
         columns["parent"][at] = up
         columns["end"][at] = measure.length
@@ -195,7 +195,7 @@ class _Filling:
         if recipe.exclusive or recipe.way:
             columns["flags"][at] = (EXCLUSIVE if recipe.exclusive else 0) | (WAY if recipe.way else 0)
 
-    def _lists(self, recipe: Recipe, measure: Measure, chain: list[_Frame], *, is_root: bool) -> None:
+    def _lists(self, recipe: Recipe, measure: Expansion, chain: list[_Frame], *, is_root: bool) -> None:
         ids = None if is_root and isinstance(measure.ids, int) else measure.ids
         for column_name, values in (("id", ids), ("rank", recipe.rank)):
             if isinstance(values, int):
@@ -208,7 +208,7 @@ class _Filling:
 
     @staticmethod
     def _running(length: int, chain: list[_Frame]) -> tuple[list[tuple[int, int]], _Frame]:
-        """Over which ancestors a list of this length runs on: (count, distance) outermost first, and the outermost."""
+        """The (count, distance) of each ancestor that a list of this length runs over, outermost first; and the outermost."""
         steps: list[tuple[int, int]] = []
         product = 1
         for frame in reversed(chain):
@@ -218,7 +218,7 @@ class _Filling:
                 return steps, frame
         raise AssertionError("lengths were checked")
 
-    def _sparse(self, recipe: Recipe, measure: Measure, chain: list[_Frame]) -> None:
+    def _sparse(self, recipe: Recipe, measure: Expansion, chain: list[_Frame]) -> None:
         wanted = measure.names is not None or recipe.tags or recipe.capacity is not None or recipe.uuid or measure.look
         if not wanted:
             return
@@ -239,7 +239,6 @@ class _Filling:
             self.uuid_texts[vertices[0]] = recipe.uuid
 
     def structure(self, tree_end: int, origin: int) -> Structure:
-        """The finished columns."""
         parent, end = self.columns["parent"], self.columns["end"]
         for low in range(0, self.n, _CHUNK):
             number = np.arange(low, min(low + _CHUNK, self.n), dtype=np.int32)
@@ -270,14 +269,14 @@ class _Filling:
 
 
 def hand_down(rank: NDArray[np.int32], setters: NDArray[np.int64], end: NDArray[np.int32]) -> None:
-    """Give each vertex the rank of the nearest of `setters` above it (or its own), in place; NO_RANK where there is none.
+    """Give each vertex the rank of the nearest of `setters` among itself and its ancestors, in place; NO_RANK if there is none.
 
     Args:
         rank: int32; read at `setters`, written everywhere.
         setters: ascending vertex numbers.
         end: int32, one past the last descendant.
 
-    Cost: O(n) for each level in which setters are nested.
+    Cost: O(n) for each level of nested setters.
     """
     values = rank[setters]
     rank[:] = NO_RANK

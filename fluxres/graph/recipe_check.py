@@ -1,8 +1,8 @@
-"""What a recipe must satisfy before a column is allocated for it.
+"""Check a recipe before columns are allocated for it.
 
-A recipe of ten lines may ask for 10**18 pools, and two entries may give a name to two brothers.  Both are seen on the
-entries, without looking at pools: sizes are products of Python integers, and names of brothers can only meet where
-their templates can.  The few forms about which templates alone cannot tell are looked at by name after expansion.
+A recipe of ten lines may ask for 10**18 pools, and two entries may give siblings the same name.  Both can be seen from the
+entries without looking at pools: sizes are products of Python integers, and sibling names can only be equal where their templates
+allow it.  For the few cases that templates alone cannot decide, the names are compared after expansion.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph.kinds import STATES, Kind, require_draws
-from fluxres.graph.recipe_names import Brothers, Form, regular_names
+from fluxres.graph.recipe_names import NamePattern, SiblingNames, regular_names
 from fluxres.syntax import template
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _OWN = ("basename", "type", "unit", "size", "uuid", "state", "parent")
 
 
 @dataclass(slots=True)
-class Measure:
-    """What a recipe comes to: pools of one instance and of all in one parent, and what was found out about it."""
+class Expansion:
+    """What a recipe expands to: pools per instance and per parent, and properties of the result."""
 
     length: int
     total: int
@@ -41,35 +41,35 @@ class Measure:
     kind: Kind
     ids: int | NDArray[np.int64] | None
     names: Sequence[str] | None
-    form: Form
-    #: over how many of its like, outside it, lists in it still run on; 0 where that cannot come out
+    form: NamePattern
+    #: over how many instances outside it its lists still run on; 0 if the lengths cannot match
     open: frozenset[int]
-    #: whether something in it depends on ancestors: fields of a name template, a uuid that only one pool may have
+    #: whether something in it depends on ancestors: fields of a name template, or a uuid that only one pool may have
     bound: bool
-    #: whether something in it is kept by vertex and not in columns
+    #: whether some of its data is stored by vertex and not in columns
     sparse: bool
     #: whether the names of its children must be compared after expansion
     look: bool = False
 
     @property
     def is_chained(self) -> bool:
-        """Whether it must be looked at again in each place where it stands."""
+        """Whether it must be checked again in each place where it is used."""
         return bool(self.open) or self.bound
 
     @property
     def is_copyable(self) -> bool:
-        """Whether its rows in a second place are those of the first."""
+        """Whether its rows can be copied for another place."""
         return not (self.open or self.sparse)
 
 
 class Check:
-    """Checks recipes and measures them.
+    """Checks recipes and computes what they expand to.
 
     Args:
         roots: the containment tree first.
         where: the place of a recipe for messages.
 
-    Errors: InputError for values, lists of wrong lengths, names that meet; LimitExceeded for what is too large.
+    Errors: InputError for values, lists of wrong lengths and equal sibling names; LimitExceeded for what is too large.
     """
 
     def __init__(self, roots: Sequence[Recipe], where: Callable[[Recipe, str], str] | None = None) -> None:
@@ -77,26 +77,26 @@ class Check:
         self._above: dict[int, Recipe] = {}
         self._known: dict[int, Recipe] = {}
         self._uuids: set[str] = set()
-        self.measures: dict[int, Measure] = {}
-        self._brothers = Brothers(self.measures, self._fail)
+        self.measures: dict[int, Expansion] = {}
+        self._brothers = SiblingNames(self.measures, self._fail)
         for root in roots:
             self._measure(root, 1)
         if roots[0].count != 1:
             self._fail(roots[0], f"expected one root, got count {roots[0].count}")
         total = sum(self.measures[id(root)].total for root in roots)
         if total > limits.POOLS_MAX:
-            message, hint = f"{total} pools in all, at most {limits.POOLS_MAX} fit", "give one pool a size in place of many pools"
+            message, hint = f"{total} pools in all, at most {limits.POOLS_MAX} fit", "use one pool with a size instead of many"
             self._fail(self._largest(roots), message, hint, limit=True)
         entries = sum(self.measures[id(root)].entries for root in roots)
         if entries > limits.RECIPES_MAX:
-            self._fail(roots[0], f"{entries} entries after parts are followed, at most {limits.RECIPES_MAX} are read", limit=True)
+            self._fail(roots[0], f"{entries} entries with parts expanded, at most {limits.RECIPES_MAX} are allowed", limit=True)
         for root in roots:
             if self.measures[id(root)].depth > limits.DEPTH_MAX:
-                self._fail(root, f"{self.measures[id(root)].depth} levels, at most {limits.DEPTH_MAX}", limit=True)
+                self._fail(root, f"{self.measures[id(root)].depth} levels, at most {limits.DEPTH_MAX} are allowed", limit=True)
             self._walk_chain(root, [], {}, is_root=root is roots[0])
 
     def where(self, recipe: Recipe, key: str = "") -> str:
-        """The place of a recipe, or of one of its values: what the caller says, or the types on the way to it."""
+        """The place of a recipe, or of one of its values: from the caller, or the types on the path to it."""
         if self._where is not None:
             return self._where(recipe, key)
         types = [recipe.type]
@@ -110,17 +110,17 @@ class Check:
         raise (LimitExceeded if limit else InputError)(message, where=self.where(recipe, key), hint=hint)
 
     def _largest(self, recipes: Iterable[Recipe]) -> Recipe:
-        """The deepest entry that alone is too large, or the largest one."""
+        """The deepest entry that is too large on its own, else the largest one."""
         largest = max(recipes, key=lambda recipe: self.measures[id(recipe)].total)
         below = [child for child in largest.children if self.measures[id(child)].total > limits.POOLS_MAX]
         return self._largest(below) if below else largest
 
-    def _measure(self, recipe: Recipe, level: int) -> Measure:
+    def _measure(self, recipe: Recipe, level: int) -> Expansion:
         known = self.measures.get(id(recipe))
         if known is not None:
             return known
         if level > limits.DEPTH_MAX:
-            self._fail(recipe, f"more than {limits.DEPTH_MAX} levels", "leave out levels that nobody asks for", limit=True)
+            self._fail(recipe, f"more than {limits.DEPTH_MAX} levels", "leave out levels that no request needs", limit=True)
         self._values(recipe)
         below = []
         for child in recipe.children:
@@ -138,7 +138,7 @@ class Check:
         self._ids(recipe, ids)
         form = self._form(recipe, kind, ids)
         own = names is not None or bool(recipe.tags) or recipe.capacity is not None or recipe.uuid is not None
-        measure = Measure(
+        measure = Expansion(
             length,
             length * recipe.count,
             1 + sum(m.entries for m in below),
@@ -158,13 +158,13 @@ class Check:
         return measure
 
     def names_in(self, structure: Structure, starts: Mapping[int, list[NDArray[np.int64]]]) -> None:
-        """Compare the names about which the recipes could not tell; `starts` are vertices by id() of a recipe."""
+        """Compare the names that the recipes could not decide; `starts` has vertices by id() of a recipe."""
         self._brothers.compare(
             structure, [(self._known[key], blocks) for key, blocks in starts.items() if self.measures[key].look]
         )
 
     def _kind(self, recipe: Recipe) -> Kind:
-        """The kind, with the state in its name as it is described: a pool that goes down keeps its name."""
+        """The kind, with the initial state fixed in its name: a pool that goes down keeps its name."""
         kind = recipe.kind()
         if kind.name is None or "${state" not in kind.name:
             return kind
@@ -199,7 +199,7 @@ class Check:
             for key, value in pairs.items():
                 self._word(recipe, what, key, slash=True)
                 if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
-                    message = f"{what} {key!r} has {len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
+                    message = f"{what} {key!r} has {len(value)} characters, at most {limits.VALUE_LENGTH_MAX} are allowed"
                     self._fail(recipe, message, limit=True, key=place)
                 if isinstance(value, float) and math.isnan(value):
                     self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out", key=place)
@@ -213,11 +213,11 @@ class Check:
         if len(text) > limits.NAME_LENGTH_MAX:
             self._fail(recipe, f"{len(text)} characters, at most {limits.NAME_LENGTH_MAX}", limit=True, key=what)
         if not text.isprintable() or (not slash and "/" in text):
-            self._fail(recipe, f"{text!r} has a character that no path can hold", "no '/', no control characters", key=what)
+            self._fail(recipe, f"{text!r} has a character not allowed in a path", "no '/', no control characters", key=what)
 
     def _names(self, recipe: Recipe, names: Sequence[str]) -> None:
         if recipe.name is not None:
-            self._fail(recipe, "both a name template and explicit names", hint="give one of them")
+            self._fail(recipe, "both a name template and explicit names", hint="give only one of them")
         for name in names:
             self._word(recipe, "name", name)
 
@@ -228,16 +228,16 @@ class Check:
             lowest, highest = ids, ids + recipe.count - 1
         else:
             if not len(ids):
-                self._fail(recipe, "an empty list of ids", hint="leave it out, or give one id for each pool", key="id")
+                self._fail(recipe, "an empty list of ids", hint="omit it, or give one id for each pool", key="id")
             lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0:
-            self._fail(recipe, f"expected int >= 0, got {lowest}", hint="leave ids out for a pool without", key="id")
+            self._fail(recipe, f"expected int >= 0, got {lowest}", hint="omit the id for a pool without one", key="id")
         if highest > limits.ID_MAX:
             self._fail(recipe, f"{highest} is above {limits.ID_MAX}", limit=True, key="id")
 
-    def _form(self, recipe: Recipe, kind: Kind, ids: int | NDArray[np.int64] | None) -> Form:
+    def _form(self, recipe: Recipe, kind: Kind, ids: int | NDArray[np.int64] | None) -> NamePattern:
         if kind.name is None:
-            return Form(kind.basename, "", 0, ids is not None, (), by_rank=False)
+            return NamePattern(kind.basename, "", 0, ids is not None, (), by_rank=False)
         try:
             parts = template.parse(kind.name)
         except FluxresError as error:
@@ -250,10 +250,10 @@ class Check:
             if isinstance(part, str):
                 text = part
                 if "/" in part or not part.isprintable():
-                    self._fail(recipe, f"name {kind.name!r} has a character that no path can hold", "no '/'", key="name")
+                    self._fail(recipe, f"name {kind.name!r} has a character not allowed in a path", "no '/'", key="name")
             elif part.key == "id":
                 if ids is None:
-                    self._fail(recipe, f"name {kind.name!r} asks for the id of pools that have none", "give them ids", key="name")
+                    self._fail(recipe, f"name {kind.name!r} uses the id of pools that have none", "give them ids", key="name")
                 if not has_id:
                     has_id, width = True, part.width
                     continue
@@ -261,7 +261,7 @@ class Check:
             elif part.key in values:
                 text = part.text(values[part.key])
                 if "/" in text or not text.isprintable():
-                    message = f"name {kind.name!r}: the value of {part.key!r} has a character that no path can hold"
+                    message = f"name {kind.name!r}: the value of {part.key!r} has a character not allowed in a path"
                     self._fail(recipe, message, key="name")
             else:
                 text = f"\0{part.key}:{part.width}\0"
@@ -272,14 +272,14 @@ class Check:
                 after += text
             else:
                 before += text
-        return Form(before, after, width, has_id, tuple(above), by_rank)
+        return NamePattern(before, after, width, has_id, tuple(above), by_rank)
 
     # -- what depends on the ancestors -------------------------------------------------------------------------------
 
     def _walk_chain(self, recipe: Recipe, counts: list[int], above: dict[str, bool], *, is_root: bool = False) -> None:
         measure = self.measures[id(recipe)]
         if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
-            self._fail(recipe, f"name {measure.kind.name!r} asks for the id of a root that has none", "give it an id", key="name")
+            self._fail(recipe, f"name {measure.kind.name!r} uses the id of a root that has none", "give it an id", key="name")
         if not measure.is_chained:
             return
         counts = [*counts, recipe.count]
@@ -293,10 +293,10 @@ class Check:
                 known = [*_OWN, "id", "rank", *recipe.properties, *above]
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
-                message = f"name {measure.kind.name!r} asks for {key!r}, which neither it nor a pool above has"
+                message = f"name {measure.kind.name!r} uses {key!r}, which neither the pool nor one above it has"
                 self._fail(recipe, message, hint, key="name")
             if not above[key]:
-                message = f"name {measure.kind.name!r} asks for the id of a {key} that has none"
+                message = f"name {measure.kind.name!r} uses the id of a {key} that has none"
                 self._fail(recipe, message, f"give the {key} an id", key="name")
         if recipe.uuid is not None:
             if not recipe.uuid.isprintable() or not 0 < len(recipe.uuid) <= limits.NAME_LENGTH_MAX:
@@ -304,7 +304,7 @@ class Check:
             if int(np.prod([float(count) for count in counts])) != 1:
                 self._fail(recipe, "one uuid for several pools", "give it to an entry that makes one pool", key="uuid")
             if recipe.uuid in self._uuids:
-                self._fail(recipe, f"uuid {recipe.uuid} stands twice", "remove one", key="uuid")
+                self._fail(recipe, f"uuid {recipe.uuid} occurs twice", "remove one", key="uuid")
             self._uuids.add(recipe.uuid)
         has_id = measure.ids is not None and not (is_root and isinstance(measure.ids, int))
         above = {**above, recipe.type: has_id}
@@ -320,12 +320,12 @@ class Check:
             if product not in fitting:
                 fitting.append(product)
         expected = " or ".join(map(str, fitting))
-        hint = "one for each pool in a parent, or running on over several parents" if len(fitting) > 1 else "one for each pool"
+        hint = "one for each pool in a parent, or for those of several parents" if len(fitting) > 1 else "one for each pool"
         self._fail(recipe, f"expected {expected} of them, got {length}", hint, key=what)
 
 
-def _open(recipe: Recipe, lists: Iterable[object], below: Iterable[Measure]) -> frozenset[int]:
-    """What is left of the lengths of running lists when this recipe's instances are taken out of them."""
+def _open(recipe: Recipe, lists: Iterable[object], below: Iterable[Expansion]) -> frozenset[int]:
+    """What remains of the lengths of running lists after dividing by the instances of this recipe."""
     lengths = {len(values) for values in lists if isinstance(values, Sized)}
     for measure in below:
         lengths |= measure.open

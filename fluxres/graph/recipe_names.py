@@ -1,8 +1,8 @@
-"""Whether two brothers would have one name, told from recipes and not from pools.
+"""Detect sibling pools with the same name from recipes, without looking at pools.
 
-Two names made by templates can only meet where the templates can: text and then a number meets the same text
-and the same number.  Ids are compared as intervals and arrays.  For the few forms that cannot be told apart this way
-(numbers before more text, ids of ancestors, explicit names beside others) the finished pools are looked at.
+Two names made by templates can only be equal where the templates can: text followed by a number equals the same text and the same
+number.  Ids are compared as intervals and arrays.  For the few forms that cannot be decided this way (numbers before more text,
+ids of ancestors, explicit names beside others) the expanded pools are compared.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _DIGITS = "0123456789"
 
 
 @dataclass(slots=True)
-class Form:
-    """How the names of one recipe look: `prefix`, the id, `suffix`; what depends on ancestors stands as \\0 marks in them."""
+class NamePattern:
+    """The form of the names of one recipe: `prefix`, the id, `suffix`; a \\0 marks text that depends on ancestors."""
 
     prefix: str
     suffix: str
@@ -43,16 +43,16 @@ class Form:
 
     @property
     def is_plain(self) -> bool:
-        """Text and then a number, which another such form meets only with equal text."""
+        """Whether it is text followed by a number, so that it equals another such name only with equal text."""
         return not (self.suffix or self.width or self.above or self.by_rank) and self.prefix[-1:] not in _DIGITS
 
 
-class Named(Protocol):
-    """What is known of a recipe here."""
+class NamingFacts(Protocol):
+    """The facts about a recipe that are needed here."""
 
     ids: int | NDArray[np.int64] | None
     names: Sequence[str] | None
-    form: Form
+    form: NamePattern
 
 
 class Refuse(Protocol):
@@ -61,20 +61,20 @@ class Refuse(Protocol):
     def __call__(self, recipe: Recipe, message: str, hint: str = "") -> NoReturn: ...
 
 
-class Brothers:
+class SiblingNames:
     """Compares the names of pools under one parent.
 
     Args:
-        measures: what is known of each recipe, by its id().
-        fail: how to refuse.
+        measures: facts about each recipe, by its id().
+        fail: raises an error at a recipe.
     """
 
-    def __init__(self, measures: Mapping[int, Named], fail: Refuse) -> None:
+    def __init__(self, measures: Mapping[int, NamingFacts], fail: Refuse) -> None:
         self._measures = measures
         self._fail = fail
 
     def look(self, recipes: Sequence[Recipe]) -> bool:
-        """Refuse brothers of one name; whether their names must be looked at after expansion."""
+        """Refuse siblings with the same name; returns whether their names must be compared after expansion."""
         groups: dict[tuple[str, int, str], list[Recipe]] = {}
         constants: dict[str, Recipe] = {}
         look = False
@@ -91,9 +91,9 @@ class Brothers:
             else:
                 name = form.prefix + form.suffix
                 if recipe.count > 1:
-                    self._fail(recipe, f"{recipe.count} pools of one name, '{name}'", "put ${id} into the name")
+                    self._fail(recipe, f"{recipe.count} pools with the same name '{name}'", "put ${id} into the name")
                 if name in constants:
-                    self._fail(recipe, f"a second pool named '{name}' beside the first", "give it an id or another name")
+                    self._fail(recipe, f"a second pool named '{name}' in one parent", "give it an id or another name")
                 constants[name] = recipe
         for members in groups.values():
             self._distinct_ids(members)
@@ -114,10 +114,10 @@ class Brothers:
             row = names[low : low + recipe.count]
             if len(set(row)) < len(row):
                 twice = next(name for i, name in enumerate(row) if name in row[:i])
-                self._fail(recipe, f"two pools named '{twice}'", "names of pools in one parent differ")
+                self._fail(recipe, f"two pools named '{twice}'", "sibling pools must have distinct names")
 
     def _distinct_ids(self, members: list[Recipe]) -> None:
-        """Refuse equal ids in one parent, among entries whose names differ in the id only."""
+        """Refuse equal ids in one parent among entries whose names differ only in the id."""
         spans: list[tuple[int, int, Recipe]] = []
         lists: list[tuple[NDArray[np.int64], Recipe]] = []
         for recipe in members:
@@ -145,15 +145,15 @@ class Brothers:
 
     def _twice(self, recipe: Recipe, number: int) -> NoReturn:
         message = f"two {recipe.type} pools with id {number} in one parent"
-        self._fail(recipe, message, "ids of brothers of one name differ")
+        self._fail(recipe, message, "sibling pools of the same name must have distinct ids")
 
     def compare(self, structure: Structure, starts: Iterable[tuple[Recipe, list[NDArray[np.int64]]]]) -> None:
-        """Compare the names of brothers about which the recipes could not tell.
+        """Compare the sibling names that the recipes could not decide.
 
         Args:
             starts: recipes with the vertices they became.
 
-        Cost: O(pools looked at).
+        Cost: O(pools compared).
         """
         for recipe, blocks in starts:
             steady = all(self._is_steady(child) for child in recipe.children)
@@ -163,7 +163,7 @@ class Brothers:
                     name = structure.name(child)
                     if name in seen:
                         message = f"two pools named '{name}' in {structure.path(v)}"
-                        self._fail(recipe, message, "names of pools in one parent differ")
+                        self._fail(recipe, message, "sibling pools must have distinct names")
                     seen.add(name)
 
     def _is_steady(self, recipe: Recipe) -> bool:
@@ -176,7 +176,7 @@ class Brothers:
 
 
 def regular_names(names: Sequence[str]) -> tuple[str, NDArray[np.int64]] | None:
-    """Template and ids of names that differ in one padded number at their end, or None.
+    """Template and ids of names that differ only in a padded number at the end, or None.
 
     >>> regular_names(["n08", "n09", "n10"])
     ('n${id:02}', array([ 8,  9, 10]))

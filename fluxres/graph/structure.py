@@ -1,9 +1,8 @@
 """One generation of a machine: its pools as columns in pre-order.
 
-A subtree is the slice ``[v, end[v])``; that one property turns most questions about a tree into array
-arithmetic.  The shape never changes here: growing or cutting a machine makes the next `Structure`
-(:mod:`fluxres.graph.surgery`).  Only what has no shape (states, tags, kinds) is written in place, through
-the methods below, so that what is derived from it is dropped in the same breath.
+A subtree is the slice ``[v, end[v])``; that one property turns most questions about a tree into array arithmetic.  The shape
+never changes here: growing or cutting a machine makes the next `Structure` (:mod:`fluxres.graph.surgery`).  Only data without
+shape (states, tags, kinds) is written in place, through the methods below, which also drop whatever was derived from it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ COLUMNS: Final[dict[str, Any]] = {
     "serial": np.int64,
 }
 CONTAINMENT: Final = "containment"
-"""What the containment tree is called beside the name of its root, where no auxiliary graph has that name."""
+"""Another name of the containment tree besides that of its root, unless an auxiliary graph has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +65,16 @@ class Structure:
 
     Args:
         columns: the arrays named in `COLUMNS`, all of one length n >= 1.
-        kinds: the table `kind` points into.
-        origins: bases of uuids, which `origin` points into.
+        kinds: the table that `kind` indexes.
+        origins: bases of uuids, which `origin` indexes.
         names: explicit names by vertex, where no template gives them.
         uuid_texts: explicit uuids by vertex.
         tags: tags by vertex.
-        capacity: full sizes, by vertex, of pools that a copy cut down.
+        capacity: full sizes, by vertex, of pools that a copy took only partly.
         subsystems: auxiliary graphs by name.
         tree_end: number of pools in the containment tree; all by default.
 
-    Cost: O(1); what is derived is made when first asked for.
+    Cost: O(1); derived data is computed on first use.
     """
 
     parent: Int32
@@ -114,19 +113,19 @@ class Structure:
         self.capacity = capacity if capacity is not None else {}
         self.subsystems = subsystems if subsystems is not None else {}
         self.linked: NDArray[np.bool_] | None = None
-        """Ways whose units the enclosing instance gives on request, where this is the graph of a child instance."""
+        """In the graph of a child instance: pass-through pools whose units the enclosing instance grants on request."""
         self.counts: frozenset[tuple[str, str]] = frozenset()
-        """Auxiliary graphs and types that are counted where the enclosing instance has them, though maybe by no pool here."""
+        """(graph, type) pairs that are counted in the enclosing instance, though perhaps by no pool here."""
         self._outage: Outage | None = None
         self._forests: dict[str, tuple[Subsystem, Forest]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**underived(self), "_outage": None, "_forests": {}}
 
-    # -- what a pool is called ---------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------------------------
 
     def kind_of(self, v: int) -> Kind:
-        """The kind of `v`: type, basename, unit, name template, properties."""
+        """Type, basename, unit, name template and properties of `v`."""
         return self.kinds[self.kind[v]]
 
     def name(self, v: int) -> str:
@@ -145,10 +144,10 @@ class Structure:
         )
 
     def attribute(self, v: int, field: str) -> object:
-        """What ``${field}`` is in the name of `v`: an own attribute, the name of its parent, an own property, the id of an
-        ancestor of that type.
+        """The value of ``${field}`` in the name of `v`: its own attribute, the name of its parent, its own property, or the id of
+        its ancestor of that type.
 
-        Errors: UsageError when nothing answers to the field.
+        Errors: UsageError if none of them exists.
         """
         kind = self.kind_of(v)
         if field == "id":
@@ -170,7 +169,7 @@ class Structure:
             if self.kind_of(ancestor).type == field:
                 return self.id.item(ancestor)
         raise UsageError(
-            f"name template '{kind.name}' asks for '{field}', which is no attribute, no property and no type above",
+            f"name template '{kind.name}' uses '{field}', which is no attribute or property, and no type of an ancestor",
             where=self.path(self.parent.item(v)) if self.parent.item(v) >= 0 else "",
         )
 
@@ -185,17 +184,17 @@ class Structure:
 
     @cached_property
     def hierarchy(self) -> str:
-        """Name of the containment hierarchy: the name of its root."""
+        """The name of the containment hierarchy, which is the name of its root."""
         return self.name(0)
 
     def uri(self, v: int) -> str | None:
-        """``name:/path`` of `v` in the containment tree, None for a pool that stands only in auxiliary graphs."""
+        """``name:/path`` of `v` in the containment tree; None for a pool that is only in auxiliary graphs."""
         if v >= self.tree_end:
             return None
         return f"{self.hierarchy}:/{self.path(v)[len(self.hierarchy) + 2 :]}"
 
     def uris(self, v: int) -> list[str]:
-        """A URI for each hierarchy that `v` stands in, containment first (RFC 4, "Composite Resource Data")."""
+        """A URI for each hierarchy that `v` is in, containment first (RFC 4, "Composite Resource Data")."""
         first = self.uri(v)
         found = [first] if first is not None else []
         found.extend(self.auxiliary_uri(s, v) for s in self.subsystems.values() if s.hierarchy and self.is_member(s, v))
@@ -209,7 +208,7 @@ class Structure:
         return at < len(members) and int(members[at]) == v
 
     def auxiliary_uri(self, subsystem: Subsystem, v: int) -> str:
-        """The URI of `v` in an auxiliary hierarchy it stands in."""
+        """The URI of `v` in an auxiliary hierarchy that it is in."""
         chain = [v]
         while (above := subsystem.parent(chain[-1])) >= 0:
             chain.append(above)
@@ -219,11 +218,11 @@ class Structure:
         return f"{subsystem.name}:/" + "/".join(names)
 
     def where(self, v: int) -> str:
-        """How messages and records name `v`: its path; outside the containment tree by URI, by graph and path, or by uuid."""
+        """The name of `v` in messages and records: its path; outside the containment tree a URI, graph and path, or the uuid."""
         if v < self.tree_end:
             return self.path(v)
         for name in self._outside_names(v):
-            with suppress(UnknownPool):  # a name that does not lead back, because two pools have it, names nobody
+            with suppress(UnknownPool):  # skip a name that two pools share, because it does not lead back
                 if self.vertex(name) == v:
                     return name
         return self.uuid(v)
@@ -243,33 +242,32 @@ class Structure:
         return [name for name, subsystem in self.subsystems.items() if self.is_member(subsystem, v)]
 
     def uuid(self, v: int) -> str:
-        """The uuid of `v`, the same through save, load, copy and renumbering."""
+        """The uuid of `v`, which survives saving, loading, copying and renumbering."""
         explicit = self.uuid_texts.get(v)
         return explicit if explicit is not None else uuids.text(self.origins[self.origin[v]], self.serial.item(v))
 
-    # -- finding pools -----------------------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def lookup(self) -> Lookup:
-        """What finds pools by path, URI, uuid and name."""
         return Lookup(self)
 
     def vertex(self, where: str) -> int:
         """The pool with this path, URI or uuid.
 
-        Errors: UnknownPool naming the part of the path that does not exist, and what stands there instead.
-        Cost: O(1) for a path whose parent was asked for before.
+        Errors: UnknownPool naming the part of the path that does not exist and what exists instead.
+        Cost: O(1) for a path whose parent was looked up before.
         """
         return self.lookup.vertex(where)
 
     def named(self, names: Iterable[str]) -> list[int]:
-        """Every pool that has one of these names, ascending.  Cost: one vector scan per kind that may be called so."""
+        """Every pool with one of these names, ascending.  Cost: one vector scan per kind that may have such a name."""
         return self.lookup.named(names)
 
     def subsystem(self, name: str) -> Subsystem:
         """The auxiliary graph of this name.
 
-        Errors: UnknownGraph with the names there are.
+        Errors: UnknownGraph listing the existing names.
         """
         found = self.subsystems.get(name) if isinstance(name, str) else None
         if found is None:
@@ -277,11 +275,11 @@ class Structure:
             raise UnknownGraph(f"no auxiliary graph '{name}'", hint=f"there is {known}")
         return found
 
-    # -- what flows along edges --------------------------------------------------------------------------------------
+    # -- flow along edges --------------------------------------------------------------------------------------------
 
     @cached_property
     def accounts(self) -> Accounts:
-        """What a job can hold units of: all pools, and the edges with a capacity."""
+        """Everything a job can hold units of: all pools, and the edges with a capacity."""
         return Accounts(self)
 
     @cached_property
@@ -292,13 +290,13 @@ class Structure:
     # -- hierarchies -------------------------------------------------------------------------------------------------
 
     def hierarchies(self) -> list[str]:
-        """Names of the hierarchies, containment first."""
+        """The names of the hierarchies, containment first."""
         return [self.hierarchy, *(name for name, subsystem in self.subsystems.items() if subsystem.hierarchy)]
 
     def forest(self, name: str | None = None) -> Forest:
-        """A hierarchy, by name; containment by default, or as ``containment``.
+        """A hierarchy by name; by default, or as ``containment``, the containment tree.
 
-        Errors: UnknownGraph with the names there are; UsageError for a graph that is no hierarchy.
+        Errors: UnknownGraph listing the existing names; UsageError for a graph that is not a hierarchy.
         """
         if name is None or name == self.hierarchy or (name == CONTAINMENT and name not in self.subsystems):
             return self._containment
@@ -307,7 +305,7 @@ class Structure:
             raise UnknownGraph(f"no hierarchy '{name}'", hint=f"there is {', '.join(self.hierarchies())}")
         if not subsystem.hierarchy:
             raise UsageError(
-                f"'{name}' is a graph and no hierarchy, so nothing in it is above or below",
+                f"'{name}' is a graph but not a hierarchy, so its pools are not above or below each other",
                 hint=f"hierarchies are {', '.join(self.hierarchies())}; "
                 "`fluxres show` lists the edges of one pool, `walk` follows them",
             )
@@ -338,7 +336,7 @@ class Structure:
 
     @cached_property
     def depth(self) -> NDArray[np.int16]:
-        """Levels above each pool: 0 for a root.  Cost O(n) at the first call."""
+        """The number of ancestors of each pool: 0 for a root.  Cost O(n) on the first call."""
         steps = np.ones(self.n, np.int16)
         closing = np.bincount(self.end[self.end < self.n], minlength=self.n).astype(np.int16)
         steps -= closing
@@ -347,7 +345,7 @@ class Structure:
 
     @cached_property
     def _typed(self) -> tuple[list[str], NDArray[np.uint16]]:
-        # The table of kinds is shared with other generations: what no pool here is of any more is no type of this graph.
+        # Other generations share the table of kinds, so a type counts only if some pool here has it.
         numbers: dict[str, int] = {}
         of_kind = np.zeros(len(self.kinds), np.uint16)
         for number in np.flatnonzero(np.bincount(self.kind)).tolist():
@@ -356,12 +354,12 @@ class Structure:
 
     @property
     def types(self) -> list[str]:
-        """Resource types that some pool is of, in the order their kinds were met."""
+        """The resource types of the pools, in the order in which their kinds were first seen."""
         return self._typed[0]
 
     @property
     def type(self) -> NDArray[np.uint16]:
-        """Type number of each pool, index into `types`."""
+        """The type number of each pool, an index into `types`."""
         return self._typed[1]
 
     @cached_property
@@ -372,7 +370,7 @@ class Structure:
 
     @cached_property
     def sums(self) -> Sums:
-        """How units are added up by type.  Cost O(n) at the first call."""
+        """Adds up units by type.  Cost O(n) on the first call."""
         return Sums(self)
 
     def of_type(self, type_name: str) -> Int32:
@@ -385,38 +383,38 @@ class Structure:
 
     @cached_property
     def execution_targets(self) -> tuple[Int32, Int32]:
-        """Ranks, ascending, and the topmost pool on each (RFC 20).  Cost O(n) at the first call."""
+        """Ranks, ascending, and the topmost pool on each (RFC 20).  Cost O(n) on the first call."""
         on_one = np.flatnonzero(self.rank >= 0)
         above = self.parent[on_one]
         tops = on_one[(above < 0) | (self.rank[above] != self.rank[on_one])].astype(np.int32)
         ranks, first = np.unique(self.rank[tops], return_index=True)
         return ranks, tops[first]
 
-    # -- who may share it --------------------------------------------------------------------------------------------
+    # -- exclusive pools ---------------------------------------------------------------------------------------------
 
     @cached_property
     def exclusive_composites(self) -> Int32:
-        """Pools with others in them that only one job may use at a time, ascending (RFC 4, "Exclusive flag")."""
+        """Pools with descendants that only one job may use at a time, ascending (RFC 4, "Exclusive flag")."""
         inside = self.end > np.arange(1, self.n + 1)
         return np.flatnonzero(inside & ((self.flags & EXCLUSIVE) != 0)).astype(np.int32)
 
     def exclusive_around(self, v: int) -> list[int]:
-        """Of the pool and those above it, the ones with others in them that only one job may use at a time."""
+        """Of `v` and its ancestors, the exclusive composites."""
         if not len(self.exclusive_composites):
             return []
         return [u for u in (v, *self.ancestors(v)) if self.flags.item(u) & EXCLUSIVE and self.end.item(u) > u + 1]
 
-    # -- what it has to give -----------------------------------------------------------------------------------------
+    # -- units -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def ways(self) -> NDArray[np.bool_]:
-        """Pools that are here only as the way to others, and have nothing to give (rule N1)."""
+        """Pass-through pools: present only as the path to others, without units to allocate (rule N1)."""
         found: NDArray[np.bool_] = (self.flags & WAY) != 0
         return found if self.linked is None else found & ~self.linked
 
     @property
     def offers(self) -> NDArray[np.bool_]:
-        """Pools that are more than a way, or have such a pool below them.  Cost O(n)."""
+        """Pools that are not pass-through, or have such a pool below them.  Cost O(n)."""
         more_than_ways: NDArray[np.bool_] = (self.flags & WAY) == 0
         if more_than_ways.all():
             return more_than_ways
@@ -425,18 +423,18 @@ class Structure:
         return found
 
     def is_way(self, v: int) -> bool:
-        """Whether a pool is here only as the way to others."""
+        """Whether a pool is a pass-through pool of which the enclosing instance grants nothing either."""
         return bool(self.flags.item(v) & WAY) and (self.linked is None or not self.linked.item(v))
 
     @cached_property
     def units(self) -> NDArray[np.int64]:
-        """Units of each pool that may be held here: its size, and none of a way."""
+        """Units of each pool that can be held here: its size, or 0 for a pass-through pool."""
         ways = self.ways
         return np.where(ways, 0, self.size) if ways.any() else self.size
 
     @property
     def full_size(self) -> NDArray[np.int64]:
-        """Units of each pool, those of which a copy took no part included.  Cost: a copy of the column, where there are such."""
+        """The full size of each pool, including units that a copy did not take.  Cost: a copy of the column if there are any."""
         if not self.capacity:
             return self.size
         full = self.size.copy()
@@ -446,21 +444,22 @@ class Structure:
     # -- states and tags ---------------------------------------------------------------------------------------------
 
     def unavailable_roots(self) -> Int32:
-        """Topmost pools that take no new work, ascending; what is below them takes none either (rules A7, F3)."""
+        """Topmost pools that take no new work, ascending; nor do the pools below them (rules A7, F3)."""
         return self.outage.roots
 
     @property
     def outage(self) -> Outage:
-        """What takes no new work, by the present states."""
+        """What takes no new work, given the present states."""
         if self._outage is None:
             self._outage = Outage(self)
         return self._outage
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """As if everything were in service: rule A7 is about new work, and a job that goes on running on a drained node is none.
+        """A context in which everything counts as in service, for jobs that keep running on a drained node: rule A7 concerns new
+        work only.
 
-        The states themselves stay as they are, for whoever reads them within the block.
+        The states themselves stay readable within the block.
         """
         before = self._outage
         self._outage = Outage(self, is_lifted=True)
@@ -470,21 +469,21 @@ class Structure:
             self._outage = before
 
     def unavailable_above(self, v: int) -> int:
-        """The topmost pool whose state keeps `v` (itself, a descendant or what only it supplies) from new work, or -1."""
+        """The topmost pool whose state keeps `v` (itself, a descendant, or a pool that only it supplies) from new work, or -1."""
         return self.outage.culprit(v)
 
     def unavailable_because(self, v: int) -> list[int]:
-        """All pools whose own state keeps `v` from new work: one of itself and those above, or all the suppliers it lacks."""
+        """All pools whose own state keeps `v` from new work: one of itself and its ancestors, or all the suppliers it lacks."""
         return self.outage.culprits(v)
 
     def state_name(self, v: int) -> str:
-        """The own state of `v`."""
+        """The own state of `v`, by name."""
         return STATES[self.state.item(v)]
 
     def set_state(self, vertices: Int32 | Sequence[int], state: str) -> None:
-        """Give these pools a state.
+        """Set the state of these pools.
 
-        Errors: UsageError for a state RFC 4 and its extension do not know.
+        Errors: UsageError for a state that neither RFC 4 nor its extension defines.
         """
         if state not in STATES:
             raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
@@ -492,12 +491,12 @@ class Structure:
         self._outage = None
 
     def set_tag(self, vertices: Int32 | Sequence[int], key: str, value: str | None) -> None:
-        """Tag these pools, replacing a value the key had."""
+        """Tag these pools, replacing an earlier value of the key."""
         for v in np.asarray(vertices).tolist():
             self.tags.setdefault(v, {})[key] = value
 
     def drop_tag(self, vertices: Int32 | Sequence[int], key: str) -> None:
-        """Take a tag from these pools, where they have it."""
+        """Remove a tag from those of these pools that have it."""
         for v in np.asarray(vertices).tolist():
             tags: MutableMapping[str, str | None] = self.tags.get(v, {})
             tags.pop(key, None)
@@ -511,7 +510,7 @@ class Structure:
     def replaced(
         self, columns: Mapping[str, NDArray[Any]] = MappingProxyType({}), subsystems: Mapping[str, Subsystem] | None = None
     ) -> Structure:
-        """The same pools with other values in some columns, or with other auxiliary graphs; all other data is shared."""
+        """The same pools with other values in some columns, or with other auxiliary graphs; shares all other data."""
         made = Structure(
             {**self.columns(), **columns},
             self.kinds,

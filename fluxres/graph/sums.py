@@ -1,9 +1,9 @@
-"""How units are added up: by type, and never units that measure different things.
+"""Add up units by type, and never units that measure different things.
 
-Pools of one type may be counted in several units. Where these convert, the sum is in the unit that most of the pools have, and
-exact: what does not make a whole unit is an entry of its own, in a unit in which it is whole. Where they do not convert, each
-has its own entry. The names of the entries follow from the pools there are and not from what is free, so that a caller who
-knows a machine knows what its numbers mean.
+Pools of one type may be counted in several units.  Where these convert, the sum is exact and in the unit that most of the pools
+have; what does not make a whole unit gets an entry of its own, in a unit in which it is whole.  Units that do not convert get
+separate entries.  The names of the entries depend on the pools that exist and not on what is free, so a caller who knows the
+machine knows which entries to expect.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Pools of one type whose units convert.
+    """Pools of one type whose units convert into each other.
 
     Args:
         type: of the pools.
-        name: of the sum: the type, or ``memory[GiB]`` where the type has units that do not convert.
+        name: of the sum: the type, or ``memory[GiB]`` if the type has units that do not convert.
         unit: of the sum.
         fine: the largest unit in which every such sum is whole.
-        parts: by unit, the code of the pools that have it.
+        parts: the code of the pools counted in each unit.
     """
 
     type: str
@@ -47,15 +47,15 @@ class Entry:
 
     @property
     def rest_name(self) -> str:
-        """Of what does not make a whole unit: ``memory[MiB]``."""
+        """The name for the part that does not make a whole unit: ``memory[MiB]``."""
         return f"{self.type}[{self.fine}]"
 
 
 class Sums:
-    """What is added up in one structure. A *code* numbers the pools of one type and one unit.
+    """Adds up the units of one structure by *code*, a number for each pair of type and unit.
 
     Args:
-        structure: whose kinds keep their types and units.
+        structure: its kinds must keep their types and units.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -69,28 +69,28 @@ class Sums:
             count += code == count
             self._code_of_kind[number] = code
         self._units = units
-        #: How many codes there are.
+        #: The number of codes.
         self.count = count
-        #: Whether each type has one unit: then a sum by type needs no conversion.
+        #: Whether each type has only one unit, so that sums need no conversion.
         self.is_plain = count == len(units)
 
     @cached_property
     def code(self) -> Int64:
         """The code of each pool.
 
-        Errors: LimitExceeded where the pools of a code have more units together than an int64 counts.
+        Errors: LimitExceeded if the pools of one code together have more units than an int64 can count.
         """
         code = self._code_of_kind[self._s.kind]
         if np.bincount(code, self._s.size).max() > float(limits.SIZE_MAX):
-            message = f"the pools of one type have more than {limits.SIZE_MAX} units together"
-            raise LimitExceeded(message, hint="use a larger unit, as GiB for bytes")
+            message = f"the pools of one type together have more than {limits.SIZE_MAX} units"
+            raise LimitExceeded(message, hint="use a larger unit, such as GiB instead of bytes")
         return code
 
     @cached_property
     def may_pass_on(self) -> bool:
-        """Whether there are several pools of a type counted in amounts that is met in or next to an auxiliary graph.
+        """Whether several pools of a type counted in amounts touch an auxiliary graph, so that one may supply another.
 
-        One of them may supply another; where the type hangs on a supplier, wherever they stand.
+        Where the type is attached to a supplier, its pools count wherever they are.
         """
         s = self._s
         graphs = [subsystem.members for subsystem in s.subsystems.values()]
@@ -105,20 +105,20 @@ class Sums:
         return any(counts[number] > 1 and self.in_amounts(s.types[number]) for number in np.unique(s.type[near]).tolist())
 
     def in_amounts(self, type_name: str) -> bool:
-        """Whether pools of a type are counted in units of something, and are not one thing each."""
+        """Whether the pools of a type are counted in units of something, rather than each being one thing."""
         return any(own is not None for own in self._units[type_name]) or bool(
             (self._s.size[self._s.of_type(type_name)] > 1).any()
         )
 
     def by_code(self, vertices: Int32 | slice, units: Int64) -> Int64:
-        """Sums of the units of these pools, by code."""
+        """The sums of the units of these pools, by code."""
         found = np.zeros(self.count, np.int64)
         np.add.at(found, self.code[vertices], units)
         return found
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """One entry for each type, or for each group of its units that convert; in the order of the types."""
+        """One entry for each type, or for each group of its units that convert, in the order of the types."""
         return [entry for name, codes in self._units.items() for entry in self._entries(name, codes)]
 
     def _entries(self, name: str, codes: dict[str | None, int]) -> list[Entry]:
@@ -135,7 +135,7 @@ class Sums:
         return found
 
     def _unit_of_most(self, group: dict[str | None, int]) -> str | None:
-        """The unit that most pools have; of equally many, that of the first pool."""
+        """The unit that most pools have; in a tie, that of the first pool."""
         if len(group) == 1:
             return next(iter(group))
         pools = np.bincount(self.code, minlength=self.count)
@@ -147,7 +147,7 @@ class Sums:
         return sum((Fraction(unit.convert(amount, own, entry.unit)) for amount, own in parts if amount), Fraction(0))
 
     def named(self, by_code: Int64) -> dict[str, int]:
-        """Sums by name; what does not make a whole unit has a name of its own."""
+        """Sums by name; a part that does not make a whole unit has its own name."""
         found: dict[str, int] = {}
         for entry in self.entries:
             total = self.exact(entry, by_code)
@@ -158,7 +158,7 @@ class Sums:
 
     @cached_property
     def units(self) -> dict[str, str | None]:
-        """By name, the unit of a sum."""
+        """The unit of each sum, by name."""
         found: dict[str, str | None] = {}
         for entry in self.entries:
             found[entry.name] = entry.unit

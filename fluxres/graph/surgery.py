@@ -1,9 +1,8 @@
-"""Cutting a machine: duplicate, extract a part of it, unlink a part from it.  (Joining two is `merge`.)
+"""Cut a machine: duplicate it, extract a part of it, unlink a part from it.  (`merge` joins two.)
 
-Every function takes a `Structure` and makes the next one; nothing of the old is changed or shared, save the
-table of kinds, which only ever grows.  A copy of a rack must cost the rack and not the machine, so an
-extract never makes an array as long as the machine: it answers with the old number of each new pool, and
-renumbers through a window over the slice it took.
+Every function takes a `Structure` and returns the next one; nothing of the old one is changed or shared, except the table of
+kinds, which only grows.  Copying a rack must cost in the size of the rack and not of the machine, so `extract` never creates an
+array as long as the machine: it returns the old number of each new pool, and renumbers through a window over the slice it takes.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ __all__ = ["by_itself", "duplicate", "extract", "extract_many", "merge", "remove
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 Carried = Callable[[Int32], Int64]
-"""Units by account of edges with a capacity."""
+"""Maps accounts of edges with a capacity to units."""
 Along = Callable[[Mask], Mask]
-"""What else of the machine a part of it needs, bool by vertex, so that its charges lead the same ways."""
+"""Maps a part of a machine to the further pools (both bool by vertex) it needs so that charges follow the same paths."""
 T = TypeVar("T")
 
 
 def duplicate(s: Structure) -> Structure:
     """An equal structure that shares nothing with `s` but the table of kinds (RFC 4, "Duplicate").
 
-    Cost: one copy of the columns, and of what is sparse.
+    Cost: one copy of the columns and of the sparse data.
     """
     subsystems = {}
     for name, graph in s.subsystems.items():
@@ -61,11 +60,11 @@ def duplicate(s: Structure) -> Structure:
 
 
 def by_itself(s: Structure) -> Structure:
-    """The machine of a child instance without its parent: what the parent gives on request is its own (rule N1).
+    """The machine of a child instance without its parent: what the parent would grant on request becomes its own (rule N1).
 
-    The suppliers and edges keep the units that the parent has of them, so whatever is held of them fits as before.
+    The suppliers and edges keep the units that the parent has of them, so everything held of them still fits.
 
-    Returns: `s` itself where nothing comes from a parent; else a structure that shares all other data with it.
+    Returns: `s` itself if nothing comes from a parent; else a structure that shares all other data with it.
     Cost: O(1); for a child, one copy of the flags and of the attributes of its edges.
     """
     if s.accounts.linked is None:
@@ -75,11 +74,11 @@ def by_itself(s: Structure) -> Structure:
 
 
 class _Renumbering:
-    """Old to new numbers of some kept pools: by table inside a window, by search for the few outside it.
+    """Old to new numbers of the kept pools: a table within a window, a search for the few outside it.
 
     Args:
         vertices: kept pools by old number, ascending.
-        lo, hi: window of old numbers that holds nearly all of them.
+        lo, hi: window of old numbers that contains nearly all of them.
     """
 
     def __init__(self, vertices: Int32, lo: int, hi: int) -> None:
@@ -91,7 +90,7 @@ class _Renumbering:
         np.cumsum(self.before, dtype=np.int32, out=self.before)
 
     def count_before(self, old: Int32) -> Int32:
-        """How many kept pools stand before each of these old numbers."""
+        """The number of kept pools before each of these old numbers."""
         counts = self.before[np.clip(old, self.lo, self.hi) - self.lo]
         outside = (old < self.lo) | (old > self.hi)
         if outside.any():
@@ -99,7 +98,7 @@ class _Renumbering:
         return counts
 
     def of(self, old: Int32) -> Int32:
-        """New numbers of these old ones, -1 for what is not kept (and for -1)."""
+        """New numbers of these old ones, -1 for dropped pools (and for -1)."""
         new = self.count_before(old)
         new[self.vertices[np.minimum(new, len(self.vertices) - 1)] != old] = -1
         return new
@@ -117,36 +116,36 @@ def extract(
     carried: Carried | None = None,
     along: Along | None = None,
 ) -> tuple[Structure, Int32]:
-    """The subtree of `v` restricted to some of its pools, with the way to the root (rule C1; RFC 4, "Copy").
+    """The subtree of `v` restricted to some of its pools, with the path to the root (rule C1; RFC 4, "Copy").
 
-    Pools that stand only in auxiliary graphs come along where they are on the way from a taken pool to the root of a
-    hierarchy, or where an edge of another graph joins them to a kept pool.  They are a mere way, with the sizes that
-    `outside` gives (the full size where it says 0).  At the root of the containment tree all with units come along as its own.
+    Pools that are only in auxiliary graphs are included if they are on the path from a taken pool to the root of a hierarchy, or
+    if an edge of another graph joins them to a kept pool.  They are pass-through pools, with the sizes in `outside` (the full
+    size where it says 0).  For the root of the containment tree, all such pools with units are included as the copy's own.
 
     Args:
         v: vertex of the containment tree.
         keep: bool over the slice ``[v, end[v])``; a pool whose parent is not kept is not kept.  All by default.
-        size: units of each pool of the slice; a pool with 0 is not kept.  `capacity` remembers the full size of what is less.
-        take_ancestors: whether the pools above `v` come along, flagged WAY; without them `v` is the root.
+        size: units of each pool of the slice; a pool with 0 is not kept.  `capacity` records the full size of reduced pools.
+        take_ancestors: whether to include the pools above `v`, flagged WAY; without them `v` is the root.
         ancestor_sizes: their units, root first; 0 leaves the size as it is.
         outside: units of the pools ``[tree_end, n)``.
         carried: units of edges with a capacity, by account; all by default.
-        along: what comes along as a way, so that a charge leads up the same way as in `s`; of the containment tree only with
-            `take_ancestors`.
+        along: further pass-through pools to include, so that charges follow the same paths as in `s`; within the containment tree
+            only with `take_ancestors`.
 
     Returns: the structure, and the old number of each of its pools (int32, ascending).
-    Errors: UnknownPool for a vertex outside the containment tree; UsageError if `v` is not kept or an array has another length.
-    Cost: in the slice, not in the machine.
+    Errors: UnknownPool for a vertex outside the containment tree; UsageError if `v` is not kept or an array has the wrong length.
+    Cost: in the size of the slice, not of the machine.
     """
     if not 0 <= v < s.tree_end:
-        raise UnknownPool(f"vertex {v} does not stand in the containment tree", where=str(v))
+        raise UnknownPool(f"vertex {v} is not in the containment tree", where=str(v))
     stop = s.end.item(v)
     mask = _kept_slice(s, v, stop, keep, size)
     inside = np.flatnonzero(mask).astype(np.int32) + np.int32(v)
     above = s.ancestors(v)[::-1] if take_ancestors else []
     supply = _supply(s, inside, along) if along is not None and v else inside[:0]
     supply = supply[(supply < v) | (supply >= stop)]
-    # The way in the tree is what is above, and what supplies the part from elsewhere in it.
+    # Pass-through pools in the tree are the ancestors, and what supplies the part from elsewhere in the tree.
     ways = np.array(above, np.int32)
     if take_ancestors:
         ways = np.union1d(ways, supply[supply < s.tree_end]).astype(np.int32)
@@ -168,7 +167,7 @@ def extract(
         sizes[len(in_tree) :] = np.where(own, outside[beside - s.tree_end], sizes[len(in_tree) :])
     flags = s.flags[vertices]
     flags[: len(in_tree)][is_way] |= WAY
-    # A part of the machine has its supplies only as a way, like the rack above it: another part may have the same.
+    # A part of the machine has its suppliers only as pass-through pools, like the rack above it: another part may share them.
     flags[len(in_tree) :][~own if v == 0 else slice(None)] |= WAY
     subsystems = {
         name: _edges(s, graph, numbers, _rows_near(graph, vertices, v, stop), carried) for name, graph in s.subsystems.items()
@@ -182,16 +181,17 @@ def extract(
 def extract_many(
     s: Structure, keep: Mask, size: Int64 | None = None, along: Mask | None = None, *, carried: Carried | None = None
 ) -> tuple[Structure, Int32]:
-    """Any set of pools, with what stands above them as the way: what a job holds, for a nested instance.
+    """Any set of pools, with their ancestors as pass-through pools: what a job holds, for a nested instance.
 
     Args:
-        keep: bool over all n pools; those outside the containment tree are the result's own where kept, a way where needed.
+        keep: bool over all n pools; a pool outside the containment tree is the copy's own if kept, a pass-through pool if only
+            needed.
         size: int64 over all n pools; a pool with 0 is not kept.
-        along: bool over all n pools that come along as ways, with those above them.
+        along: bool over all n pools: further pass-through pools, included with their ancestors.
         carried: as for :func:`extract`.
 
     Returns: as :func:`extract`.
-    Errors: UsageError where nothing is kept or an array has the wrong length.
+    Errors: UsageError if nothing is kept or an array has the wrong length.
     Cost: O(n), vectorised.
     """
     _fit("keep", keep, s.n)
@@ -211,18 +211,18 @@ def extract_many(
     sizes = s.size[vertices] if size is None else np.where(own, size[vertices], s.size[vertices])
     flags = s.flags[vertices]
     flags[~own] |= WAY
-    if s.linked is not None:  # what was given of a way to others is the result's own
+    if s.linked is not None:  # what the parent granted of a pass-through pool is the copy's own
         flags[own & s.linked[vertices]] &= np.uint8(255 - WAY)
     subsystems = {name: _edges(s, graph, numbers, np.arange(len(graph)), carried) for name, graph in s.subsystems.items()}
     return _carry(s, numbers, sizes, flags, subsystems, int(np.searchsorted(vertices, s.tree_end))), vertices
 
 
 def with_the_way(s: Structure, own: Int32, tops: Int32) -> Int32:
-    """Pools with what :func:`extract_many` takes along as the way to them, ascending.
+    """These pools together with the pass-through pools that :func:`extract_many` includes for them, ascending.
 
     Args:
         own: ascending.
-        tops: those of them that may stand below a pool that is not among them, and others that come along as ways.
+        tops: those of `own` whose parent may be missing from `own`, and further pass-through pools to include.
 
     Cost: arrays over the pools found, and over the edges of auxiliary graphs.
     """
@@ -238,16 +238,16 @@ def with_the_way(s: Structure, own: Int32, tops: Int32) -> Int32:
 def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structure, Int32]:
     """The machine without `v` and what is below it, in one hierarchy (rule M1; RFC 4, "Unlink").
 
-    In containment the subtree leaves the containment tree and has nothing to give any more; what stands in an auxiliary hierarchy
-    stays there as the way to others, outside the tree, until a merge brings it back.
-    In an auxiliary hierarchy `v` and what is below it there lose the edges that reach them; what stood outside the tree
-    and in no other hierarchy is gone.
+    In containment, the subtree leaves the containment tree and none of it can be allocated any more; pools that are in an
+    auxiliary hierarchy stay there as pass-through pools, outside the tree, until a merge brings them back.  In an auxiliary
+    hierarchy, `v` and what is below it there lose the edges that reach them; a pool outside the tree that is in no other
+    hierarchy is removed.
 
     Args:
-        hierarchy: name of an auxiliary hierarchy; containment by default, or under its own name.
+        hierarchy: name of an auxiliary hierarchy; by default, or under its own name, containment.
 
-    Returns: the structure, and int32 by old number: the new one, or -1 for what is gone.
-    Errors: UsageError for the root and for a pool that does not stand in this hierarchy; UnknownGraph.
+    Returns: the structure, and the new numbers as int32 by old number, -1 for removed pools.
+    Errors: UsageError for the root and for a pool that is not in this hierarchy; UnknownGraph.
     Cost: O(n), vectorised.
     """
     if not 0 <= v < s.n:
@@ -257,12 +257,12 @@ def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structur
     graph = s.subsystem(hierarchy)
     if not graph.hierarchy:
         raise UsageError(
-            f"'{hierarchy}' is a graph and no hierarchy", where=s.where(v), hint="remove its edges where the machine is described"
+            f"'{hierarchy}' is a graph but not a hierarchy",
+            where=s.where(v),
+            hint="remove its edges where the machine is described",
         )
     if not s.is_member(graph, v):
-        raise UsageError(
-            f"does not stand in hierarchy '{hierarchy}'", where=s.where(v), hint=f"it stands in {', '.join(s.uris(v))}"
-        )
+        raise UsageError(f"is not in hierarchy '{hierarchy}'", where=s.where(v), hint=f"it is in {', '.join(s.uris(v))}")
     below = _below(graph, v)
     left = np.zeros(s.n, np.bool_)
     left[below] = True
@@ -279,7 +279,7 @@ def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structur
 
 def _unlink_contained(s: Structure, v: int) -> tuple[Structure, Int32]:
     if v >= s.tree_end:
-        raise UsageError("does not stand in the containment tree", where=s.where(v), hint="name the hierarchy to unlink it from")
+        raise UsageError("is not in the containment tree", where=s.where(v), hint="name the hierarchy to unlink it from")
     if v == 0:
         raise UsageError(
             "the root cannot be unlinked",
@@ -298,9 +298,9 @@ def _unlink_contained(s: Structure, v: int) -> tuple[Structure, Int32]:
 
 
 def remove(s: Structure, v: int) -> tuple[Structure, Int32]:
-    """The machine without `v` and what is below it in the containment tree, in no hierarchy any more.
+    """The machine without the containment subtree of `v`, which leaves every hierarchy.
 
-    What only stood below it in an auxiliary hierarchy stays, with the edges that are left.
+    What is only below it in an auxiliary hierarchy stays, with the remaining edges.
 
     Returns, errors: as :func:`unlink`.
     """
@@ -312,7 +312,7 @@ def remove(s: Structure, v: int) -> tuple[Structure, Int32]:
 
 
 def _without(s: Structure, gone: Mask, loose: Mask, subsystems: dict[str, Subsystem]) -> tuple[Structure, Int32]:
-    """Without the pools that are gone; each loose one becomes a tree of its own behind all others."""
+    """The structure without the pools in `gone`; each pool in `loose` becomes a tree of its own, after all others."""
     rooted = np.flatnonzero(~(gone | loose)).astype(np.int32)
     alone = np.flatnonzero(loose).astype(np.int32)
     vertices = np.concatenate([rooted, alone])
@@ -336,7 +336,7 @@ def _without(s: Structure, gone: Mask, loose: Mask, subsystems: dict[str, Subsys
 
 
 def _kept_slice(s: Structure, v: int, stop: int, keep: Mask | None, size: Int64 | None) -> Mask:
-    """Which pools of a slice are kept once each needs its parent."""
+    """Which pools of a slice are kept, given that each needs its parent."""
     mask = np.ones(stop - v, np.bool_)
     if keep is not None:
         _fit("keep", keep, stop - v)
@@ -352,7 +352,7 @@ def _kept_slice(s: Structure, v: int, stop: int, keep: Mask | None, size: Int64 
         )
     dropped = np.flatnonzero(~mask)
     if len(dropped):
-        # One step up where a dropped subtree begins and one down where it ends: what is above zero hangs below a dropped pool.
+        # +1 where a dropped subtree begins and -1 where it ends: a positive running sum means below a dropped pool.
         steps = np.bincount(s.end[v + dropped] - v, minlength=stop - v + 1)
         steps[dropped] -= 1
         mask = np.cumsum(steps[:-1]) == 0
@@ -360,7 +360,7 @@ def _kept_slice(s: Structure, v: int, stop: int, keep: Mask | None, size: Int64 
 
 
 def _with_ancestors(s: Structure, kept: Mask) -> Mask:
-    """These pools and all that have one of them below."""
+    """These pools and all their ancestors."""
     before = np.concatenate([[0], np.cumsum(kept)])
     return np.asarray(before[s.end] > before[: s.n])
 
@@ -374,12 +374,12 @@ def _supply(s: Structure, inside: Int32, along: Along) -> Int32:
 def _beside(
     s: Structure, taken: _Renumbering, kept: Int32, ways: Int32, along: Int32, outside: Int64 | None, *, everything: bool
 ) -> tuple[Int32, Mask]:
-    """Pools outside the containment tree that come along, ascending, and which of them are the result's own.
+    """Pools outside the containment tree to include, ascending, and which of them are the copy's own.
 
     Args:
-        kept: the pools of the tree that are in `taken` and no ways.
-        ways: the others in `taken`.
-        along: those that supply them.
+        kept: the pools of the tree in `taken` that are not pass-through.
+        ways: the other pools in `taken`.
+        along: the pools that supply them.
     """
     here = np.arange(s.tree_end, s.n, dtype=np.int32)
     if outside is not None:
@@ -408,7 +408,7 @@ def _beside(
 
 
 def _hierarchy_parents(s: Structure, taken: _Renumbering, ways: Int32) -> Int32:
-    """Pools outside the containment tree, next above a taken one in an auxiliary hierarchy; `ways` lie outside the window."""
+    """Pools outside the containment tree that are parents of taken ones in a hierarchy; `ways` are outside the window."""
     found: list[int] = []
     for graph in s.subsystems.values():
         if graph.hierarchy and len(graph):
@@ -420,7 +420,7 @@ def _hierarchy_parents(s: Structure, taken: _Renumbering, ways: Int32) -> Int32:
 
 
 def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
-    """Pools outside the containment tree on the way up from taken ones, and those that an edge joins to a kept one of it."""
+    """Pools outside the containment tree that are above taken ones, or that an edge joins to a kept pool of the tree."""
     hierarchies = [graph for graph in s.subsystems.values() if graph.hierarchy]
     first = [graph.src[graph.rows_to(taken)[1]] for graph in hierarchies]
     for graph in s.subsystems.values():
@@ -455,14 +455,14 @@ def _joined(s: Structure, kept: Int32, lo: int, hi: int) -> Int32:
 
 
 def _rows_near(graph: Subsystem, vertices: Int32, lo: int, hi: int) -> Int64:
-    """Rows of edges that could have both ends among `vertices`, which are few outside the window; in document order."""
+    """Rows of edges that may have both ends among `vertices`, of which few are outside the window; in document order."""
     rows = [graph.rows_leaving(lo, hi)]
     rows.extend(graph.out_rows(u) for u in vertices[(vertices < lo) | (vertices >= hi)].tolist())
     return np.sort(np.concatenate(rows))
 
 
 def _edges(s: Structure, graph: Subsystem, numbers: _Renumbering, rows: Int64, carried: Carried | None) -> Subsystem:
-    """The edges of these rows whose two ends are kept, renumbered."""
+    """The edges among these rows whose two ends are kept, renumbered."""
     src, dst = numbers.of(graph.src[rows]), numbers.of(graph.dst[rows])
     both = (src >= 0) & (dst >= 0)
     if carried is not None:
@@ -484,7 +484,7 @@ def _below(graph: Subsystem, v: int) -> Int32:
 def _carry(
     s: Structure, numbers: _Renumbering, sizes: Int64, flags: NDArray[np.uint8], subsystems: dict[str, Subsystem], tree_end: int
 ) -> Structure:
-    """The kept pools with all they have, sizes and flags replaced."""
+    """The kept pools with all their data, sizes and flags replaced."""
     vertices = numbers.vertices
     columns: dict[str, NDArray[Any]] = {
         name: column[vertices] for name, column in s.columns().items() if name not in ("parent", "end", "size", "flags")
@@ -525,7 +525,7 @@ def _restricted(sparse: dict[int, T], vertices: Int32, numbers: _Renumbering | I
 
 
 def settle_names(s: Structure, vertices: Int32, made: Structure, where: Iterable[int] | NDArray[Any]) -> None:
-    """Write down names that a template no longer gives, because it asks for what is gone or has changed."""
+    """Make names explicit that a template no longer gives because something it uses is gone or has changed."""
     needy = np.array([bool(template_fields(kind) - {"id"}) for kind in s.kinds] or [False], np.bool_)
     new = np.asarray(where, np.int64)
     for v in new[needy[made.kind[new]]].tolist():

@@ -1,8 +1,8 @@
-"""UUIDs as two numbers: a random base for all pools made together, and a serial added to it.
+"""UUIDs as two numbers: a random base shared by all pools made together, plus a serial.
 
-A million random UUIDs would take 16 MB that nothing compresses.  Here a pool keeps a small index of its
-base and an int64; the text is an RFC 9562 version 8 UUID (custom data) whose last 48 bits are the serial,
-so it is as unique as a random one, and a run of pools is written in one line of a file.
+A million random UUIDs would take 16 MB that does not compress.  Here a pool stores a small index of its base and an int64; the
+text is an RFC 9562 version 8 UUID (custom data) whose last 48 bits are the serial, so it is as unique as a random one, and a run
+of pools is one line of a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def new_origin(random_bytes: bytes | None = None) -> int:
     """A fresh 128-bit base, its serial bits zero.
 
     Args:
-        random_bytes: 16 bytes to make it of; the system's random source by default.
+        random_bytes: 16 bytes to derive it from; by default from the system's random source.
 
     >>> text(new_origin(bytes(16)), 5)
     '00000000-0000-8000-8000-000000000005'

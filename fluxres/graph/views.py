@@ -1,10 +1,10 @@
 """The containment tree and the auxiliary graphs as networkx graphs that cost nothing to make.
 
-A plain ``networkx.DiGraph`` of a million pools takes seconds and half a gigabyte.  networkx reads a graph through
-three mappings only (``_node``, ``_adj``, ``_pred``), so these classes are real DiGraphs whose mappings answer from
-the columns, and every algorithm runs on them.  They are read-only: a machine is changed through its graph, where
-records and rules are.  What is derived from a view (``copy()``, ``subgraph``, ``reverse``) is an ordinary networkx graph,
-because networkx makes it with ``G.__class__()``, and without a structure this class makes a plain DiGraph.
+A plain ``networkx.DiGraph`` of a million pools takes seconds and half a gigabyte.  networkx reads a graph only through three
+mappings (``_node``, ``_adj``, ``_pred``), so these classes are real DiGraphs whose mappings read the columns, and every algorithm
+runs on them.  They are read-only: changes go through the `ResourceGraph`, which owns records and rules.  Graphs derived from a
+view (``copy()``, ``subgraph``, ``reverse``) are ordinary networkx graphs, because networkx makes them with ``G.__class__()``,
+which without a structure gives a plain DiGraph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fluxres.graph.structure import Structure
 
 Free = Callable[[int], int]
 _WAY_OUT: Final = (
-    "change the machine with tag, state, merge, unlink or add_edge of its ResourceGraph, or take copy() for a graph of your own"
+    "change the machine with tag, state, merge, unlink or add_edge of its ResourceGraph, or call copy() for a graph of your own"
 )
 
 
@@ -32,7 +32,7 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 class Data(dict[str, Any]):
-    """Attributes of a node, an edge or a graph, made when asked for; writing to them would be lost, so it is refused.
+    """Attributes of a node, an edge or a graph, made on request.  It refuses writes, because they would be lost.
 
     Copies are plain dictionaries.
     """
@@ -56,7 +56,7 @@ _CONTAINS: Final = Data(subsystem="containment", type="contains")
 
 
 def node_data(s: Structure, v: int) -> Data:
-    """What a pool has, as a networkx node dictionary.  Cost O(depth)."""
+    """The attributes of a pool as a networkx node dictionary.  Cost O(depth)."""
     kind = s.kind_of(v)
     number, rank = s.id.item(v), s.rank.item(v)
     return Data(
@@ -77,16 +77,17 @@ def node_data(s: Structure, v: int) -> Data:
 
 
 def _number(key: object) -> int:
-    """A node key as a vertex number, -1 for what can be none."""
+    """A node key as a vertex number, -1 for a key that cannot be one."""
     if type(key) is int:
         return key
     return int(key) if isinstance(key, np.integer) else -1
 
 
-class Columns:
-    """The structure that views look at, until its graph has another one.
+class StructureRef:
+    """The structure that views read, until its graph has another one.
 
-    A look at a view costs no question for that: the graph calls `withdraw`, and what is in place of the structure then answers.
+    Views need no check for that on each access: the graph calls `withdraw`, which replaces the structure with an object that
+    raises.
     """
 
     __slots__ = ("structure",)
@@ -95,12 +96,12 @@ class Columns:
         self.structure = structure
 
     def withdraw(self) -> None:
-        """From here on every look at a view over these columns is a StaleHandle."""
+        """From now on, every access through a view of this structure raises StaleHandle."""
         self.structure = cast("Structure", _Withdrawn())
 
 
 class _Withdrawn:
-    """In place of a structure that its graph does not have any more."""
+    """Replaces a structure that its graph no longer has."""
 
     __slots__ = ()
 
@@ -109,11 +110,11 @@ class _Withdrawn:
 
 
 class _Lazy(Mapping[int, Any]):
-    """A mapping that answers from columns, with the further methods of a dictionary that networkx calls."""
+    """A mapping that reads the columns and has the further dictionary methods that networkx calls."""
 
     __slots__ = ("_columns",)
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: StructureRef) -> None:
         self._columns = columns
 
     def copy(self) -> dict[int, Any]:
@@ -158,7 +159,7 @@ class _TreeSuccessors(_Tree):
 
     def __getitem__(self, key: int) -> _Children:
         columns = self._columns
-        is_plain = type(key) is int and 0 <= key < columns.structure.tree_end  # spares the calls, once per vertex of a walk
+        is_plain = type(key) is int and 0 <= key < columns.structure.tree_end  # saves two calls per vertex of a walk
         return _Children(columns, key if is_plain else self._vertex(key))
 
 
@@ -172,11 +173,11 @@ class _TreePredecessors(_Tree):
 
 
 class _Parent(_Lazy):
-    """The parent of a vertex, where it has one."""
+    """The parent of a vertex, if it has one."""
 
     __slots__ = ("_v",)
 
-    def __init__(self, columns: Columns, v: int) -> None:
+    def __init__(self, columns: StructureRef, v: int) -> None:
         self._columns, self._v = columns, v
 
     def __iter__(self) -> Iterator[int]:
@@ -196,11 +197,11 @@ class _Parent(_Lazy):
 
 
 class _Children(_Lazy):
-    """The children of a vertex: from one to the next is a step over its subtree."""
+    """The children of a vertex: the next sibling is one step over a subtree away."""
 
     __slots__ = ("_v",)
 
-    def __init__(self, columns: Columns, v: int) -> None:
+    def __init__(self, columns: StructureRef, v: int) -> None:
         self._columns, self._v = columns, v
 
     def __iter__(self) -> Iterator[int]:
@@ -233,7 +234,7 @@ class _Members(_Lazy):
 
     __slots__ = ("_free", "_subsystem")
 
-    def __init__(self, columns: Columns, graph: Subsystem, free: Free | None) -> None:
+    def __init__(self, columns: StructureRef, graph: Subsystem, free: Free | None) -> None:
         super().__init__(columns)
         self._subsystem, self._free = graph, free
 
@@ -258,7 +259,7 @@ class _Members(_Lazy):
         return _number(key)
 
     def edge_data(self, row: int) -> dict[str, Any]:
-        """What one edge has, and how much of its capacity is free."""
+        """The attributes of one edge, and how much of its capacity is free."""
         graph = self._graph
         data = graph.edge_data(row)
         if self._free is not None and "capacity" in data:
@@ -325,7 +326,7 @@ class _Neighbours(_Lazy):
             raise KeyError(key)
         data = self._members.edge_data(rows[0])
         if len(rows) > 1:
-            # A DiGraph has one edge between two nodes: it carries what all of them can, and says what they are.
+            # A DiGraph has one edge between two nodes, so it has the sum of the capacities and lists all edges as `parallel`.
             parallel = [self._members.edge_data(row) for row in rows]
             data["parallel"] = tuple(map(Data, parallel))
             if all("capacity" in edge for edge in parallel):
@@ -337,16 +338,16 @@ class _Neighbours(_Lazy):
 
 
 class StructureGraph(networkx.DiGraph):
-    """What both views share: they are made over a structure, and refuse to be changed.
+    """What both views share: they are made over a structure and refuse changes.
 
-    Node keys are vertex numbers, valid for the generation of the structure. When its owner has another one, every look at the
-    view is a StaleHandle.
+    Node keys are vertex numbers, valid for the generation of the structure.  When its owner has another one, every access through
+    the view raises StaleHandle.
     """
 
     frozen = True
 
     def __new__(cls, structure: Any = None, *args: Any, **attributes: Any) -> Any:
-        """A view, or a plain DiGraph when networkx asks for an empty graph of this class or for one of its own data."""
+        """A view, or a plain DiGraph when networkx asks for an empty graph of this class or for one with its own data."""
         if isinstance(structure, Structure):
             return object.__new__(cls)
         return networkx.DiGraph(structure, *args, **attributes)
@@ -366,16 +367,16 @@ class StructureGraph(networkx.DiGraph):
 
 
 class ContainmentGraph(StructureGraph):
-    """The containment tree: an edge leads from a pool to each pool it has (RFC 4, "Composite Resource Data").
+    """The containment tree: an edge leads from a pool to each pool it contains (RFC 4, "Composite Resource Data").
 
-    Cost: nothing to make; a step to a child or the parent is one look into a column.
+    Cost: nothing to make; a step to a child or the parent is one column access.
 
     >>> networkx.is_empty(ContainmentGraph())
     True
     """
 
-    def __init__(self, structure: Structure, columns: Columns | None = None) -> None:
-        self.structure, columns = structure, columns or Columns(structure)
+    def __init__(self, structure: Structure, columns: StructureRef | None = None) -> None:
+        self.structure, columns = structure, columns or StructureRef(structure)
         self._lay_over(structure.hierarchy, _TreeNodes(columns), _TreeSuccessors(columns), _TreePredecessors(columns))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -383,22 +384,22 @@ class ContainmentGraph(StructureGraph):
 
 
 class SubsystemGraph(StructureGraph):
-    """An auxiliary graph (RFC 4, "Resource Graph Data"): nodes are the pools its edges touch.
+    """An auxiliary graph (RFC 4, "Resource Graph Data"): its nodes are the pools that its edges touch.
 
-    Where several edges join the same two pools the same way, the one edge shown has the data of the first, `parallel`
+    If several edges join the same two pools in the same direction, the view has one edge with the data of the first, `parallel`
     with the data of each, and the sum of their capacities.
 
     Args:
-        free: how much of an edge with a capacity no job draws now, by account; edges then say it.
+        free: maps an edge account to the units that no job draws now; edges then have this as data.
 
-    Cost: nothing to make; the first look sorts the edges, a step is a binary search.
+    Cost: nothing to make; the first access sorts the edges, a step is a binary search.
     """
 
     def __init__(
-        self, structure: Structure, subsystem: Subsystem, columns: Columns | None = None, free: Free | None = None
+        self, structure: Structure, subsystem: Subsystem, columns: StructureRef | None = None, free: Free | None = None
     ) -> None:
         self.structure, self.subsystem = structure, subsystem
-        parts = (columns or Columns(structure), subsystem, free)
+        parts = (columns or StructureRef(structure), subsystem, free)
         self._lay_over(subsystem.name, _MemberNodes(*parts), _MemberSuccessors(*parts), _MemberPredecessors(*parts))
 
     def __reduce__(self) -> tuple[Any, ...]:

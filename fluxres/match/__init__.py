@@ -1,4 +1,4 @@
-"""Which pools answer a request: request × graph × time → Match. Pure: no clock, no file, no record changes here."""
+"""Which pools satisfy a request: request × graph × time → Match.  Pure: reads no clock or file and changes no records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has taken so far, with every step to be undone (RFC 4's Accumulator)."""
+"""What a search has taken so far, with every step undoable (RFC 4's Accumulator)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from fluxres.match.situation import Situation
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Units of one pool, for one instance of a slot (-1: for none); `amount` 0 marks a pool that is only shared.
+    """Units of one pool for one instance of a slot (-1: for none); `amount` 0 marks a pool that is only shared.
 
-    `within` is the pool taken whole that implies this one, or -1; such a pick is no record. A `charge` was not chosen: it lies
-    on the way to something that was, and `amount` 0 says that the pool is taken already, or looked at.
+    `within` is the exclusively taken pool that implies this one, or -1; an implied pick makes no record.  A `charge` was not
+    chosen but is on the supply path of something that was; its `amount` 0 means that the pool is taken already, or only looked
+    at.
     """
 
     v: int
@@ -30,39 +31,39 @@ class Pick:
 
 
 class Accumulator:
-    """Taken units, pools passed through, pools taken whole, and instances of slots."""
+    """Units taken, pools passed through, pools taken exclusively, and instances of slots."""
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
         self._parent = situation.parent
         self.used: dict[int, int] = {}
         self.bound: set[int] = set()
-        #: By pool passed through, the instance of a slot that did.
+        #: By pool passed through, the slot instance that passed through it.
         self._bound_for: dict[int, int] = {}
         self.whole: set[int] = set()
-        #: By pool charged: the units drawn from it, and those taken with them because it is given whole. Then the pools that
-        #: were only looked at on a way.
+        #: By pool charged: the units drawn from it, and those taken with them because it is allocated exclusively. Then the
+        #: pools that were only looked at on a supply path.
         self.drawn: dict[int, int] = {}
         self.spare: dict[int, int] = {}
         self.looked: set[int] = set()
-        #: By vertex: how often something strictly below it is taken, shared or passed through.
+        #: By vertex: the number of pools strictly below it that are taken, shared or passed through.
         self.below: dict[int, int] = {}
         self.picks: list[Pick] = []
-        #: (pool, account, units): for which pools what was drawn.
+        #: (pool, account, units): the units drawn from an account on behalf of a pool.
         self.rows: list[tuple[int, int, int]] = []
         self.slots: list[tuple[int, int]] = []
-        """(number of the demand, the whole pool it stands in or -1) of each instance, in the order opened."""
+        """(number of the demand, the exclusively taken pool it is in or -1) of each instance, in the order opened."""
         self._steps: list[tuple[str, int, int]] = []
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
     @property
     def mark(self) -> int:
-        """Where to go back to."""
+        """The position to undo to."""
         return len(self._steps)
 
     def undo(self, mark: int) -> None:
-        """Take back every step after a mark."""
+        """Undo every step after a mark."""
         while len(self._steps) > mark:
             step, v, amount = self._steps.pop()
             if step == "take":
@@ -102,21 +103,20 @@ class Accumulator:
             u = self._parent[u]
 
     def take(self, v: int, amount: int, slot: int, within: int) -> None:
-        """Take units of a pool."""
         self.used[v] = self.used.get(v, 0) + amount
         self._count_above(v, 1)
         self.picks.append(Pick(v, amount, slot, within))
         self._steps.append(("take", v, amount))
 
     def share(self, v: int, slot: int, within: int) -> None:
-        """Look at a pool without taking anything."""
+        """Use a pool without taking any units."""
         self.bound.add(v)
         self._count_above(v, 1)
         self.picks.append(Pick(v, 0, slot, within))
         self._steps.append(("share", v, 0))
 
     def draw(self, v: int, amount: int, units: int, slot: int, within: int) -> None:
-        """Take `amount` units of a pool on the way to something, of which `units` are drawn."""
+        """Take `amount` units of a pool on a supply path, of which `units` are drawn."""
         self.used[v] = self.used.get(v, 0) + amount
         self._count_above(v, 1)
         self.picks.append(Pick(v, amount, slot, within, charge=True))
@@ -128,12 +128,12 @@ class Accumulator:
             self._steps.append(("spare", v, amount - units))
 
     def attribute(self, pool: int, v: int, units: int) -> None:
-        """Say for which pool units were drawn; none where it has what was drawn for another one."""
+        """Record the pool for which units were drawn; 0 units if another pool's draw covers it."""
         self.rows.append((pool, v, units))
         self._steps.append(("row", v, 0))
 
     def look(self, v: int, slot: int) -> None:
-        """Look at a pool on the way to something; others may as well."""
+        """Look at a pool on a supply path; others may as well."""
         first = v not in self.looked
         self.bound.add(v)
         self.looked.add(v)
@@ -141,19 +141,18 @@ class Accumulator:
         self._steps.append(("look", v, int(first)))
 
     def bind(self, v: int, slot: int) -> None:
-        """Pass through a pool: its children are sought in it, and it answers no other demand."""
+        """Pass through a pool: its descendants may satisfy demands, but the pool itself satisfies no other one."""
         self.bound.add(v)
         self._bound_for[v] = slot
         self._count_above(v, 1)
         self._steps.append(("bind", v, 0))
 
     def close(self, v: int) -> None:
-        """From now on nothing below this pool is available."""
+        """From now on, nothing below this pool is available."""
         self.whole.add(v)
         self._steps.append(("close", v, 0))
 
     def open_slot(self, demand: Demand, within: int) -> int:
-        """A new instance of a slot."""
         self.slots.append((demand.number, within))
         self._steps.append(("slot", 0, 0))
         return len(self.slots) - 1
@@ -161,11 +160,11 @@ class Accumulator:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def is_implied(self, v: int) -> bool:
-        """Whether the pool stands below one that this match took whole."""
+        """Whether the pool is below one that this match took exclusively."""
         return self.implied_by(v) >= 0
 
     def implied_by(self, v: int) -> int:
-        """The topmost pool above that this match took whole, or -1."""
+        """The topmost ancestor that this match took exclusively, or -1."""
         found = -1
         if self.whole:
             u = self._parent[v]
@@ -177,7 +176,7 @@ class Accumulator:
     # -- the result --------------------------------------------------------------------------------------------------
 
     def match(self, plan: Plan, counts: tuple[int, ...], policy: str, node_exclusive: bool) -> Match:
-        """What was taken, as a match."""
+        """The taken units as a match."""
         situation = self._situation
         amounts: dict[int, int] = {}
         shared: set[int] = set()
@@ -187,7 +186,7 @@ class Accumulator:
         for pick in self.picks:
             v = pick.v if pick.within < 0 else pick.within
             if self.drawn:
-                # What was drawn later may have made a pool above it whole, or one above the pool that implied it.
+                # A later draw may have made an ancestor exclusive, perhaps one above the pool that implied this pick.
                 above = self.implied_by(v)
                 v = v if above < 0 else above
             if node_exclusive and node_at[v] >= 0:
@@ -205,7 +204,7 @@ class Accumulator:
             amounts[v] = min(amounts.get(v, 0) + units, situation.size[v])
         firm = {v for pick, v in zip(self.picks, record_of, strict=True) if not pick.charge and v in amounts}
         if node_exclusive:
-            # A node passed through for nothing that is recorded (shared pools only, or no children) is touched as well.
+            # A node also counts as touched if passing through it led to no record (shared pools only, or no children).
             for v in self.bound:
                 if node_at[v] >= 0 and not self.is_implied(node_at[v]) and node_at[v] not in self.whole:
                     amounts[node_at[v]] = situation.size[node_at[v]]
@@ -231,7 +230,7 @@ class Accumulator:
         )
 
     def _drawn_for(self, firm: set[int], amounts: dict[int, int]) -> NDArray[np.int64]:
-        """(pool, account, units) of what was drawn for pools of which this match takes something.
+        """(pool, account, units) of what was drawn on behalf of pools of which this match takes something.
 
         Args:
             firm: vertices of records that were not drawn; their units are in `amounts`.
@@ -254,7 +253,7 @@ class Accumulator:
             if pick.slot >= 0 and record in at and at[record] not in held[pick.slot]:
                 held[pick.slot].append(at[record])
         if node_exclusive:
-            # A node taken because something in it was passed through belongs to the job that did.
+            # A node taken because something in it was passed through belongs to the slot instance that did so.
             for v, slot in self._bound_for.items():
                 record = at.get(self._situation.typology.node_at[v], -1)
                 if slot >= 0 and record >= 0 and record not in held[slot]:
@@ -267,7 +266,7 @@ class Accumulator:
                     continue
                 node = self._situation.typology.node_at[within] if within >= 0 and node_exclusive else -1
                 whole = node if node >= 0 else within
-                # What is charged for it is not in the pool it stands in.
+                # What is charged for it is not in the pool that contains it.
                 instances.append(sorted({at[whole], *held[number]} if whole >= 0 else held[number]))
             starts = np.concatenate([[0], np.cumsum([len(picks) for picks in instances], dtype=np.int64)])
             groups.append(SlotGroup(demand.label, starts, np.array([p for picks in instances for p in picks], np.int64)))

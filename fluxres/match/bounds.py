@@ -1,7 +1,7 @@
-"""What cannot be, by numbers alone: RFC 4's Pruning Filter over a whole machine.
+"""Requests that are impossible by numbers alone: RFC 4's Pruning Filter over a whole machine.
 
-Two bounds.  Every pool answers one part of a request, so of no type more can be asked for than is free of it.  And whoever takes
-nodes whole takes what is in them from the others: at least what the emptiest nodes have.
+There are two bounds.  Every pool satisfies one part of a request, so a request cannot ask for more of a type than is free.  And
+whoever takes nodes exclusively takes what is in them from the other parts: at least what the emptiest nodes contain.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fluxres.match.situation import Situation
 
 Int64 = NDArray[np.int64]
 NEVER = 2**62
-"""Units that no machine has."""
+"""More units than any machine has."""
 
 
 class Bounds:
     """Bounds for one request with fixed counts in one situation.
 
     Args:
-        node_exclusive: every node that is touched is taken whole.
+        node_exclusive: every node that is touched is taken exclusively.
     """
 
     def __init__(self, situation: Situation, plan: Plan, counts: tuple[int, ...], *, node_exclusive: bool) -> None:
@@ -36,17 +36,17 @@ class Bounds:
         self._needed = self._add_up(plan.demands, 1)
 
     def is_conceivable(self) -> bool:
-        """Whether as much is free of every type as all parts need.  Cost: the totals of the machine."""
+        """Whether enough is free of every type for all parts together.  Cost: the totals of the machine."""
         return all(units <= self._free[kind] for kind, units in self._needed.items()) and self._can_be_looked_at()
 
     def _can_be_looked_at(self) -> bool:
-        """Whether there are as many pools as are only looked at on a way: others may look at them too."""
+        """Whether there are enough pools for the demands that only look at pools on a supply path; these pools can be shared."""
         worth = self._situation.typology.most_worth
         looked = [demand for demand in self._plan.all if demand.charged and demand.shared]
         return all(self._counts[d.number] <= int(self._free[d.kind]) * worth(d) for d in looked)
 
     def _add_up(self, demands: tuple[Demand, ...], times: int) -> dict[int, int]:
-        """Units by type that must be free at least."""
+        """Units by type that must at least be free."""
         needed: dict[int, int] = {}
         for demand in demands:
             number = times * self._counts[demand.number]
@@ -58,9 +58,9 @@ class Bounds:
         return needed
 
     def lacking_in(self, groups: Sequence[Int64]) -> NDArray[np.bool_]:
-        """Of groups of nodes (by their places), those that have too little for all parts, whatever else is in the way.
+        """Which groups of nodes (given by their indexes) have too little for all parts, whatever else is in the way.
 
-        Types of which some pools stand in no node are passed over.  Cost: the pools of each type asked for in nodes.
+        Types with pools outside nodes are skipped.  Cost: the pools in nodes of each requested type.
         """
         situation, typology = self._situation, self._situation.typology
         nodes = typology.vertices(typology.node)
@@ -80,14 +80,14 @@ class Bounds:
         return found
 
     def leaves_enough(self) -> bool:
-        """Whether what is in pools taken whole leaves enough of each type for the other parts.
+        """Whether taking pools exclusively leaves enough of each type for the other parts.
 
         Cost: vector operations over the machine.
         """
         return all(self._leaves_enough(demand, times) for demand, times in self._whole(self._plan.demands, 1))
 
     def _whole(self, demands: tuple[Demand, ...], times: int) -> list[tuple[Demand, int]]:
-        """The outermost demands that take pools whole, and how many pools."""
+        """The outermost demands that take pools exclusively, and the number of pools."""
         found: list[tuple[Demand, int]] = []
         for demand in demands:
             number = times * self._counts[demand.number]
@@ -115,7 +115,7 @@ class Bounds:
         return True
 
     def _units_in(self, pools: NDArray[np.int32], kind: int) -> NDArray[np.int64]:
-        """Free units of a type in each pool that may be taken whole; nothing in those that are not free themselves."""
+        """Free units of a type in each pool that may be taken exclusively; 0 in pools that are not free themselves."""
         situation, typology = self._situation, self._situation.typology
         structure = situation.structure
         inner = typology.vertices(kind)

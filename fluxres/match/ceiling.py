@@ -1,13 +1,14 @@
-"""How many pools their suppliers can supply at once, found without a search: a bound on what any search can find.
+"""An upper bound on how many pools their suppliers can supply at once, found without a search.
 
-Each supplier bounds what the pools that draw from it draw together.  Where of any two suppliers one supplies all pools that the
-other one does, or none of them, take the pools in the order of what they draw, each that its suppliers have enough for: that is
-the largest number there can be.  For a pool left out of another choice fits into it in place of one that draws no less from the
-same suppliers: of those that have too little, the one that supplies the fewest pools supplies such a pool, too, and what both
-draw from is not drawn from more than before.
+Each supplier limits what the pools that draw from it draw together.  Assume that of any two suppliers, one supplies all the pools
+that the other one does, or none of them.  Then take the pools in ascending order of what they draw, each if its suppliers have
+enough for it: the result is the largest possible number.  For suppose another choice contains a pool that this one leaves out.
+Of the suppliers that had too little for it, take the one that supplies the fewest pools: it supplies some chosen pool that draws
+no more.  Replacing one by the other in that choice is possible, because the suppliers they share are not charged more than
+before.
 
-Suppliers for which that does not hold all together (groups that overlap in part, pools that draw more from one and less from
-another) are split into sets for which it holds.  Each set by itself is a bound.
+Suppliers for which the assumption does not hold together (groups that overlap partly, pools that draw more from one and less from
+another) are split into sets for which it holds.  Each set gives a bound of its own.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from fluxres.match.paths import Givers
 from fluxres.match.situation import Situation
 
 Needs = dict[Givers, Fraction | int]
-"""By supplier, what one pool draws from it, in what is asked for."""
+"""By supplier, what one pool draws from it, in the unit of the request."""
 
 
 class Charged(NamedTuple):
-    """Something that is charged for each pool that answers a demand.
+    """Something that is charged for each pool that satisfies a demand.
 
     Args:
         demand: the pools.
         charge: what is charged.
         number: pools, over all instances around them.
-        each: what each pool draws; None for what it draws by itself.
+        each: what each pool draws; None for what it draws on its own.
     """
 
     demand: Demand
@@ -43,8 +44,8 @@ class Charged(NamedTuple):
     each: Fraction | None
 
 
-class Ceiling:
-    """What suppliers leave to one request with fixed counts.
+class SupplyBound:
+    """The bound that suppliers set for one request with fixed counts.
 
     Args:
         situation: what is available.
@@ -58,16 +59,16 @@ class Ceiling:
         self._charger = charger
 
     def is_below(self, candidates: Callable[[Demand], Sequence[int]]) -> bool:
-        """Whether the suppliers of some part have enough for fewer pools than it asks for.
+        """Whether the suppliers of some part have enough for fewer pools than it requests.
 
         Args:
-            candidates: the pools that may answer a demand; one more than can does no harm.
+            candidates: the pools that may satisfy a demand; extra ones do no harm.
 
         Cost: the suppliers of each candidate, for everything that is charged.
         """
         together: dict[object, list[Charged]] = {}
         for found in self._all_charged(self._plan.demands, 1):
-            # What pools draw by themselves is the same whichever part they answer, and each answers one.
+            # What pools draw on their own is the same whichever part they satisfy, and each satisfies one.
             key = (found.demand.kind, found.charge.kind) if found.each is None else found.charge.number
             together.setdefault(key, []).append(found)
         for parts in together.values():
@@ -90,7 +91,7 @@ class Ceiling:
             yield from self._all_charged(demand.children, number)
 
     def _is_in_nodes(self, demand: Demand) -> bool:
-        """Whether a demand is for a number of nodes."""
+        """Whether a demand asks for a number of nodes."""
         typology = self._situation.typology
         in_pools = bool(demand.children) or (demand.wanted_unit is None and typology.least_and_most(demand.kind) == (1, 1))
         return demand.kind == typology.node >= 0 and in_pools
@@ -99,13 +100,13 @@ class Ceiling:
         return None if charge.own else Fraction(self._counts[charge.number], shared_by)
 
     def _most(self, charged: Charged, pools: Sequence[int] | dict[int, None]) -> int:
-        """The most of these pools for which there is enough."""
+        """The largest number of these pools that can be supplied."""
         needs = [found for v in pools if (found := self._needs(charged, v)) is not None]
         left = {givers: self._there(charged.charge, givers) for givers in {givers for each in needs for givers in each}}
         return most(needs, left)
 
     def _needs(self, charged: Charged, v: int) -> Needs | None:
-        """What one pool draws; None where nothing supplies it."""
+        """What one pool draws; None if nothing supplies it."""
         typology, found = self._situation.typology, Needs()
         if charged.each is not None:
             charges = typology.paths.charged(v, charged.charge.channel)
@@ -118,7 +119,7 @@ class Ceiling:
         return found
 
     def _rounded(self, charge: Demand, needs: dict[Givers, Fraction]) -> Needs:
-        """Whole units of each supplier; nothing of what is only looked at."""
+        """Rounded up to whole units of each supplier; nothing for what is only looked at."""
         found = Needs()
         for givers, number in needs.items():
             if any(self._charger.is_only_looked_at(charge, v) for v in givers):
@@ -129,13 +130,13 @@ class Ceiling:
         return found
 
     def _there(self, charge: Demand, givers: Givers) -> Fraction:
-        """What a supplier has, in what is asked for."""
+        """What a supplier has, in the unit of the request."""
         unit = self._situation.accounts.unit
         return sum(((charge.per_unit(unit(v)) or 0) * Fraction(self._charger.room(charge, v)) for v in givers), Fraction(0))
 
 
 def most(needs: Sequence[Needs], left: dict[Givers, Fraction]) -> int:
-    """The most pools for which there is enough, or a number above it where only sets of the suppliers can be judged.
+    """The largest number of pools that can be supplied, or an upper bound if the suppliers can only be judged in sets.
 
     Args:
         needs: of each pool.
@@ -172,7 +173,7 @@ def most(needs: Sequence[Needs], left: dict[Givers, Fraction]) -> int:
 
 
 def _families(needs: Sequence[Needs], members: dict[Givers, list[int]]) -> list[set[Givers]]:
-    """Sets of suppliers, in each of which no two groups overlap in part and what is drawn grows in one order for all."""
+    """Sets of suppliers such that within each, no two groups overlap partly and the draws have one common ascending order."""
     found: list[set[Givers]] = []
     around: list[list[Givers | None]] = []
     for givers, group in sorted(members.items(), key=lambda item: -len(item[1])):

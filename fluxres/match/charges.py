@@ -1,7 +1,7 @@
-"""What a search charges on the ways up a distribution graph.
+"""Charge the supply paths of a distribution graph during a search.
 
-There is nothing to choose: the pools that a match takes say where their supply comes in, and every pool on the way has to
-give. So what is charged for others is done when they are found, and fails or does not.
+There is nothing to choose: the pools that a match takes determine where their supply enters, and every pool on the path must
+contribute.  So charges are made when the pools are found, and either succeed or fail.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fluxres.match.paths import Charges, Givers
 from fluxres.match.situation import Situation
 
 Shares = dict[int, Fraction]
-"""By pool that something is charged for, how much of what is asked for."""
+"""By pool that something is charged for, its part of the requested amount."""
 Due = dict[Givers, Shares]
-"""What has to come from whom, and for which pools."""
+"""What each supplier must give, and for which pools."""
 
 
 class Charger:
@@ -30,14 +30,14 @@ class Charger:
         self._paths = situation.typology.paths
 
     def starts(self, first: int) -> list[int]:
-        """Where the ways begin for what was picked from pick number `first` on: nodes, or the picks where they stand in none."""
+        """Where the supply paths of the picks from pick number `first` on begin: at their nodes, or at picks in no node."""
         node_at = self._situation.typology.node_at
         picks = dict.fromkeys(pick.v for pick in self._taken.picks[first:] if not pick.charge)
         nodes = dict.fromkeys(node_at[v] for v in picks if node_at[v] >= 0)
         return list(nodes or picks)
 
     def due(self, demand: Demand, starts: list[int], number: Fraction | int) -> Due | None:
-        """By supplier, its part of a number asked for, evenly for all starts; None when nothing supplies one of them."""
+        """What each supplier must give of a number, divided evenly over all starts; None if nothing supplies one of them."""
         found: Due = {}
         for v in starts:
             charges = self._paths.charged(v, demand.channel)
@@ -48,7 +48,7 @@ class Charger:
         return found
 
     def take_by_itself(self, demand: Demand, v: int, slot: int) -> bool:
-        """Draw what a pool with all that is in it draws by itself, or nothing."""
+        """Draw what a pool and everything in it draw on their own, or nothing."""
         due: Due = {}
         for pool, _, parts in self._situation.typology.charged_by_itself(v, demand.kind):
             if parts is None:
@@ -58,7 +58,7 @@ class Charger:
         return self.take(demand, due, slot)
 
     def take(self, demand: Demand, due: Due, slot: int) -> bool:
-        """Draw from all that have to give, or from none."""
+        """Draw from all suppliers that must give, or from none."""
         mark = self._taken.mark
         for givers, shares in sorted(due.items()):
             drawn, number = Fraction(0), sum(shares.values(), Fraction(0))
@@ -72,7 +72,7 @@ class Charger:
         return True
 
     def _draw(self, demand: Demand, v: int, drawn: Fraction, number: Fraction, shares: Shares, slot: int) -> Fraction:
-        """Draw as much as there is of what is left of a number asked for; what was drawn."""
+        """Draw as much as possible of the rest of a requested number; returns what was drawn."""
         situation, taken = self._situation, self._taken
         factor = demand.per_unit(situation.accounts.unit(v))
         room = self.room(demand, v)
@@ -94,12 +94,12 @@ class Charger:
         return units * factor
 
     def _share_out(self, v: int, shares: Shares, first: Fraction, last: Fraction, amount: int, *, is_kept: bool) -> None:
-        """Say for whom units of one account were drawn.
+        """Record the pools for which the units of one account were drawn.
 
         Args:
-            shares: the part of all that is asked for that each pool needs, one after the other.
-            first, last: what of all that comes from this account.
-            amount: its units; where it is kept for the first to draw, all of them or none.
+            shares: the part of the total that each pool needs, one after the other.
+            first, last: the part of the total that comes from this account.
+            amount: its units; if it is kept for the first to draw, all of them or none.
         """
         reach, given = Fraction(0), 0
         for pool, number in shares.items():
@@ -112,14 +112,14 @@ class Charger:
                 given = upto
 
     def is_only_looked_at(self, demand: Demand, v: int) -> bool:
-        """Whether a pool is there for everybody; what goes along an edge is used up."""
+        """Whether any number of jobs may use a pool at once; flow along an edge uses it up."""
         return demand.shared and self._situation.size[v] == 1 and not self._situation.accounts.is_edge(v)
 
     def _only_whole(self, demand: Demand, v: int) -> bool:
         return demand.whole or self._situation.only_whole(v)
 
     def room(self, demand: Demand, v: int) -> int:
-        """Units that can be drawn from a pool; for one that is only looked at, 1."""
+        """Units that can be drawn from a pool; 1 if it is only looked at."""
         situation, taken = self._situation, self._taken
         if demand.per_unit(situation.accounts.unit(v)) is None or (v in taken.bound and v not in taken.looked):
             return 0
@@ -136,13 +136,13 @@ class Charger:
         if self._only_whole(demand, v):
             return size - drawn if used == drawn and situation.is_clear(v) else 0
         room = situation.free(v) - used
-        # All units would be the whole pool.
+        # All units would be the pool itself, exclusively.
         return room - 1 if room > 0 and used + room == size and not situation.is_clear(v) else max(room, 0)
 
-    # -- what is picked of a distributed type ------------------------------------------------------------------------
+    # -- picks of a distributed type ---------------------------------------------------------------------------------
 
     def most(self, demand: Demand, v: int, factor: Fraction, most: int) -> int:
-        """Of a number of units to be picked of a pool, as many as its suppliers can give."""
+        """How many of a number of units to pick from a pool its suppliers can give."""
         for givers, part in self._upstream(demand, v):
             unit = self._situation.accounts.unit
             there = sum(self.room(demand, u) * (demand.per_unit(unit(u)) or Fraction(0)) for u in givers)
@@ -150,7 +150,7 @@ class Charger:
         return most
 
     def take_upstream(self, demand: Demand, v: int, number: Fraction, slot: int) -> bool:
-        """Charge what was picked of a pool on the way up from it."""
+        """Charge units picked from a pool along the supply path above it."""
         upstream = self._upstream(demand, v)
         return not upstream or self.take(demand, {givers: {v: part * number} for givers, part in upstream}, slot)
 

@@ -1,4 +1,4 @@
-"""Which nodes the vector path uses, and how much of what is asked for falls to each."""
+"""Which nodes the vector path uses, and how much of the request goes to each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 Nodes = tuple[Int64, Int64]
-"""Ordinals of nodes in the order in which they are used, and how much falls to each."""
+"""Ordinals of nodes in the order in which they are used, and how much goes to each."""
 
 
-class Choice:
-    """The nodes for one request in its window.
+class NodeSelection:
+    """Selects the nodes for one request in its window.
 
     Args:
         search: the request.
@@ -33,16 +33,16 @@ class Choice:
         self._search = search
         self._counts = counts
         self._drawing = drawing
-        #: The number of each bundle, node after node, where they are not counted through.
+        #: The number of each bundle, node after node, if they are not numbered consecutively.
         self.turns: Int64 | None = None
 
     def nodes(self, *, any_will_do: bool = False) -> Nodes | None:
-        """Nodes to be used; None for too few.
+        """The nodes to use; None if there are too few.
 
         Args:
-            any_will_do: it only matters whether there are enough; the order of the policy may not be that of the nodes.
+            any_will_do: only test whether there are enough; the order of the policy may be ignored.
 
-        Errors: Entangled where only a search can tell.
+        Errors: Entangled if only a search can decide.
         """
         search, form = self._search, self._search.form
         number, needs = form.number(self._counts), form.needs(self._counts)
@@ -92,7 +92,7 @@ class Choice:
         return nodes[:number] if len(nodes) >= number else None
 
     def _fill(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Nodes | None:
-        """One node after the other, as much as fits into each."""
+        """Fill one node after the other."""
         chosen: list[Int64] = []
         rooms: list[Int64] = []
         left, step = number, 8
@@ -117,7 +117,7 @@ class Choice:
         return every[amounts > 0], amounts[amounts > 0]
 
     def _in_one_node(self, needs: dict[int, int], number: int) -> Nodes | None:
-        """The lowest node that has room for all: nothing lies closer together than that."""
+        """The lowest node with room for everything, the most compact choice there is."""
         if self._search.form.sort == "nodes" and number > 1:
             return None
         together = {kind: units * number for kind, units in needs.items()}
@@ -135,7 +135,7 @@ class Choice:
         return nodes[positions], amounts
 
     def _room_for(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64:
-        """How many instances each node has room for, as far as they are wanted."""
+        """How many instances each node has room for, up to the number wanted."""
         room = self._search.room(nodes, needs, doubtful) if needs else np.full(len(nodes), number)
         return np.minimum(room, 1 if self._search.form.sort == "nodes" else number)
 
@@ -143,12 +143,12 @@ class Choice:
         vertices = self._search.level.vertices[nodes]
         return nearest.choose(vertices, self._search.floor.typology.structure.parent[vertices], room, number)
 
-    # -- where something is charged ----------------------------------------------------------------------------------
+    # -- with charges ------------------------------------------------------------------------------------------------
 
     def _supplied(self, nodes: Int64, needs: dict[int, int], drawing: Drawing, number: int) -> Nodes | None:
         """The first nodes that have what is needed and can be supplied.
 
-        Errors: Entangled where only a search can tell.
+        Errors: Entangled if only a search can decide.
         """
         search = self._search
         doubtful = search.doubtful(nodes, list(needs))
@@ -182,13 +182,14 @@ class Choice:
             return None
         return np.concatenate(chosen), np.concatenate(rooms)
 
-    # -- evened out --------------------------------------------------------------------------------------------------
+    # -- spreading ---------------------------------------------------------------------------------------------------
 
     def _evened(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Nodes | None:
-        """Bundle after bundle where most room is left.
+        """Place each bundle where most room is left.
 
-        What a bundle finds in a node is the room there less what the bundles before it took: so the bundles are the largest of
-        these numbers. Nodes in doubt are counted as roomy as they may be, and looked into when they are among the chosen.
+        The room that a bundle finds in a node is the original room less what the bundles before it took, so the bundles are the
+        largest of these numbers.  The room of doubtful nodes is an upper bound; they are inspected when they are among the
+        chosen.
         """
         search = self._search
         units = needs[search.plan.measured]
@@ -217,14 +218,14 @@ class Choice:
 
 
 def _up_to(nodes: Int64, room: Int64, number: int) -> Nodes:
-    """Of what falls to each node, the first `number` in all."""
+    """The first `number` in all of what goes to each node."""
     room = np.minimum(room, number - (np.cumsum(room) - room))
     used = room > 0
     return nodes[used], room[used]
 
 
 def first_node(search: Search, words: Words, needs: dict[int, int]) -> int | None:
-    """The first of these nodes, in the order of their numbers, that has what is needed unit by unit; no other is looked at.
+    """The first of these nodes in numerical order that has what is needed, checked unit by unit; later ones are not looked at.
 
     Args:
         needs: units by type number.
@@ -242,7 +243,7 @@ def first_node(search: Search, words: Words, needs: dict[int, int]) -> int | Non
 
 
 def _largest(level: Int64, most: Int64, units: int, number: int) -> Int64:
-    """How many of `level`, `level - units`, … (at most `most` of each) are among the `number` largest; of equal ones the first.
+    """How many of `level`, `level - units`, … (at most `most` of each) are among the `number` largest; ties go to the first.
 
     >>> _largest(np.array([4, 7, 7]), np.array([9, 9, 9]), 2, 5).tolist()
     [1, 2, 2]
@@ -258,7 +259,7 @@ def _largest(level: Int64, most: Int64, units: int, number: int) -> Int64:
             lowest = middle
         else:
             highest = middle - 1
-    # Those at the bound itself are too many; the last nodes go without.
+    # There are too many at the bound itself, so the last nodes get none of them.
     found, above = at_least(lowest), at_least(lowest + 1)
     at_bound = np.flatnonzero(found > above)
     found[at_bound[number - int(above.sum()) :]] -= 1

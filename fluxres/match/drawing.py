@@ -1,4 +1,4 @@
-"""What the vector path charges: the units that nodes or bundles draw from their suppliers, as numbers by supplier."""
+"""What the vector path charges: the units that nodes or bundles draw from their suppliers, as arrays by supplier."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from fluxres.match.typology import Typology
 
 if TYPE_CHECKING:
     from fluxres.match.floor import Floor
-    from fluxres.match.rows import Rows
+    from fluxres.match.rows import MatchBuilder
 
 Int64 = NDArray[np.int64]
 FEW: Final = 12
-"""Nodes of which the suppliers are looked at before those of all others."""
+"""Number of nodes whose suppliers are looked at before those of all others."""
 
 
 class Entangled(Exception):
-    """Suppliers overlap in such a way that only a search can tell: the reference traverser has to answer."""
+    """Suppliers overlap so that only a search can decide: the reference traverser has to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Draw:
     Args:
         demand: what is charged.
         slot: the innermost slot around it; None for none.
-        inner: that slot stands in the node, and is repeated in it.
+        inner: whether that slot is in the node and repeated in it.
         shared_by: demands whose counts multiply to the number of nodes that share the amount.
     """
 
@@ -47,14 +47,14 @@ class Draw:
     shared_by: tuple[Demand, ...]
 
     def number(self, counts: tuple[int, ...]) -> Fraction:
-        """What is asked for at one node, each time."""
+        """The amount requested at one node, per repetition."""
         nodes = 1
         for demand in self.shared_by:
             nodes *= counts[demand.number]
         return Fraction(counts[self.demand.number], nodes)
 
     def repeats(self, counts: tuple[int, ...]) -> int:
-        """How often it is asked for at one node."""
+        """How often it is requested at one node."""
         return counts[self.slot.number] if self.inner and self.slot is not None else 1
 
     def key(self, counts: tuple[int, ...]) -> tuple[object, ...]:
@@ -63,7 +63,7 @@ class Draw:
 
 
 def is_simple(demand: Demand, typology: Typology) -> bool:
-    """Whether a charge is only a number of units: nothing is looked at, kept alone or part of a node."""
+    """Whether a charge is just a number of units: nothing is looked at, exclusive or part of a node."""
     kind = demand.kind
     sizes = typology.least_and_most(kind)
     return (
@@ -74,9 +74,9 @@ def is_simple(demand: Demand, typology: Typology) -> bool:
 
 
 class Load:
-    """What the nodes or bundles of a request draw, whatever the window.
+    """What the nodes or bundles of a request draw, independent of the window.
 
-    Errors: Entangled where only a search can tell.
+    Errors: Entangled if only a search can decide.
     """
 
     __slots__ = ("is_able", "supply", "weights")
@@ -85,7 +85,7 @@ class Load:
         self.supply: Supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
         if not (self.supply.is_whole and self.supply.is_single):
             raise Entangled
-        #: By supplier, the units that one node or bundle draws, and whether its unit converts; 0 where it does not.
+        #: By supplier, the units that one node or bundle draws (0 if the unit does not convert), and whether the unit converts.
         self.weights = np.zeros(len(self.supply.pools), np.int64)
         self.is_able = np.ones(len(self.supply.pools), np.bool_)
         for draw in draws:
@@ -98,7 +98,7 @@ class Load:
                     continue
                 units = number / worth
                 if draw.shared_by and units.denominator > 1:
-                    raise Entangled  # whole units only of what all of them draw together
+                    raise Entangled  # only the sum of all draws is rounded to whole units
                 self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
 
 
@@ -114,7 +114,7 @@ class Drawing:
 
     @cached_property
     def caps(self) -> Int64:
-        """Instances that each supplier can still supply."""
+        """The number of instances that each supplier can still supply."""
         return self._caps(np.arange(len(self.supply.pools)))
 
     def _caps(self, positions: Int64) -> Int64:
@@ -123,7 +123,7 @@ class Drawing:
         return found
 
     def _free(self, pools: NDArray[np.int32], start: int, end: int) -> Int64:
-        """Units that suppliers have; one less where all of them would be the whole pool, and that is not available."""
+        """Units that suppliers have; one less if all of them would be the pool itself, which is not available exclusively."""
         floor = self._floor
         accounts, planner = floor.typology.accounts, floor.planner
         sizes = accounts.units[pools]
@@ -145,7 +145,7 @@ class Drawing:
         return left
 
     def _room(self, v: int) -> int:
-        """The same of one supplier."""
+        """As :meth:`_free`, for one supplier."""
         floor, (start, end) = self._floor, self._window
         accounts, planner, ideal = floor.typology.accounts, floor.planner, floor.ideal
         size = accounts.units.item(v)
@@ -158,9 +158,9 @@ class Drawing:
         return size - bool(shares or accounts.ways.item(v) or accounts.flags.item(v) & EXCLUSIVE)
 
     def of_one(self, node: int) -> list[tuple[int, int]] | None:
-        """(supplier, units), ascending, that one node or bundle draws; None where one has not as many.
+        """The ascending (supplier, units) that one node or bundle draws; None if one of the suppliers has too little.
 
-        Errors: Entangled where that is all of a pool in which there are others.
+        Errors: Entangled if that is all of a pool that contains others.
         """
         if not self.supply.supplied.item(node):
             return None
@@ -182,7 +182,7 @@ class Drawing:
         return self.supply.one_by_one(nodes, room, self.caps)
 
     def few(self, nodes: Int64, room: Int64) -> Int64:
-        """The same of a few nodes before any other, for which only their own suppliers are looked at."""
+        """As :meth:`limited`, for a few nodes before any others: looks only at their own suppliers."""
         of, at = self.supply.of_all(nodes)
         own, where = np.unique(at, return_inverse=True)
         left = self._caps(own).tolist()
@@ -202,13 +202,13 @@ class Drawing:
         return self.supply.alone(nodes, room, self.caps)
 
     def spend(self, nodes: Int64, amounts: Int64) -> None:
-        """What these nodes draw is gone."""
+        """Subtract what these nodes draw."""
         self.caps = self.caps - self.supply.drawn(nodes, amounts)
 
     def require_never(self, nodes: Int64, room: Int64, number: int) -> None:
-        """Make sure that no choice of nodes can be supplied, after the first ones could not.
+        """Ensure that no choice of nodes can be supplied, after the first one could not.
 
-        Errors: Entangled where only a search can tell.
+        Errors: Entangled if only a search can decide.
         """
         if self.supply.is_laminar:
             return
@@ -217,13 +217,13 @@ class Drawing:
                 return
         raise Entangled
 
-    def take(self, rows: Rows, nodes: Int64, amounts: Int64, *, are_firm: bool) -> None:
-        """Add what is drawn.
+    def take(self, rows: MatchBuilder, nodes: Int64, amounts: Int64, *, are_firm: bool) -> None:
+        """Add what is drawn to the match.
 
         Args:
-            are_firm: something is recorded of each node, or in it.
+            are_firm: whether something is recorded for each node, or in it.
 
-        Errors: Entangled where that is all of a pool in which there are others.
+        Errors: Entangled if that is all of a pool that contains others.
         """
         accounts = self._floor.typology.accounts
         of, at = self.supply.of_all(nodes)
@@ -241,11 +241,11 @@ class Drawing:
         rows.add(pools, units)
 
     def slots(self, nodes: Int64, instances: Int64) -> Iterator[tuple[int, Int64, NDArray[np.int32]]]:
-        """(slot, instances, suppliers) of what is charged in slots.
+        """(slot, instances, suppliers) of what is charged within slots.
 
         Args:
-            nodes: once for each node, or bundle.
-            instances: of the slot around it; slots in a node are counted through.
+            nodes: one entry per node, or per bundle.
+            instances: of the slot around it; slots in a node are numbered consecutively.
         """
         for draw in self._draws:
             if draw.slot is None:
@@ -262,7 +262,7 @@ class Drawing:
 
 
 def split(demands: tuple[Demand, ...]) -> tuple[list[Demand], list[Demand]]:
-    """Demands that are sought, and those that are charged."""
+    """Demands that are searched for, and demands that are charged."""
     return [demand for demand in demands if not demand.charged], [demand for demand in demands if demand.charged]
 
 

@@ -1,9 +1,9 @@
 """The first start at which a request matches.
 
-Only a moment at which something is given back can make room, and a window that fails keeps failing while it moves right for
-as long as it still contains what was in its way.  So after a failure the shortest end piece of the window that still fails is
-looked for: every start before that piece ends fails too, and is never tried.  The vector path knows that piece from its rows
-(`guide`); elsewhere it is found by halving the breakpoints of the window.
+Only a release can make room, and a window that fails keeps failing while it moves right, as long as it still contains whatever
+blocked it.  So after a failure we look for the shortest tail of the window that still fails: every start before the end of that
+tail's first row fails too and is never tried.  The vector path finds that tail from its rows (`guide`); elsewhere it is found by
+bisecting the breakpoints of the window.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Attempt = Callable[[int, int], Match | None]
 
 
 class Guide(Protocol):
-    """What knows, without a full search, where it is of no use to try."""
+    """Knows, without a full search, which starts cannot work."""
 
     def first_start(self, duration: int, after: int) -> int | None:
-        """A start from `after` on before which no match can start; None when there never is one."""
+        """A start from `after` on before which no match can start; None if there can never be one."""
 
     def learn(self, duration: int, after: int, start: int) -> None:
-        """No match starts in [after, start)."""
+        """Record that no match starts in [after, start)."""
 
     def next_start(self, start: int, end: int) -> int | None:
         """A later start before which no match of that duration can start, given that this window fails."""
@@ -69,7 +69,7 @@ def _search(attempt: Attempt, planner: Planner, guide: Guide | None, duration: i
 
 
 def _next_start(attempt: Attempt, moments: list[int], start: int, end: int) -> int | None:
-    """The first breakpoint from which on the rest of this failing window matches; the first one after it when none does."""
+    """The first breakpoint from which on the rest of this failing window matches, else the first one after the window."""
     first, stop = bisect_right(moments, start), bisect_left(moments, end)
     low, high = first, stop
     while low < high:

@@ -1,8 +1,8 @@
 """Which nodes satisfy a constraint (Flux RFC 31), for all nodes at once.
 
-The meaning is `syntax.constraint.matches`, one target at a time; here the same is done with masks, because a job's constraint
-is the same for ten thousand nodes of three kinds.  A constraint is asked of the execution target, which is a node: what stands
-in a node is as eligible as the node, what stands above nodes is not asked.  A machine without nodes is asked pool by pool.
+`syntax.constraint.matches` defines the meaning, one target at a time.  Here the same is done with masks, because a job's
+constraint applies to ten thousand nodes of three kinds.  A constraint applies to the execution target, which is a node: pools in
+a node are as eligible as the node, and pools above nodes are not tested.  On a machine without nodes, it applies to each pool.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Eligible:
         self.everywhere = constraint is None or constraint == And()
         self._by_pool = typology.node < 0
         self.targets = np.arange(structure.n, dtype=np.int32) if self._by_pool else typology.vertices(typology.node)
-        #: By target, whether it satisfies the constraint.
+        #: Whether each target satisfies the constraint.
         self.mask: Mask = np.ones(len(self.targets), np.bool_)
         if not self.everywhere and constraint is not None:
             self.mask = self._evaluate(constraint)
@@ -42,14 +42,14 @@ class Eligible:
         self._barred: Int32 = self.targets[~self.mask]
 
     def of(self, v: int) -> bool:
-        """Whether a pool may be used: its execution target satisfies the constraint, or it stands on none."""
+        """Whether a pool may be used: its execution target satisfies the constraint, or it has none."""
         if self.everywhere:
             return True
         target = v if self._by_pool else self._typology.node_at[v]
         return target < 0 or not self._is_barred(target)
 
     def only(self, targets: NDArray[np.int64]) -> Eligible:
-        """The same with these targets only, by their places."""
+        """The same, restricted to these targets (by index)."""
         made = copy(self)
         made.mask = np.zeros(len(self.targets), np.bool_)
         made.mask[targets] = self.mask[targets]
@@ -58,15 +58,15 @@ class Eligible:
         return made
 
     def all_below(self, v: int) -> bool:
-        """Whether every target strictly below a pool satisfies the constraint: a pool taken whole brings them along."""
+        """Whether every target strictly below a pool satisfies the constraint, as it must if the pool is taken exclusively."""
         return self.everywhere or self._by_pool or not len(self._barred_between(v + 1, v))
 
     def barred_in(self, v: int) -> Int32:
-        """Targets that do not satisfy the constraint, of a pool and those in it, by their place in the pool."""
+        """The targets that do not satisfy the constraint among a pool and those in it, as offsets from the pool."""
         return self._barred_between(v, v) - np.int32(v)
 
     def _barred_between(self, first: int, v: int) -> Int32:
-        """Targets that do not satisfy the constraint, from one on, as far as they are in a pool."""
+        """The targets from `first` on within a pool that do not satisfy the constraint."""
         lo, hi = self._barred.searchsorted(np.array([first, self._typology.accounts.end.item(v)], np.int32)).tolist()
         return self._barred[lo:hi]
 
@@ -111,7 +111,7 @@ class Eligible:
                 return found
 
     def _has(self, name: str) -> Mask:
-        """Targets with this property, bare or as `key=value`, or of this host name."""
+        """Targets with this property, bare or as `key=value`, or with this host name."""
         structure = self._typology.structure
         kinds = structure.kind[self.targets]
         having = [number for number in np.unique(kinds).tolist() if name in _names(structure.kinds[number].properties)]
@@ -127,7 +127,7 @@ class Eligible:
 
 
 def _names(properties: tuple[tuple[str, PropertyValue], ...]) -> set[str]:
-    """What a constraint may call the properties of a pool.
+    """The names that a constraint may use for the properties of a pool.
 
     >>> sorted(_names((("class", 7), ("ssd", None))))
     ['class', 'class=7', 'ssd']

@@ -1,6 +1,6 @@
-"""Nodes by what is left in them while a match grows: the order of `spread`.
+"""The order of nodes by the room left in them while a match grows, for the policy `spread`.
 
-Each instance of a slot looks for the most room, so that the one before it changes where the next one goes.
+Each instance of a slot goes where most room is left, so the previous instance changes where the next one goes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fluxres.match.situation import Situation
 
 
 class Evened:
-    """The room left in nodes, with what one search took so far.
+    """The room left in nodes, including what one search has taken so far.
 
-    Cost: the nodes this match has something in, and those that are asked for.
+    Cost: the nodes in which this match has something, and the nodes asked about.
     """
 
     def __init__(self, situation: Situation, taken: Accumulator, measured: int) -> None:
@@ -29,7 +29,7 @@ class Evened:
         self._used: dict[int, int] = {}
 
     def nodes(self, ordered: NDArray[np.int32]) -> Iterator[int]:
-        """Nodes with the most room left first; `ordered` by the room they had before."""
+        """Nodes with the most room left first; `ordered` by the room they had initially."""
         self._count()
         used = self._used
         room = dict(zip(used, self._room(np.array(list(used), np.int32)), strict=True))
@@ -46,7 +46,7 @@ class Evened:
         return found
 
     def _count(self) -> None:
-        """Bring the sums up to date: picks come and go at the end of the list only, and each is a new one."""
+        """Update the sums: picks are appended and removed only at the end of the list, and each is a new object."""
         picks, counted = self._taken.picks, self._counted
         while counted and (len(picks) < len(counted) or picks[len(counted) - 1] is not counted[-1]):
             self._add(counted.pop(), -1)

@@ -1,9 +1,9 @@
-"""What is known not to fit: earliest starts found before, as lower bounds of those to be found.
+"""Earliest starts found before, as lower bounds of those still to be found.
 
-A queue is planned job after job, and jobs only take. A request that had no start before a moment has none before it now, and no
-request for more, or for longer, has one either. So the search for a start begins where the best bound leaves off, and the hours
-in which a machine is full are walked through once for a shape of request and not once for each job. What is given back
-ends that for the windows it lies in; the planner says which these are (`Levels.freed_within`).
+A queue is planned job after job, and jobs only add use.  A request that had no start before some moment has none before it now,
+and neither has a request for more or for longer.  So the search begins at the best known bound, and the hours in which the
+machine is full are searched once per shape of request, not once per job.  A release invalidates this for the windows that overlap
+it; the planner reports these (`Levels.freed_within`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from fluxres.planner.planner import Planner
 
 BOUNDS_MAX: Final = 512
-"""Bounds kept for one sort of request; the oldest go first."""
+"""Bounds kept for one kind of request; the oldest are dropped first."""
 
 AMOUNT_MAX: Final = 2**62
-"""Larger amounts are no machine's; bounds are kept in int64."""
+"""No machine has larger amounts; bounds are stored as int64."""
 
 
 class Failures:
-    """Lower bounds of starts for requests that differ by numbers only (amounts, duration).
+    """Lower bounds of starts for requests that differ only in numbers (amounts, duration).
 
     >>> planner = Planner([-1], [1], [0], [1])
     >>> failures = Failures(planner)
@@ -39,7 +39,7 @@ class Failures:
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        #: One row a bound: after, duration, amounts …; and the mark of the planner beside the start found.
+        #: One row per bound: after, duration, amounts …; beside it the mark of the planner and the start found.
         self._rows: NDArray[np.int64] | None = None
         self._starts = np.zeros((0, 2), np.int64)
 
@@ -56,13 +56,13 @@ class Failures:
                 continue
             freed = self._planner.levels.freed_within(mark)
             if freed is not None and freed[1] > after:
-                # Windows of that length that ended before what was given back fail as they did.
+                # Windows of that length that end before the released one still fail.
                 start = min(start, freed[0] - length + 1)
             best = max(best, start)
         return best
 
     def learn(self, amounts: tuple[int, ...], duration: int, after: int, start: int) -> None:
-        """There was no start in [after, start)."""
+        """Record that there was no start in [after, start)."""
         if start <= after or max(amounts) > AMOUNT_MAX:
             return
         row = np.array([(after, duration, *amounts)], np.int64)
@@ -70,8 +70,8 @@ class Failures:
         if self._rows is None:
             self._rows, self._starts = row, made
             return
-        # Bounds that say less than this one, and the oldest when there are many.
-        told = (self._rows >= row).all(axis=1) & (self._starts[:, 1] <= start)
-        kept = np.flatnonzero(~told)[-BOUNDS_MAX + 1 :]
+        # Bounds that are weaker than this one, and the oldest if there are many.
+        weaker = (self._rows >= row).all(axis=1) & (self._starts[:, 1] <= start)
+        kept = np.flatnonzero(~weaker)[-BOUNDS_MAX + 1 :]
         self._rows = np.concatenate([self._rows[kept], row])
         self._starts = np.concatenate([self._starts[kept], made])

@@ -1,7 +1,7 @@
-"""The nodes of a machine as the vector path needs them: what each has, and what of it is in service.
+"""The nodes of a machine as the vector path needs them: what each contains, and what of it is in service.
 
-Derived from the structure and its states, kept until they change.  Everything is by ordinal of the node, as in the planner's
-level; bits where a question is about nodes, numbers where it is about what they have.
+Derived from the structure and its states, and kept until they change.  Everything is by ordinal of the node, as in the planner's
+level: bits for questions about nodes, numbers for what they contain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Floor:
     Args:
         typology: of the machine.
         planner: what is held.
-        ideal: states do not matter.
+        ideal: ignore states.
     """
 
     def __init__(self, typology: Typology, planner: Planner, *, ideal: bool = False) -> None:
@@ -54,15 +54,15 @@ class Floor:
         self._failures: dict[tuple[int, object], tuple[Eligible, Failures]] = {}
 
     def failures(self, eligible: Eligible, sort: object) -> Failures:
-        """What is known not to fit, for requests of one sort under one constraint."""
+        """The known failures of requests of one kind under one constraint."""
         kept = self._failures.get((id(eligible), sort))
         if kept is None or kept[0] is not eligible:
             kept = self._failures[(id(eligible), sort)] = eligible, Failures(self.planner)
         return kept[1]
 
     def refresh(self) -> Level:
-        """See whether states changed since; the level, which must exist."""
-        assert self.level is not None  # a form is made only where nodes are flat
+        """Update derived data if states have changed; returns the level, which must exist."""
+        assert self.level is not None  # a form exists only if nodes are flat
         roots = self.typology.structure.unavailable_roots()
         if self._roots is not roots:
             self._up = self._takeable = None
@@ -75,7 +75,7 @@ class Floor:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def is_up(self, vertices: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether each pool, and all above it, are in service."""
+        """Whether each pool and all its ancestors are in service."""
         structure = self.typology.structure
         roots = structure.unavailable_roots()
         if self.ideal or not len(roots):
@@ -84,7 +84,7 @@ class Floor:
         return (at < 0) | (vertices >= structure.end[roots[at]])
 
     def open(self, eligible: Eligible, *, whole: bool) -> Words:
-        """Nodes in service that satisfy a constraint, as bits; of those to be taken whole, without the ways of a copy."""
+        """Nodes in service that satisfy a constraint, as bits; for exclusive use, without pass-through nodes."""
         level = self.refresh()
         if self._up is None or self._takeable is None:
             up = self.is_up(level.vertices)
@@ -99,13 +99,13 @@ class Floor:
         return found & kept[1]
 
     def classes(self, situation: Callable[[], Situation]) -> NDArray[np.float64] | None:
-        """Performance class of each node; None where all are of one.  The situation is asked for the first time only."""
+        """The performance class of each node; None if all are equal.  Calls `situation` only the first time."""
         if not self._classes:
             classes = situation().performance_class(self.refresh().vertices)
             self._classes.append(None if (classes == classes[0]).all() else classes)
         return self._classes[0]
 
-    # -- what is in them ---------------------------------------------------------------------------------------------
+    # -- contents of nodes -------------------------------------------------------------------------------------------
 
     def units(self, kind: int) -> Int64:
         """Units of a type in each node, whatever their state."""
@@ -138,14 +138,14 @@ class Floor:
         return found
 
     def up_pools(self, kind: int) -> NDArray[np.bool_] | None:
-        """Which pools of a type are in service; None when all are."""
+        """Which pools of a type are in service; None if all are."""
         if kind not in self._up_pools:
             up = self.is_up(self.typology.vertices(kind))
             self._up_pools[kind] = None if up.all() else up
         return self._up_pools[kind]
 
     def is_varied(self, kind: int) -> bool:
-        """Whether pools of one node may be of different performance classes: one of the type, or between, has its own."""
+        """Whether pools of one node may differ in performance class: some pool of the type, or one between, has its own."""
         if kind not in self._varied:
             structure = self.typology.structure
             numbers = [kind, *self.refresh().between(kind)]

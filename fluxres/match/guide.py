@@ -1,7 +1,7 @@
-"""Skips the windows in which a request of a known form cannot start, without searching them.
+"""Skip the windows in which a request of a known form cannot start, without searching them.
 
 Three things are known before a search: what failed before (`failures.py`), how many nodes are marked at each moment, and which
-nodes are marked throughout a window. Only a window that passes all three is searched.
+nodes are marked throughout a window.  Only a window that passes all three is searched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fluxres.planner.bits import Words
 from fluxres.planner.marks import Marks
 
 
-class Guide:
+class WindowSkipper:
     """Skips windows of a request of a known form (:mod:`fluxres.match.earliest`)."""
 
     def __init__(self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy) -> None:
@@ -39,7 +39,7 @@ class Guide:
         return Search(self._floor, self._plan, self._form, self._eligible, self._policy, start, end)
 
     def first_start(self, duration: int, after: int) -> int | None:
-        """See :class:`fluxres.match.earliest.Guide`: by which nodes are marked, and nothing that is in them."""
+        """See :class:`fluxres.match.earliest.Guide`; considers only which nodes are marked, not what is in them."""
         needed = self._number if self._form.sort == "nodes" else 1
         after = self._failures.bound(self._amounts, duration, after)
         if after >= FOREVER:
@@ -54,7 +54,6 @@ class Guide:
         return None
 
     def learn(self, duration: int, after: int, start: int) -> None:
-        """See :class:`fluxres.match.earliest.Guide`."""
         self._failures.learn(self._amounts, duration, after, start)
 
     @cached_property
@@ -67,7 +66,7 @@ class Guide:
 
     @cached_property
     def _drawn_kinds(self) -> list[int]:
-        """Types whose use may be in the way of what is charged: of the suppliers, and of what stands above and below them."""
+        """Types whose use may block what is charged: those of the suppliers, and of the pools above and below them."""
         if not self._form.draws:
             return []
         typology = self._floor.typology
@@ -83,7 +82,7 @@ class Guide:
 
     @cached_property
     def _wanted(self) -> Words:
-        """Nodes that would do if nothing were held."""
+        """The nodes that would be suitable if nothing were held."""
         found = self._floor.open(self._eligible, whole=self._clear)
         for kind, units in self._form.needs(self._counts).items():
             capacity, least = self._floor.capacity(kind)

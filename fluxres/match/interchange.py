@@ -1,8 +1,8 @@
-"""Which pools could change places as far as the auxiliary graphs go: equal descriptions, equal charges.
+"""Which pools are interchangeable as far as the auxiliary graphs go: equal descriptions, equal charges.
 
-A pool is described by what is charged for it and for each pool in it, and by those outside it that it supplies.  Suppliers
-that stand in the pool itself are described by their place in it, so racks with PDUs of their own are alike; all others are
-described by their numbers.
+A pool is described by what is charged for it and for each pool in it, and by the pools outside that it supplies.  Suppliers
+inside the pool are described by their position in it, so racks with PDUs of their own are equal; all others are described by
+their numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Interchange:
     """Descriptions of the pools of one structure.
 
-    Cost: what is charged for each pool with suppliers of its own, found once for each pool it stands in.
+    Cost: what is charged for each pool with suppliers of its own, computed once for each pool that contains it.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -43,7 +43,7 @@ class Interchange:
         return found
 
     def edges_inside(self, v: int) -> tuple[int, ...]:
-        """The accounts of edges with a capacity from one pool in this one to another, itself included, or into its own supply."""
+        """The accounts of limited edges from a pool in this one (itself included) to another in it, or into its own supply."""
         found = self._edges.get(v)
         if found is None:
             limited = [feeds for feeds in self._paths.feeds if feeds.is_limited]
@@ -64,7 +64,7 @@ class Interchange:
         return charged, links, dead, served, self._outward(v, graphs, kinds)
 
     def _relative(self, v: int, charges: Iterable[tuple[tuple[int, ...], object]] | None, ended: tuple[Feeds, ...]) -> object:
-        """Charges with places in a pool instead of numbers: of what is in it, and of edges into it of graphs that end there."""
+        """Charges with positions in a pool instead of numbers, for what is in it and for edges of graphs that end there."""
         if charges is None:
             return None
         return tuple((tuple(self._place(v, u, ended) for u in givers), part) for givers, part in charges)
@@ -81,9 +81,10 @@ class Interchange:
         return account
 
     def _is_end(self, feeds: Feeds, v: int) -> bool:
-        """Whether a graph leads from a pool to nothing outside it: only pools in it, and above it, draw through edges into it.
+        """Whether a graph leads from a pool to nothing outside it, so that only pools in it and above it draw through edges into
+        it.
 
-        Those above it draw through all such pools alike.  Of a pool in a node that is not so: a core draws through the card
+        Pools above it draw through all such pools alike.  That does not hold for a pool in a node: a core draws through the card
         beside it.
         """
         structure = self._structure
@@ -115,7 +116,7 @@ class Interchange:
         return found
 
     def _rows_inside(self, feeds: Feeds, v: int) -> list[int]:
-        """Edges from a pool in this one to another, itself included."""
+        """Edges from a pool in this one (itself included) to another in it."""
         stop = self._structure.end.item(v)
         a, b = _between(feeds.below, v, stop)
         above = feeds.above[a:b]
@@ -123,7 +124,7 @@ class Interchange:
         return found
 
     def _dead_into(self, v: int, graphs: list[Feeds]) -> Iterable[tuple[int, int]]:
-        """Graph and place of each edge into a pool, or into one in it, whose supplier gives nothing at present."""
+        """Graph and position of each edge into a pool, or into one in it, whose supplier gives nothing at present."""
         stop = self._structure.end.item(v)
         for at, feeds in enumerate(graphs):
             dead = self._paths.dead_edges(feeds)
@@ -132,7 +133,7 @@ class Interchange:
                 yield from ((at, place) for place in (feeds.below[a:b][dead[a:b]] - v).tolist())
 
     def _outward(self, v: int, graphs: list[Feeds], kinds: NDArray[np.int64]) -> object:
-        """From which pools others outside are charged for what is in a pool: itself, where it supplies some of them."""
+        """The pools from which others outside are charged for what is in a pool; the pool itself if it supplies some of them."""
         structure = self._structure
         stop = structure.end.item(v)
         if not np.isin(structure.type[v:stop], kinds).any():
@@ -145,17 +146,17 @@ class Interchange:
             found += [v] if ((below < v) | (below >= stop)).any() else []
             on, attached = feeds.attached
             found += on[(attached >= v) & (attached < stop) & ((on < v) | (on >= stop))].tolist()
-        # What has nothing in it is given by the pool it stands in.
+        # A leaf is given by the pool that contains it.
         return (*found, structure.parent.item(v) if stop == v + 1 else -1)
 
 
 def _between(pools: NDArray[np.int32], first: int, stop: int) -> tuple[int, int]:
-    """The places of these pools in an ascending column."""
+    """The index range of these pools in an ascending column."""
     a, b = pools.searchsorted(np.array([first, stop], np.int32)).tolist()
     return a, b
 
 
 def _by_supplier(feeds: Feeds) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The edges in ascending order of their suppliers, and these."""
+    """The edges sorted by supplier, and the suppliers."""
     order = np.argsort(feeds.above, kind="stable")
     return order, feeds.above[order]

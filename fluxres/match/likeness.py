@@ -1,4 +1,4 @@
-"""Choices that could change places: where one led nowhere, another one like it need not be tried."""
+"""Interchangeable choices: if one led nowhere, an equal one need not be tried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluxres.match.situation import Situation
 
 
 class Likeness:
-    """What one search knows to be alike."""
+    """What one search knows about equal choices."""
 
     def __init__(self, situation: Situation, plan: Plan, taken: Accumulator) -> None:
         self._situation = situation
@@ -24,15 +24,15 @@ class Likeness:
             refused.add(self._of(v))
 
     def is_like(self, v: int, refused: set[object]) -> bool:
-        """Whether a choice like this one led nowhere."""
+        """Whether an equal choice led nowhere."""
         return bool(refused) and self._is_untouched(v) and self._of(v) in refused
 
     def _is_untouched(self, v: int) -> bool:
-        """Whether this match has nothing at or below a pool. Choices are undone before the next is looked at."""
+        """Whether this match has nothing at or below a pool.  Choices are undone before the next one is tried."""
         return v not in self._taken.used and v not in self._taken.bound and not self._taken.below.get(v)
 
     def _of(self, v: int) -> object:
-        # What stands above matters only where the request asks for it, or its node does; what supplies it, where that is charged.
+        # Ancestors matter only if the request names them, or the node does; suppliers matter only if they are charged.
         structure = self._situation.structure
         above: list[int] = []
         u = structure.parent.item(v)
@@ -43,9 +43,7 @@ class Likeness:
         return (self.ways(v), *above, *self._situation.signature(v))
 
     def ways(self, v: int) -> object:
-        """What supplies a pool and the pools in it with what is charged, and what they supply; equal for pools that could change
-        places.
-        """
+        """How a pool and those in it are supplied with what is charged, and what they supply; equal for interchangeable pools."""
         if not self._plan.charged:
             return ()
         typology = self._situation.typology
@@ -55,7 +53,7 @@ class Likeness:
         return (*supplies, *(tuple((u - v, units) for u, units in of_pool) for of_pool in draws), *self._left_inside(v))
 
     def _left_inside(self, v: int) -> Iterator[object]:
-        """What is left of the edges in a pool, and which of the pools in it are looked at on the way to others."""
+        """What is left of the edges in a pool, and which pools in it are looked at on supply paths of others."""
         taken = self._taken
         for edge in self._situation.typology.paths.interchange.edges_inside(v):
             left = self._situation.free(edge) - taken.used.get(edge, 0)

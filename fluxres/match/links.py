@@ -1,4 +1,4 @@
-"""The links of one auxiliary graph as a packet sees them: whichever end supplies the other, it can go either way."""
+"""The links of one auxiliary graph as a packet sees them: traffic flows in both directions, whichever end is the supplier."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fluxres.graph.structure import Structure
 
 
 class Links:
-    """Links between pools in service.  Cost: vectorised over the edges, and a step for each supplier, once.
+    """Links between pools in service.  Cost: vectorised over the edges, and one step per supplier, once.
 
     Args:
-        stated: topmost pools whose state forbids new work; nothing goes through them.
+        stated: topmost pools whose state forbids new work; no traffic passes through them.
     """
 
     def __init__(self, structure: Structure, feeds: Feeds, stated: Int32) -> None:
@@ -31,11 +31,11 @@ class Links:
         ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
         #: Both ends of each link, once in each direction, ascending.
         self._one, self._other = (np.ascontiguousarray(column).data for column in ends.T)
-        #: By pool, whether it passes on what others send: nodes, and what is in them, do not.
+        #: By pool, whether it forwards traffic of others: nodes and the pools in them do not.
         self.passes = ~_are_in(structure, structure.of_type("node"), np.arange(structure.n, dtype=np.int32))
 
     def _unwired(self) -> Iterable[tuple[int, int]]:
-        """Steps of ways that are no edges: from a supplier to what it stands in."""
+        """Steps without an edge: from a supplier to the pool that contains it."""
         for u in self.feeds.distributors.tolist():
             place, beside = self.feeds.onward(u)
             if place != u and self.feeds.rows_into(place):
@@ -55,15 +55,15 @@ class Links:
         return found
 
     def ends(self, v: int) -> list[int]:
-        """Where the links of a pool begin: there, at the cards in it, or at the nearest pool above it that has some."""
+        """Where the links of a pool begin: at the pool, at the cards in it, or at its nearest ancestor with links."""
         return [v] if self.is_member(v) else [u for u in self.feeds.entries(v) if self.is_member(u)]
 
 
 def _are_in(structure: Structure, tops: Int32, vertices: Int32) -> NDArray[np.bool_]:
-    """Whether each pool is one of these, or below one."""
+    """Whether each pool is one of these or below one."""
     if not len(tops):
         return np.zeros(len(vertices), np.bool_)
     at = tops.searchsorted(vertices, "right") - 1
-    reach = np.maximum.accumulate(structure.end[tops])  # a node may have others in it
+    reach = np.maximum.accumulate(structure.end[tops])  # nodes may be nested
     found: NDArray[np.bool_] = (at >= 0) & (vertices < reach[at])
     return found

@@ -1,8 +1,7 @@
-"""The face of matching: a machine and its planner, asked by request.
+"""The entry point of matching: a machine and its planner, queried by request.
 
-Holds what may be kept between questions (facts about types, requests made ready, constraints evaluated) and nothing that a
-question changes. One request is answered by the vector path where it knows the form, by the reference traverser elsewhere; both
-choose the same pools.
+Keeps what can be reused between queries (facts about types, compiled requests, evaluated constraints) and nothing that a query
+changes.  The vector path answers a request whose form it knows, the reference traverser any other; both choose the same pools.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from fluxres.match.drawing import Entangled, is_guided
 from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
 from fluxres.match.form import Form, form
-from fluxres.match.guide import Guide
+from fluxres.match.guide import WindowSkipper
 from fluxres.match.peers import rules
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
@@ -41,9 +40,9 @@ from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
 
 Ready = tuple[Plan, Form | None, Single | None]
-"""A request made ready: for the traverser, for the vector path, and for one node."""
+"""A compiled request: for the traverser, for the vector path, and for the single-node path."""
 REQUESTS_KEPT: Final = 256
-"""Requests that stay ready to be asked again."""
+"""Number of compiled requests that are kept."""
 
 
 class Matcher:
@@ -51,11 +50,11 @@ class Matcher:
 
     Args:
         structure: the machine.
-        planner: over the same vertices; asked, never changed.
-        ideal: as if everything were up, on an empty planner.
-        with_draws: what pools draw by themselves is charged.
+        planner: over the same vertices; only read.
+        ideal: as if everything were up; expects an empty planner.
+        with_draws: charge what pools draw on their own.
 
-    Whoever changes kinds of the structure in place (properties) says so with `forget`; states are seen without.
+    Call `forget` after changing kinds of the structure in place (properties); changes of states are noticed.
 
     >>> from fluxres.graph.recipe import Recipe, expand
     >>> from fluxres.graph import uuids
@@ -93,7 +92,7 @@ class Matcher:
             self.typology.__dict__.pop(found, None)
         self._idle = self._empty = None
 
-    # -- questions ---------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def match(
         self,
@@ -104,24 +103,24 @@ class Matcher:
         *,
         reference: bool = False,
     ) -> Match | None:
-        """The match of a request over a window, or None when there is none.
+        """The match of a request over a window, or None if there is none.
 
         Args:
-            request: what is asked for.
+            request: the request.
             start, end: window in ticks.
             how: a policy or its name.
-            reference: use the reference traverser even where the vector path knows the form.
+            reference: use the reference traverser even if the vector path knows the form.
 
         Cost: with the vector path, the rows of the window over one level and the pools returned.
         Errors: InfeasibleRequest for a type that the machine does not have; LimitExceeded for competing parts that stay
-        undecided; UsageError for a window or policy that cannot be.
+        undecided; UsageError for an invalid window or policy.
         """
         return self.attempt(request, how, reference=reference)(start, end)
 
     def attempt(
         self, request: Request, how: str | Policy = "first", *, reference: bool = False
     ) -> Callable[[int, int], Match | None]:
-        """The same as a function of the window, with everything that does not depend on it done."""
+        """:meth:`match` as a function of the window, with everything that does not depend on the window done in advance."""
         chosen = policy(how)
         plan, shape, alone = self._ready(request)
         eligible = self._eligible_for(request.constraint)
@@ -147,7 +146,7 @@ class Matcher:
         return at
 
     def lengths(self, request: Request) -> tuple[int, int]:
-        """How many counts and slots a match of the request has.
+        """The number of counts and of slots that a match of the request has.
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
@@ -157,14 +156,14 @@ class Matcher:
     def earliest(
         self, request: Request, duration: int, after: int, how: str | Policy = "first", *, reference: bool = False
     ) -> Match | None:
-        """The match with the earliest start from `after` on, or None when there never is one.
+        """The match with the earliest start from `after` on, or None if there can never be one.
 
-        A start that stays undecided is passed over.
+        A start that stays undecided is skipped.
 
         Args:
             duration: ticks; FOREVER for a job without end.
 
-        Errors: as for `match`; LimitExceeded only where no start was found.
+        Errors: as for `match`; LimitExceeded only if no start was found.
         """
         if duration < 1:
             raise UsageError(f"duration: expected at least one tick, got {duration}")
@@ -182,14 +181,14 @@ class Matcher:
         eligible = self._eligible_for(request.constraint)
         guide = None
         if shape is not None and not reference and is_guided(shape.draws, self.typology):
-            guide = Guide(self._floor, plan, shape, eligible, policy(how))
+            guide = WindowSkipper(self._floor, plan, shape, eligible, policy(how))
         found = earliest.earliest(attempt, self.planner, guide, duration, after)
         if found is None and undecided:
             raise undecided[0]
         return found
 
     def satisfiable(self, request: Request, *, reference: bool = False) -> bool:
-        """Whether the request could ever be matched: with everything up and nothing held. The constraint holds all the same.
+        """Whether the request can match with everything up and nothing held.  The constraint still applies.
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
@@ -197,7 +196,7 @@ class Matcher:
         self.follow_suppliers()
         idle = [self._unhindered()]
         if self.typology.dead:
-            idle.append(self._unheld())  # with a supplier down less has to come from it
+            idle.append(self._unheld())  # a supplier that is down need not give its share
         for matcher in idle:
             plan, shape, _ = matcher._ready(request)
             if matcher._fits(plan, None if reference else shape, eligible, policy("first"), 0, FOREVER):
@@ -213,13 +212,13 @@ class Matcher:
         *,
         holders: Holders | None = None,
     ) -> Refusal | None:
-        """Why a request has no match in a window, or None when it has one.
+        """Why a request has no match in a window, or None if it has one.
 
         Args:
-            holders: (job, until in ticks) of the jobs that hold units of a vertex in a window; without it jobs are not named.
+            holders: (job, until in ticks) of the jobs that hold units of a vertex in a window; without it, jobs are not named.
 
-        Cost: vector operations over the pools asked for, a bounded number of pools looked into, some attempts with
-        smaller counts and one search for the earliest start.
+        Cost: vector operations over the pools of the requested types, a bounded number of pools inspected, some attempts with
+        smaller counts, and one search for the earliest start.
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
         chosen = policy(how)
@@ -252,14 +251,14 @@ class Matcher:
         )
 
     def _is_never(self, request: Request) -> bool:
-        """Whether a request is known not to be satisfiable."""
+        """Whether a request is known to be unsatisfiable."""
         try:
             return not self.satisfiable(request)
         except LimitExceeded:
             return False
 
     def _fits(self, plan: Plan, shape: Form | None, eligible: Eligible, chosen: Policy, start: int, end: int) -> bool:
-        """Whether the least counts have a match in a window."""
+        """Whether the minimum counts have a match in a window."""
         _require_window(start, end)
         if plan.between >= 0:
             return self._meeting(plan, eligible, chosen).at(plan.lowest, start, end) is not None
@@ -293,21 +292,21 @@ class Matcher:
         return Together(self._floor, plan, eligible, chosen, self._below_meetings, self._budget, reference=reference)
 
     def _widest(self, plan: Plan) -> Plan:
-        """The plan by which a refusal is explained: nodes meet where most of them do."""
+        """The plan used to explain a refusal: its nodes meet where most nodes do."""
         widest = self.typology.meetings(plan.between).widest if plan.between >= 0 else None
         return plan if widest is None else plans.plan(plan.request, self.typology, widest)
 
     def _situation(self, eligible: Eligible, plan: Plan, start: int, end: int) -> Situation:
         return Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured, ideal=self.ideal)
 
-    # -- what is kept ------------------------------------------------------------------------------------------------
+    # -- caches ------------------------------------------------------------------------------------------------------
 
     def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Match | None:
         budget = self._budget(plan)
         return settle.settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
 
     def _budget(self, plan: Plan) -> Budget:
-        # Where suppliers overlap, a node more or less is one of very many alike, and each costs a walk over its suppliers.
+        # Where suppliers overlap, very many choices of nodes are equivalent, and each costs a walk over its suppliers.
         steps = limits.MATCH_STEPS_MAX // 20 if plan.charged else limits.MATCH_STEPS_MAX + 8 * self.structure.n
         return Budget(steps, of_one_part=plan.is_of_one_type)
 
@@ -318,7 +317,7 @@ class Matcher:
             rules.require_allowed(self.structure, request)
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
-            # The same jobspec read again is another object that asks for the same.
+            # The same jobspec parsed again gives another, equal request.
             what = request.resources, request.constraint, request.parts
             ready = self._ready_for.get(what)
             if ready is None:
@@ -338,7 +337,7 @@ class Matcher:
         return found if found is not None and self._floor.level is not None else None
 
     def _eligible_for(self, constraint: Constraint | None) -> Eligible:
-        # A constraint may ask for states; whenever one is set, the roots of what is out of service are found anew.
+        # A constraint may test states; setting a state makes a new array of the roots of what is out of service.
         roots = self.structure.unavailable_roots()
         if roots is not self._roots:
             self._eligible.clear()
@@ -351,10 +350,10 @@ class Matcher:
         return found
 
     def follow_suppliers(self, *, routed: bool = False) -> None:
-        """See whether other suppliers give nothing than before: then ways lead elsewhere.
+        """Check whether the set of suppliers that give nothing has changed, which changes supply paths.
 
         Args:
-            routed: routes are about to be asked for, which lead around every pool that is out of service.
+            routed: the caller will ask for routes, which avoid every pool out of service.
         """
         outage, known = self.structure.outage, self.typology
         if self.ideal:
@@ -372,7 +371,7 @@ class Matcher:
         self._empty = None
 
     def _unheld(self) -> Matcher:
-        """The same with nothing held."""
+        """A matcher for the same machine with nothing held."""
         if self._empty is None:
             self._empty = Matcher(self.structure, self._empty_planner())
             self._empty.share(self.typology)
@@ -383,7 +382,7 @@ class Matcher:
         return Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
 
     def _unhindered(self) -> Matcher:
-        """The same with nothing held and everything up."""
+        """A matcher for the same machine with nothing held and everything up."""
         if self._idle is None:
             self._idle = Matcher(self.structure, self._empty_planner(), ideal=True)
             if self.typology.dead is NOTHING_DEAD and not len(self.typology.stated):
@@ -391,7 +390,7 @@ class Matcher:
         return self._idle
 
     def share(self, typology: Typology) -> None:
-        """Take facts that another matcher of the same machine has found already."""
+        """Take over facts that another matcher of the same machine has derived."""
         self.typology = typology
         self._below_meetings.clear()
         self._floor = Floor(typology, self.planner, ideal=self.ideal)
@@ -404,4 +403,4 @@ def _is_same(one: Dead, other: Dead) -> bool:
 def _require_window(start: int, end: int) -> None:
     if not 0 <= start < end or start >= FOREVER:
         said = f"[{seconds(start):g} s, {seconds(end):g} s)"
-        raise UsageError(f"window {said}: expected 0 <= start < end, and a start that comes")
+        raise UsageError(f"window {said}: expected 0 <= start < end and a finite start")

@@ -1,7 +1,7 @@
-"""Where the traffic between nodes meets: at the lowest supplier that all of them are below.
+"""Where the traffic between nodes meets: at the lowest supplier above all of them.
 
-Of a job in one leaf nothing crosses the core.  So units between nodes are charged from each node to the pool where they meet, and
-the places to meet are few: the suppliers of the graph, the nearest first.
+Traffic of a job within one leaf switch does not cross the core.  So units between nodes are charged from each node to the pool
+where they meet.  There are few such pools, the suppliers of the graph; the nearest come first.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Meeting(NamedTuple):
 
     Args:
         v: the supplier.
-        height: the most hops from a node to it.
-        nodes: places of the nodes below it, ascending.
-        channel: by what a node is charged for units to it.
+        height: the maximum number of hops from a node to it.
+        nodes: indexes of the nodes below it, ascending.
+        channel: the number under which a node is charged for units to it.
     """
 
     v: int
@@ -37,7 +37,7 @@ class Meeting(NamedTuple):
 
 
 class Meetings:
-    """The places to meet in one graph.  Cost: the way of each node, and the routes to each supplier, once."""
+    """The places to meet in one graph.  Cost: the supply path of each node, and the routes to each supplier, once."""
 
     def __init__(self, structure: Structure, paths: Paths, kind: int) -> None:
         self._structure = structure
@@ -52,7 +52,7 @@ class Meetings:
 
     @property
     def widest(self) -> Meeting | None:
-        """The place where most nodes meet; None where there is none."""
+        """The place where most nodes meet; None if there is none."""
         every = [meeting for level in self.levels for meeting in level]
         return max(every, key=lambda meeting: len(meeting.nodes), default=None)
 

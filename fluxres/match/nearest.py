@@ -1,8 +1,8 @@
-"""Nodes close together (`locality`): under as few parents as will do, and then within as short a stretch as there is.
+"""Nodes close together (`locality`): under as few parents as possible, and then within as short a stretch as possible.
 
-The parents are what stands directly above the nodes (racks, mostly).  Fewest first: as many parents as the roomiest need to
-hold everything.  Of the ways to choose that many, the one whose first and last parent are closest; a single parent is chosen by
-the stretch of nodes itself.  Then the shortest stretch of nodes in the chosen parents.  Ties go to the lower number everywhere.
+The parents are the pools directly above the nodes, mostly racks.  First, as few of them as the roomiest ones need to hold
+everything.  Of the choices of that many, the one whose first and last parent are closest; a single parent is chosen by the
+stretch of nodes itself.  Then the shortest stretch of nodes in the chosen parents.  All ties go to the lower number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 
 def choose(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Ints, wanted: int) -> Ints:
-    """Positions of the nodes to be used, ascending.
+    """Indexes of the nodes to use, ascending.
 
     Args:
         nodes: ascending vertices.
@@ -24,8 +24,8 @@ def choose(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Ints, wan
         room: instances that fit into each node.
         wanted: instances in all.
 
-    Returns: positions into `nodes` whose room together is at least `wanted`; empty when all together have less.
-    Cost: vector operations over the nodes; where no run of neighbouring parents will do, also O(parents²).
+    Returns: indexes into `nodes` whose room adds up to at least `wanted`; empty if all nodes together have less.
+    Cost: vector operations over the nodes; if no run of adjacent parents suffices, also O(parents²).
 
     >>> choose(np.array([1, 2, 3, 5, 6, 8, 9], np.int32), np.array([0, 0, 0, 4, 4, 7, 7], np.int32), np.ones(7, int), 2).tolist()
     [0, 1]
@@ -68,7 +68,7 @@ def _parents(rooms: Ints, fewest: int, wanted: int) -> Ints:
 
 
 def _shortest(nodes: NDArray[np.int32], positions: Ints, room: Ints, wanted: int, parents: NDArray[np.int32] | None) -> Ints:
-    """The run of positions with enough room whose first and last node are closest; within one parent where they are given."""
+    """The run of indexes with enough room whose first and last node are closest; within one parent if `parents` is given."""
     reach = np.cumsum(room[positions])
     before = reach - room[positions]
     last = reach.searchsorted(before + wanted)

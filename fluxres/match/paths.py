@@ -1,12 +1,11 @@
-"""The way from a pool up a distribution graph, and what along it a demand is charged on (RFC 4, channeled pools).
+"""The supply path from a pool up a distribution graph, and what a demand is charged on along it (RFC 4, channeled pools).
 
-Power reaches a node through an outlet, a PDU and a feed, and a job that draws 500 W of it draws them from each, and through
-each cable between.  So a resource that is distributed is not picked where there happens to be some: from the pools that a job is
-given the ways lead up, along the edges of an auxiliary graph, and every pool of the type on them, and every edge with a
+Power reaches a node through an outlet, a PDU and a feed; a job that draws 500 W draws them from each of these, and through each
+cable between them.  So a distributed resource is not picked wherever there happens to be some.  Instead, the supply paths lead up
+from the pools that a job gets, along the edges of an auxiliary graph, and every pool of the type on them, and every edge with a
 capacity, must have the units.
 
-Every graph is a way of its own: a node that has a link of the network and no edge of the power graph still stands in a rack
-that has one.
+Each graph has its own paths: a node with a link of the network and no edge of the power graph is still in a rack that has one.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from fluxres.match.routes import Routes
 from fluxres.match.ways import Way, Ways
 
 Givers = tuple[int, ...]
-"""Accounts, ascending, that give together what one supplier has: one after the other.  An edge gives alone."""
+"""Ascending accounts that together give what one supplier has, one after the other.  An edge gives alone."""
 Charges = tuple[tuple[Givers, Fraction], ...]
-"""Who gives, and the part of what is asked for that has to come from there."""
+"""Suppliers, and the part of the requested amount that each must give."""
 
 ALL = Fraction(1)
 _NONE = np.zeros(0, np.int32)
 
 
 class Paths:
-    """Ways up the auxiliary graphs of one structure.  Cost: each pool's way is found once.
+    """Supply paths in the auxiliary graphs of one structure.  Cost: the path of each pool is found once.
 
     Args:
         dead: edges from suppliers that give nothing.
-        stated: topmost pools whose state forbids new work: no route leads through them.
+        stated: topmost pools whose state forbids new work: no route passes through them.
     """
 
     def __init__(self, structure: Structure, dead: Dead = NOTHING_DEAD, stated: Int32 = _NONE) -> None:
@@ -51,34 +50,34 @@ class Paths:
         self._dead = dead
         self._stated = stated
         self._charged: dict[tuple[int, int], Charges | None] = {}
-        #: By type: by pool, what of the type hangs on it.
+        #: By type and pool, the pools of the type attached to it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
         self._giving: dict[tuple[int, int, tuple[int, ...]], tuple[Givers, ...]] = {}
         self._ways = [Ways(feeds, dead.get(feeds.kind), self._only_ways) for feeds in structure.feeds]
         self._links: dict[int, Links] = {}
         self._last = len(structure.types) + len(structure.subsystems)
-        #: By number of graph and named pool, the number under which the routes are asked for.
+        #: By number of graph and named pool, the channel under which its routes are requested.
         self._channels: dict[tuple[int, int], int] = {}
-        #: By that number: the ways of the graph, its links, and the routes to each end of the pool.
+        #: By channel: the supply paths of the graph, its links, and the routes to each end of the pool.
         self._routes: dict[int, tuple[Ways, Links, list[Routes]]] = {}
-        #: By that number, the only nodes in which anything is charged, where that is said.
+        #: By channel, the only nodes in which anything is charged, if they are restricted.
         self._nodes: dict[int, frozenset[int]] = {}
         self._alone: dict[int, int] = {}
 
     @property
     def feeds(self) -> list[Feeds]:
-        """The graphs in which somebody supplies somebody."""
+        """The graphs in which some pool supplies another."""
         return self._structure.feeds
 
     @cached_property
     def channels(self) -> frozenset[int]:
-        """Types that are distributed, and the numbers of the graphs, of which units are asked for by name."""
+        """Types that are distributed, and the numbers of graphs whose units a request may name."""
         return frozenset(feeds.kind for feeds in self.feeds).union(*(feeds.types for feeds in self.feeds))
 
     def channel(self, kind: int, to: int) -> int:
-        """The number by which `charged` knows units of a graph (by the number of its edges) towards one pool.
+        """The number under which `charged` knows units of a graph (by the type number of its edges) towards one pool.
 
-        Cost: vector operations over the graph, for each pool that is named.
+        Cost: vector operations over the graph, for each named pool.
         """
         found = self._channels.get((kind, to))
         if found is None:
@@ -88,25 +87,25 @@ class Paths:
         return found
 
     def meeting(self, kind: int, routes: Routes, nodes: frozenset[int]) -> int:
-        """The same for nodes that meet at one pool, from which units are asked for to it."""
+        """As :meth:`channel`, for nodes that meet at one pool and request units to it."""
         found = self._new_channel()
         self._routes[found] = self.ways(kind), self.links(kind), [routes]
         self._nodes[found] = nodes
         return found
 
     def alone(self, kind: int) -> int:
-        """The same for one node by itself, which charges nothing."""
+        """As :meth:`channel`, for a single node, which charges nothing."""
         if kind not in self._alone:
             self._alone[kind] = found = self._new_channel()
             self._routes[found] = self.ways(kind), self.links(kind), []
         return self._alone[kind]
 
     def ways(self, kind: int) -> Ways:
-        """The ways up a graph, by the number of its edges."""
+        """The supply paths of a graph, by the type number of its edges."""
         return next(ways for ways in self._ways if ways.feeds.kind == kind)
 
     def links(self, kind: int) -> Links:
-        """The links of a graph, by the number of its edges."""
+        """The links of a graph, by the type number of its edges."""
         links = self._links.get(kind)
         if links is None:
             links = self._links[kind] = Links(self._structure, self.ways(kind).feeds, self._stated)
@@ -118,20 +117,21 @@ class Paths:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether routes to more pools were asked for than are worth keeping."""
+        """Whether routes to more pools were requested than are worth keeping."""
         of_pools = (self._routes[channel][2] for channel in self._channels.values())
         return sum(len(routes) for every in of_pools for routes in every) > limits.ROUTE_HOPS_MAX
 
     @property
     def is_routed(self) -> bool:
-        """Whether routes were asked for."""
+        """Whether any routes were requested."""
         return bool(self._routes)
 
     def charged(self, v: int, kind: int) -> Charges | None:
-        """What is charged for units of a type that are asked for at a pool; None where nothing supplies it.
+        """What is charged for units of a type requested at a pool; None if nothing supplies it.
 
-        On the way up a pool of the type gives by itself, or what hangs on a supplier does, together. Where a supply comes in at
-        several places in the pool, each has its part to carry.  Of a graph by its name every pool gives that has anything in it.
+        Along the supply path, either the pools of the type give, or the pools attached to a supplier do so together.  If a supply
+        enters the pool in several places, each carries its part.  If the request names a graph, every pool in the graph that has
+        something gives.
         """
         nodes = self._nodes.get(kind)
         if nodes is not None and self._node_around(v) not in nodes:
@@ -157,7 +157,7 @@ class Paths:
         return self._by(ways, v, (*sorted(ways.feeds.counted), kind)) if ways.feeds.entries(v) else None
 
     def _on_route(self, v: int, channel: int) -> dict[Givers, Fraction] | None:
-        """By every card of the pool, and of the pool that is named, between which there is a route, an equal part."""
+        """An equal part for every card of the pool, and of the named pool, between which there is a route."""
         ways, links, routes = self._routes[channel]
         if not routes and channel in self._alone.values():
             return {} if self._node_around(v) >= 0 else None
@@ -174,7 +174,7 @@ class Paths:
         return parts if found else None
 
     def _node_around(self, v: int) -> int:
-        """The innermost node that a pool is or stands in; -1 for none."""
+        """The innermost node that a pool is or is in; -1 for none."""
         structure = self._structure
         while v >= 0 and structure.type.item(v) != self._node:
             v = structure.parent.item(v)
@@ -185,33 +185,32 @@ class Paths:
         return self._structure.types.index("node") if "node" in self._structure.types else -1
 
     def upstream(self, v: int, kind: int) -> Charges:
-        """What else is charged when units of a pool of the type itself are taken: farther up than what it hangs on."""
+        """What else is charged when units of a pool of the type itself are taken: everything above what it is attached to."""
         return tuple((givers, part) for givers, part in self.charged(v, kind) or () if v not in givers)
 
-    # -- what could change places ------------------------------------------------------------------------------------
+    # -- interchangeable pools ---------------------------------------------------------------------------------------
 
     @cached_property
     def interchange(self) -> Interchange:
-        """Which pools could change places."""
         return Interchange(self)
 
     def is_route(self, channel: int) -> bool:
-        """Whether units are asked for by this number along routes, which may lead through other nodes."""
+        """Whether units of this channel are requested along routes, which may lead through other nodes."""
         return channel in self._routes
 
     def concerned(self, channel: int) -> tuple[list[Feeds], NDArray[np.int64]]:
-        """The graphs along which something is charged by this number, and the types of pools that give it."""
+        """The graphs along which something is charged for this channel, and the types of pools that give it."""
         if channel < len(self._structure.types):
             return self.feeds, np.array([channel])
         feeds = self._routes[channel][0].feeds if channel in self._routes else self.ways(channel).feeds
         return [feeds], np.array(sorted(feeds.counted), np.int64)
 
     def dead_edges(self, feeds: Feeds) -> NDArray[np.bool_] | None:
-        """By edge, whether its supplier gives nothing at present; None where all give."""
+        """By edge, whether its supplier gives nothing at present; None if all give."""
         return self._dead.get(feeds.kind)
 
     def nodes_served(self, channel: int, first: int, stop: int) -> tuple[int, ...]:
-        """The places, from `first` on, of the only nodes in which anything is charged, where that is said."""
+        """The only nodes of a slice in which anything is charged, as offsets from `first`, if they are restricted."""
         nodes = self._nodes.get(channel)
         return () if nodes is None else tuple(sorted(v - first for v in nodes if first <= v < stop))
 
@@ -225,14 +224,14 @@ class Paths:
         return sorted(found)
 
     def along(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """What else a part of the machine needs so that charges for its pools lead the same ways as in the whole.
+        """What else a part of the machine needs so that charges for its pools follow the same paths as in the complete machine.
 
-        That is every supplier on a way, what hangs on it, and the pools through which a supply comes into a node.
+        That is every supplier on a path, the pools attached to it, and the pools through which a supply enters a node.
 
         Args:
             kept: bool over all pools.
 
-        Cost: arrays as long as the machine, once a step of the longest way.
+        Cost: arrays as long as the machine, once per step of the longest path.
         """
         structure = self._structure
         taken = kept.copy()
@@ -243,7 +242,7 @@ class Paths:
         leaves = structure.end == np.arange(1, structure.n + 1)
         leaves &= np.isin(structure.type, list(self.channels)) & (structure.parent >= 0)
         for feeds in self.feeds:
-            leaves[feeds.distributors] = False  # what supplies others comes along where it supplies something kept
+            leaves[feeds.distributors] = False  # a distributor is included only if it supplies something kept
             at = nodes.searchsorted(feeds.below, "right") - 1
             inside = (at >= 0) & (feeds.below < structure.end[nodes[at]]) if nodes.size else np.zeros(len(at), np.bool_)
             taken[feeds.below[inside]] = True
@@ -259,11 +258,12 @@ class Paths:
 
     @cached_property
     def drawn(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """(pool, supplier): units of the pool are units of the supplier too, which is of the same type and farther up.
+        """(pool, supplier): units of the pool are also units of the supplier, which is of the same type and farther up.
 
-        Only of types that have amounts: a switch that another one supplies is a switch more, 800 W of a PDU are no more watts.
+        Only for types with amounts: a switch supplied by another switch is one more switch, but 800 W of a PDU are not additional
+        watts.
 
-        Cost: the way of each pool of a distributed type, found once.
+        Cost: the path of each pool of a distributed type, found once.
         """
         structure = self._structure
         pairs: list[tuple[int, int]] = []
@@ -272,19 +272,19 @@ class Paths:
                 pools = structure.of_type(structure.types[kind]).tolist()
                 pairs += [(v, u) for v in pools for givers, _ in self.upstream(v, kind) for u in givers if u < structure.n]
         below, above = np.array(pairs, np.int32).reshape(-1, 2).T
-        # In a cycle each supplies the others: the first of them stands for all.
+        # In a cycle each supplies the others: the first one represents them all.
         codes, back = (a.astype(np.int64) * structure.n + b for a, b in ((below, above), (above, below)))
         kept = ~np.isin(codes, back) | (above < below)
         return below[kept], above[kept]
 
     @cached_property
     def is_forest(self) -> bool:
-        """Whether no pool is supplied from two sides: then taking the first way that fits leaves the most to others."""
+        """Whether no pool has two suppliers, so that taking the first path that fits leaves the most to others."""
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 
     def _by(self, ways: Ways, v: int, kinds: tuple[int, ...]) -> dict[Givers, Fraction]:
-        """Who gives to a pool by one graph: pools of these types, and edges for what is counted, or for the graph itself."""
+        """What supplies a pool in one graph: pools of these types, and edges for counted types or for the graph itself."""
         feeds, entries = ways.feeds, ways.entries(v)
         parts: dict[Givers, Fraction] = {}
         for entry in entries:
@@ -298,7 +298,7 @@ class Paths:
         return parts
 
     def _givers(self, ways: Ways, way: Way, kind: int) -> tuple[Givers, ...]:
-        """The pools on a way that give; the same for all that have the same suppliers."""
+        """The pools on a path that give; the same for all pools with the same suppliers."""
         key = id(ways), kind, way.pools
         found = self._giving.get(key)
         if found is None:
@@ -307,13 +307,13 @@ class Paths:
         return found
 
     def _given_by(self, feeds: Feeds, u: int, kind: int) -> Givers:
-        """Pools of a type through which a supplier gives: itself, where such pools are suppliers, else what hangs on it."""
+        """Pools of a type through which a supplier gives: itself if such pools are suppliers, else those attached to it."""
         if kind in self._supplying[id(feeds)]:
             return (u,) if self._structure.type.item(u) == kind else ()
         return self._hung(u, kind)
 
     def _only_ways(self, feeds: Feeds) -> NDArray[np.bool_]:
-        """By edge, whether all that its supplier gives by is here only as the way to others.  Cost: a step a supplier."""
+        """By edge, whether everything its supplier gives by is a pass-through pool.  Cost: one step per supplier."""
         is_way = (self._structure.flags & WAY) != 0
         if not is_way.any():
             return np.zeros(len(feeds.above), np.bool_)
@@ -326,7 +326,7 @@ class Paths:
         return {id(feeds): frozenset(np.unique(self._structure.type[feeds.distributors]).tolist()) for feeds in self.feeds}
 
     def _hung(self, u: int, kind: int) -> Givers:
-        """Pools of a type that hang on a pool: children that have none, and what an edge attaches."""
+        """Pools of a type attached to a pool: childless children, and those that an edge attaches."""
         by_pool = self._hung_on.get(kind)
         if by_pool is None:
             by_pool = self._hung_on[kind] = self._find_hung(kind)
@@ -346,7 +346,7 @@ class Paths:
         return {u: tuple(of_pool) for u, of_pool in found.items()}
 
     def _own(self, v: int, kind: int) -> Iterator[Givers]:
-        """What the pool and those it stands in have of the type themselves, unless such pools supply others."""
+        """Pools of the type among the pool and its ancestors, unless pools of that type supply others."""
         if any(kind in types for types in self._supplying.values()):
             return
         while v >= 0:
@@ -356,7 +356,7 @@ class Paths:
 
 
 def _with_ancestors(structure: Structure, pools: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """These pools and all that have one of them below."""
+    """These pools and all their ancestors."""
     before = np.concatenate([[0], np.cumsum(pools)])
     found: NDArray[np.bool_] = before[structure.end] > before[: structure.n]
     return found

@@ -1,7 +1,7 @@
-"""Reads a request for one machine: its vertices as demands, in the machine's own types.
+"""Compile a request for one machine: its vertices become demands with the machine's own type numbers.
 
-What a vertex means may depend on what is around it and on the machine: a slot of cores lies within one node where there are
-nodes, watts beside a node are charged where the node gets them from.
+The meaning of a vertex may depend on its surroundings and on the machine: a slot of cores lies within one node if there are
+nodes, and watts beside a node are charged to the node's suppliers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from fluxres.syntax.vertex import Vertex, preorder
 
 
 def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -> Plan:
-    """Make a request ready for a machine.
+    """Compile a request for a machine.
 
     Args:
-        meeting: where its nodes meet, if it asks for units between them; without it they are one node, and nothing is charged.
+        meeting: where its nodes meet, if it requests units between them; without it, they are a single node and nothing is
+            charged.
 
     Errors: InfeasibleRequest for a type that the machine does not have, with the types that it has.
     """
@@ -60,11 +61,11 @@ class _Reader:
         self.meeting = meeting
         self.between = -1
         self.all: list[Demand] = []
-        #: Types that pools draw by themselves, unless the request that is read says how much is drawn of them.
+        #: Types that pools draw on their own, unless the request specifies how much is drawn of them.
         self.draws: dict[int, str] = {}
 
     def read_parts(self, request: Request) -> list[tuple[Demand, ...]]:
-        """The top level of each of the requests that are asked as one."""
+        """The top level of each of the requests that are co-allocated."""
         found, first = [], 0
         for vertices in request.by_part:
             self.draws = self._draws_beside(vertices)
@@ -83,11 +84,11 @@ class _Reader:
     def read(
         self, vertices: Iterable[Vertex], place: str, *, in_node: bool, in_whole: bool = False, first: int = 0
     ) -> tuple[Demand, ...]:
-        """Args: in_whole: below a pool that is taken whole, and draws for all that is in it."""
+        """Args: in_whole: below a pool that is taken exclusively and draws for everything in it."""
         return tuple(
             self.demand(vertex, f"{place}[{at}]", in_node, in_whole)
             for at, vertex in enumerate(vertices, first)
-            if vertex.count.max != 0  # the count 0, which RFC 25 knows for gpus
+            if vertex.count.max != 0  # a count of 0, which RFC 25 allows for gpus
         )
 
     def demand(self, vertex: Vertex, place: str, in_node: bool, in_whole: bool) -> Demand:
@@ -97,7 +98,7 @@ class _Reader:
         if vertex.is_directed and kind < 0:
             where = f"to '{vertex.to}'" if vertex.to is not None else "between nodes"
             raise _infeasible(
-                f"no graph '{vertex.type}' in which units could go {where}",
+                f"no graph '{vertex.type}' that could carry units {where}",
                 place,
                 f"graphs are {', '.join(sorted(numbers)[:20])}" if numbers else "there are no auxiliary graphs",
             )
@@ -107,7 +108,7 @@ class _Reader:
         flow = kind in typology.flows
         if flow and (vertex.children or vertex.ids is not None):
             raise InputError(
-                f"units of the graph '{vertex.type}' have no ids, and nothing below them",
+                f"units of the graph '{vertex.type}' have no ids and contain nothing",
                 where=place,
                 hint=f"such as [node;{vertex.type}=10]",
             )
@@ -164,7 +165,7 @@ class _Reader:
             demand.channel, demand.to = self.meeting.channel, self.typology.structure.where(self.meeting.v)
 
     def _named(self, graph: str, to: str, place: str) -> int:
-        """The pool to which units of a graph are asked for; a bare name is one of the graph."""
+        """The pool to which units of a graph are requested; a bare name refers to a pool of the graph."""
         try:
             return self.typology.structure.vertex(to)
         except UnknownPool as error:
@@ -173,7 +174,7 @@ class _Reader:
             raise _infeasible(f"units to '{to}': {error.message}", place, error.hint) from None
 
     def _add_draws(self, demand: Demand, vertex: Vertex) -> None:
-        """Charge what the pools draw by themselves that are taken whole."""
+        """Charge what exclusively taken pools draw on their own."""
         in_units = not demand.children and (vertex.unit is not None or self.typology.least_and_most(demand.kind)[1] != 1)
         if demand.flow or not (in_units or vertex.is_exclusive):
             return
@@ -199,9 +200,9 @@ class _Reader:
         return any(demand.kind == self.typology.node >= 0 or self._has_node(demand.children) for demand in demands)
 
     def _is_in_node(self, demand: Demand) -> bool:
-        """Whether a child of a slot is to be sought in a node: its type occurs there; for a slot, those of all its parts do.
+        """Whether to look for a child of a slot in a node: its type occurs there; for a slot, the types of all its parts do.
 
-        What is distributed goes with what does.
+        Distributed resources follow the parts that do.
         """
         if demand.is_slot:
             parts = [child for child in demand.children if not child.upstream] or demand.children
@@ -214,11 +215,11 @@ class _Reader:
         return tuple(child for child, within in paired if within), tuple(child for child, within in paired if not within)
 
     def charge(self, demands: Iterable[Demand], above: int, *, in_node: bool) -> None:
-        """Decide of what is distributed whether it is picked, or charged and from where.
+        """Decide for each distributed resource whether it is picked, or charged and from where.
 
         Args:
-            above: type of the pool that the demands are sought below; -1 at the top.
-            in_node: whether that is a node or in one.
+            above: type of the pool below which the demands are searched; -1 at the top.
+            in_node: whether that pool is a node or in one.
         """
         demands = tuple(demands)
         alone = all(demand.upstream or demand.charged for demand in demands)
@@ -228,7 +229,7 @@ class _Reader:
                 demand.upstream = not demand.charged
                 if demand.flow and not demand.charged:
                     raise InputError(
-                        f"units of the graph '{demand.type}' are drawn by what they are asked for with",
+                        f"units of the graph '{demand.type}' must be requested together with the pools that draw them",
                         where=demand.place,
                         hint=f"such as [node;{demand.type}=10]",
                     )

@@ -1,10 +1,11 @@
-"""Policies: in which order candidates are tried. The first match in that order is the match, so a policy is nothing else.
+"""Policies: the order in which candidates are tried.  The first match in that order is the result, so an order is all a policy
+is.
 
-A policy gives each candidate a score, low first, and ties go to the lower vertex number. `low` and `high` need no score: they are
-the vertex number, up or down. Vertices are numbered in pre-order, so the pools of a node follow each other, and the
-node-centric `lonode` and `hinode` are these two orders.
+A policy gives each candidate a score, low first; ties go to the lower vertex number.  `low` and `high` need no score: they are
+the vertex number, ascending or descending.  Vertices are numbered in pre-order, so the pools of a node are adjacent, and the
+node-centric `lonode` and `hinode` are the same two orders.
 
-A policy of one's own is one function of a situation and some vertices:
+A custom policy is a function of a situation and some vertices:
 
 >>> def by_rank(situation, vertices):
 ...     return -situation.structure.rank[vertices]
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fluxres.match.situation import Situation
 
 Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
-"""Scores of ascending vertices of one type: low first. A score must depend on its vertex alone, not on the others."""
+"""Scores of ascending vertices of one type, low first. A score must depend on its own vertex only."""
 
 PERFORMANCE_CLASS: Final = "perf_class"
 """The property that `variation` sorts by."""
@@ -39,12 +40,12 @@ class Policy:
 
     Args:
         name: for messages and the stamp of a match.
-        descending: highest vertex number first; without a score only.
-        node_exclusive: any node of which something is taken is taken whole.
+        descending: highest vertex number first; only without a score.
+        node_exclusive: any node of which something is taken is taken exclusively.
         score: low first; ties by ascending vertex number.
         near: nodes are chosen close together (`nearest.py`); everything else ascending.
         by_node: the score is the same for all pools of a node.
-        evened: each instance of a slot goes to the node with the most room left, and not to the first with any.
+        evened: each instance of a slot goes to the node with the most room left, not to the first with any.
     """
 
     name: str
@@ -56,17 +57,17 @@ class Policy:
     evened: bool = False
 
     def order(self, situation: Situation, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Candidates (ascending vertices of one type) in the order in which they are to be tried.
+        """Candidates (ascending vertices of one type) in the order in which to try them.
 
-        Errors: UsageError for a score that is not one number for each candidate.
+        Errors: UsageError for a score that is not one number per candidate.
         """
         if self.score is None:
             return vertices[::-1] if self.descending else vertices
         return vertices[np.argsort(self.scores(situation, vertices), kind="stable")]
 
     def scores(self, situation: Situation, vertices: NDArray[np.int32]) -> NDArray[Any]:
-        """What the score function gives, checked."""
-        assert self.score is not None  # callers ask only where there is one
+        """The checked result of the score function."""
+        assert self.score is not None  # callers check this
         found = np.asarray(self.score(situation, vertices))
         if found.shape != vertices.shape or found.dtype.kind not in "biuf":
             raise UsageError(
@@ -112,9 +113,9 @@ POLICIES: Final[dict[str, Policy]] = _ORDERS | {
 
 
 def policy(given: str | Policy) -> Policy:
-    """The policy of this name, or the given one.
+    """The policy with this name, or the given policy itself.
 
-    Errors: UsageError with the names there are.
+    Errors: UsageError listing the known names.
 
     >>> policy("hinodex").descending, policy("hinodex").node_exclusive
     (True, True)
@@ -123,5 +124,5 @@ def policy(given: str | Policy) -> Policy:
         return given
     found = POLICIES.get(given) if isinstance(given, str) else None
     if found is None:
-        raise UsageError(f"no match policy {given!r}", hint=f"there is {', '.join(POLICIES)}, or a Policy of your own")
+        raise UsageError(f"no match policy {given!r}", hint=f"there is {', '.join(POLICIES)}, or pass a Policy")
     return found

@@ -1,12 +1,12 @@
-"""Why a request does not match: for each of its parts how many candidates there were, and what ruled the others out.
+"""Why a request does not match: for each of its parts, the number of candidates and what ruled them out.
 
-A refusal without reasons sends its reader to guess.  Every candidate is put under the first thing that rules it out, in the
-order in which the matcher would meet them: its id, its unit, its state, the constraint, a whole holding above it, its own
-holders, what others hold below it, and at last what it lacks inside.  What is left over was good enough by itself; when those are
-enough for every part, the parts compete with each other, and the refusal says that too.
+A refusal without reasons leaves the user guessing.  Every candidate is counted under the first thing that rules it out, in the
+order in which the matcher checks: its id, its unit, its state, the constraint, an exclusive holding above it, its own holders,
+what others hold below it, and finally what it lacks inside.  Candidates that remain are good enough on their own; if they are
+enough for every part, then the parts compete with each other, and the refusal says so.
 
-Counting is vectorised and complete; names of holders come from a callback, because a planner knows no jobs, and for some of
-the pools only (`limits.WHY_POOLS_MAX`).
+Counting is vectorised and complete.  Names of holders come from a callback, because a planner knows no jobs, and only for some of
+the pools (`limits.WHY_POOLS_MAX`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that rules candidates out.
+    """One thing that rules out candidates.
 
     Args:
         code: ``id``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``, ``held-above``,
-            ``held``, ``below`` (the pool is to be taken whole, and others hold something in it), ``inside`` (it has too little of
-            what is asked for in it), ``held-in-part`` (it has room, and others hold the rest of it), ``supply`` (it is on the way
-            to what is asked for, and has too little to give) or ``route`` (none leads from it to the pool that is named).
+            ``held``, ``below`` (the pool is requested exclusively, and others hold something in it), ``inside`` (it contains too
+            little of what is requested), ``held-in-part`` (it has room, and others hold the rest of it), ``way`` (it is a
+            pass-through pool), ``supply`` (it is on the supply path of what is requested, and has too little to give) or
+            ``route`` (there is none from it to the named pool).
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
-        holders: (job, until in seconds) in the order found, where holdings are the cause.
-        detail: the states, the missing parts.
+        holders: (job, until in seconds) in the order found, if holdings are the cause.
+        detail: the states, or the missing parts.
     """
 
     code: str
@@ -54,7 +55,7 @@ class Cause:
     detail: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """The cause in words, without its number of pools."""
+        """The cause in words, without the number of pools."""
         by = listed([f"{job} {_until(until)}" for job, until in self.holders])
         one = self.number == 1
         are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
@@ -65,15 +66,16 @@ class Cause:
             "state": f"{are} {listed(self.detail)}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
-            "way": f"{are} here only as the way to others",
+            "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
             "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
             "held": f"{are} held{f' by {by}' if by else ''}",
             "held-in-part": f"{are} held in part{f' by {by}' if by else ''}",
-            "route": f"of those it is asked for {have} no route to {listed(self.detail)}",
-            "below": f"cannot be given whole: in {'it' if one else 'them'} something is held{f' by {by}' if by else ''}",
+            "route": f"of the pools that request it {have} no route to {listed(self.detail)}",
+            "below": f"cannot be allocated exclusively: something in {'it' if one else 'them'} is held"
+            + (f" by {by}" if by else ""),
             "supply": f"{have} too little to give ({tightest}{listed(self.detail, self.number)})"
             + (f", held by {by}" if by else ""),
-            "inside": f"{lack} {listed(self.detail) or 'what is asked for in ' + ('it' if one else 'them')}"
+            "inside": f"{lack} {listed(self.detail) or 'what is requested in ' + ('it' if one else 'them')}"
             + (f", some of it held by {by}" if by else ""),
         }[self.code]
 
@@ -84,14 +86,14 @@ class PartReport:
 
     Args:
         place: such as ``resources[0].with[1]``.
-        type: resource type; ``slot`` where instances of a slot are counted in nodes.
-        asked: pools, units or instances, all repetitions together.
+        type: resource type; ``slot`` if instances of a slot are counted in nodes.
+        asked: requested pools, units or instances, over all repetitions.
         candidates: pools of the type in the machine (for a slot, nodes).
         left: candidates that nothing rules out.
         room: what those have: pools, free units or instances.
-        causes: what ruled the others out, and where they are too few, who holds a part of those that are left.
-        each: of what suppliers give, units that each pool needs which asks for it; 0 of anything else.
-        each_most: the same of the pool that needs the most, where pools draw differently: as few units are asked for as can be.
+        causes: what ruled out the others and, if too few are left, who holds a part of the remaining ones.
+        each: for what suppliers give, the units that each requesting pool needs; 0 otherwise.
+        each_most: the same for the pool that needs the most, if pools draw differently; `asked` then counts the least possible.
     """
 
     place: str
@@ -106,7 +108,7 @@ class PartReport:
 
     @property
     def is_short(self) -> bool:
-        """Whether this part alone cannot be had."""
+        """Whether this part cannot be satisfied even on its own."""
         return self.room < self.asked
 
     def sentence(self) -> str:
@@ -120,9 +122,9 @@ class PartReport:
             each = f" ({self.each}{'' if is_even else f' to {self.each_most}'} each)" if self.each < self.asked else ""
             least = "" if is_even else "at least "
             room = f"have room for {self.room}" if self.room else f"cannot give {self.each} at once"
-            head = f"{self.place}: {least}{self.asked} {what} asked for{each}, suppliers {room}"
+            head = f"{self.place}: {least}{self.asked} {what} requested{each}, suppliers {room}"
             return f"{head}: of {self.candidates}, {ruled_out}." if ruled_out else f"{head}."
-        head = f"{self.place}: {self.asked} {what} asked for, {self.room} available in {self.left} of {self.candidates} {kind}"
+        head = f"{self.place}: {self.asked} {what} requested, {self.room} available in {self.left} of {self.candidates} {kind}"
         return f"{head}: {ruled_out}." if ruled_out else f"{head}."
 
 
@@ -131,11 +133,11 @@ class Refusal:
     """Why a request has no match in a window.
 
     Args:
-        parts: one report for each part that pools are sought for, in the order written.
+        parts: one report for each part that the matcher searches pools for, in the order written.
         enough: by place, the largest count with which the request would match now; places where none would are left out.
-        never: no holding and no state is in the way: the machine itself has too little.
-        earliest: seconds of the earliest start, None where it is not known or never comes.
-        undecided: the parts compete, and the search for what would be enough was given up.
+        never: the machine itself has too little, whatever is held or down.
+        earliest: seconds of the earliest start, None if it is unknown or there is none.
+        undecided: the parts compete, and the search for a count that would be enough was given up.
     """
 
     parts: tuple[PartReport, ...]
@@ -145,32 +147,32 @@ class Refusal:
     undecided: bool = False
 
     def sentences(self) -> list[str]:
-        """The refusal as a terminal shows it, one sentence an item."""
+        """The refusal as a terminal shows it, one sentence per item."""
         found = [part.sentence() for part in self.parts if part.is_short or part.causes]
         if not any(part.is_short for part in self.parts):
             found.append(self.together())
-        found += [f"With a count of {count} at {place} it would match." for place, count in self.enough.items()]
+        found += [f"It would match with a count of {count} at {place}." for place, count in self.enough.items()]
         if self.never:
             found.append("This machine can never satisfy it, even with nothing held and everything up.")
         elif self.earliest is not None:
             found.append(f"The earliest start is {in_message(self.earliest)}.")
         elif self.undecided:
-            found.append("Whether there is a start later stays undecided: its parts compete for the same pools.")
+            found.append("Whether there is a later start is undecided: its parts compete for the same pools.")
         else:
-            found.append("There is no start while what is out of service, or held without end, stays so.")
+            found.append("There is no start unless pools return to service, or pools held without an end are freed.")
         return found
 
     def together(self) -> str:
-        """What is in the way where no part is short by itself."""
+        """The reason if no single part is short."""
         if sum(not part.each for part in self.parts) > 1:
-            return "Each part could be had by itself; together they ask for the same pools."
-        return "There are enough pools, and no supplier by itself has too little; together they have."
+            return "Each part fits on its own, but together they compete for the same pools."
+        return "There are enough pools and no single supplier is short, but together the suppliers have too little."
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
 
     def reasons(self) -> dict[str, str]:
-        """By place, what is short; for the errors that carry reasons."""
+        """What is short, by place; for errors that carry reasons."""
         short = [part for part in self.parts if part.is_short] or list(self.parts)
         return {part.place: part.sentence().removeprefix(f"{part.place}: ") for part in short}
 
@@ -178,14 +180,15 @@ class Refusal:
 def explain(situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> tuple[PartReport, ...]:
     """A report for every part of a request.
 
-    Cost: vector operations over the pools of each type asked for, and `limits.WHY_POOLS_MAX` pools looked into for each cause.
+    Cost: vector operations over the pools of each requested type, and `limits.WHY_POOLS_MAX` pools inspected for each cause.
     """
     writer = _Writer(situation, plan, policy, holders)
     return tuple(writer.reports(plan.demands, 1))
 
 
 def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict[str, int], bool]:
-    """By place, the largest smaller count with which the request would match while the others stay; and whether one is undecided.
+    """By place, the largest smaller count with which the request would match, other counts unchanged; and whether one is
+    undecided.
 
     Args:
         attempt: whether there is a match for these counts.
@@ -194,7 +197,7 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
     undecided = False
     for demand in plan.all:
         if demand.own:
-            continue  # nobody asked for it
+            continue  # not part of the request
         low, high = 0, demand.count.min - 1
         while low < high or (low == high > 0 and demand.place not in found):
             middle = (low + high + 1) // 2
@@ -259,7 +262,7 @@ class _Writer:
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
 
     def supplied(self, demand: Demand, times: int) -> PartReport:
-        """The report on what is charged: its candidates are those that supply it."""
+        """The report on a charged demand; its candidates are its suppliers."""
         found = self.supplies.of(demand, times, self.trial.candidates_but_for_charges)
         causes: list[Cause] = []
         if found.room < found.asked:
@@ -272,7 +275,7 @@ class _Writer:
                 causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))
                 short = [givers for givers in short if givers not in below]
             if short:
-                some = short[: limits.WHY_POOLS_MAX]  # the tightest
+                some = short[: limits.WHY_POOLS_MAX]  # those with the least left
                 paths = self.paths(np.array([givers[0] for givers in some], np.int32))
                 pools = [v for givers in some for v in givers][: limits.WHY_POOLS_MAX]
                 causes.append(Cause("supply", len(short), paths, self.who(pools), tuple(map(self.supplies.in_words, some))))
@@ -283,7 +286,7 @@ class _Writer:
         return PartReport(demand.place, demand.type, found.asked, found.suppliers, left, found.room, tuple(causes), *found.each)
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
-        """What may rule candidates out, with which ones it does, in the order in which it counts."""
+        """Each possible cause with a mask of the candidates it rules out, in the order in which causes count."""
         situation, structure = self.situation, self.structure
         yield "id", ~np.isin(pools, self.trial.of_ids(demand, pools)) if demand.named else np.zeros(len(pools), np.bool_)
         worthless = [n for n in np.unique(structure.kind[pools]).tolist() if not demand.per_unit(structure.kinds[n].unit)]
@@ -306,7 +309,7 @@ class _Writer:
             yield "below", (first < stop) & (single | self.node_exclusive)
 
     def room(self, demand: Demand, pools: NDArray[np.int32]) -> NDArray[np.int64]:
-        """What each pool that is left has: itself, or its free units in what is asked for."""
+        """What each remaining pool has: 1 for itself, or its free units in the unit of the request."""
         if demand.children or not len(pools):
             return np.ones(len(pools), np.int64)
         worth = self.situation.typology.most_worth(demand)
@@ -314,7 +317,7 @@ class _Writer:
         return (units * worth.numerator // worth.denominator).astype(np.int64)
 
     def only_in_part(self, demand: Demand, pools: NDArray[np.int32]) -> Mask:
-        """Which pools have all their units free and can give all but one: all are the whole pool, in which something is held."""
+        """Pools with all units free that can give all except one: all would be the pool, in which something is held."""
         if demand.whole or demand.children:
             return np.zeros(len(pools), np.bool_)
         first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(self.structure.end[pools])
@@ -323,9 +326,9 @@ class _Writer:
         return found
 
     def instances(self, demand: Demand, pools: NDArray[np.int32], most: int) -> NDArray[np.int64]:
-        """How many instances each pool has room for, up to `most`; pools that are alike inside are looked into once.
+        """How many instances each pool has room for, up to `most`; of pools with equal contents, one is inspected.
 
-        Past `limits.WHY_POOLS_MAX` different ones, the rest are taken to have room for one.
+        Beyond `limits.WHY_POOLS_MAX` different ones, the rest are assumed to have room for one.
         """
         known: dict[object, int] = {}
         found = np.ones(len(pools), np.int64)
@@ -355,7 +358,7 @@ class _Writer:
         return Cause(code, len(pools), self.paths(pools), self.who(held), detail)
 
     def held_in(self, busy: NDArray[np.int32], pools: Sequence[int]) -> list[int]:
-        """Pools strictly below some others in which units are held: as many of each as the bounds leave to it.
+        """Pools strictly below some others in which units are held, a bounded number for each of them.
 
         Args:
             busy: those that count, ascending.
@@ -366,7 +369,7 @@ class _Writer:
         return [u for a, b in between.tolist() for u in busy[a : min(b, a + most)].tolist()]
 
     def held_in_part(self, demand: Demand, pools: NDArray[np.int32]) -> list[Cause]:
-        """Who holds a part of pools that have room: units of them, or something of what is asked for in them."""
+        """The holders of a part of the pools that have room: of their units, or of something requested in them."""
         if not demand.children:
             some = pools[(self.free[pools] > 0) & (self.free[pools] < self.structure.units[pools])]
             held = _some_of(some)
@@ -377,13 +380,13 @@ class _Writer:
         return [Cause("held-in-part", len(some), self.paths(some), self.who(held))] if len(some) else []
 
     def busy_for(self, demands: Sequence[Demand]) -> NDArray[np.int32]:
-        """Pools that are held, as far as that leaves less for some demands."""
+        """Held pools, as far as that leaves less for some demands."""
         below, wanted = self.situation.typology.below, self.sought(demands)
         kinds = [kind for kind in np.unique(self.structure.type[self.busy]).tolist() if kind in wanted or below[kind] & wanted]
         return self.busy[np.isin(self.structure.type[self.busy], kinds)]
 
     def sought(self, demands: Sequence[Demand]) -> set[int]:
-        """Types of pools that are taken, and of what stands in these."""
+        """Types of pools that are taken, and of the pools in them."""
         below = self.situation.typology.below
         found: set[int] = set()
         for demand in demands:
@@ -396,10 +399,10 @@ class _Writer:
     def inside(self, demand: Demand, pools: NDArray[np.int32]) -> Cause:
         """What the pools lack: the parts of which the first of them has too little."""
         v = int(pools[0])
-        # What a slot has beside its node is not sought in it.
+        # The parts of a slot beside its node are not searched for in the node.
         beside = {child.number for child in demand.beside}
         places = [(child, 0 if child.number in beside else v) for child in demand.children]
-        # What is charged for others cannot be had without them.
+        # A charge cannot be tested without the pools that it is for.
         alone = [(child, below) for child, below in places if child.charged != "siblings"]
         lacking = [(child, below) for child, below in alone if not self.trial.has_room_for(child, below)]
         lacking = lacking or [(child, below) for child, below in places if child.charged == "siblings"]
@@ -409,7 +412,7 @@ class _Writer:
         return Cause("inside", len(pools), self.paths(pools), self.who(held), words)
 
     def in_words(self, demand: Demand, v: int, pools: NDArray[np.int32]) -> str:
-        """A part that pools have no room for, of which `v` is the first."""
+        """A part that pools have no room for; `v` is the first of these pools."""
         if demand.is_slot:
             number = demand.count.min
             return f"room for {number} instance{'s' * (number > 1)} of slot {demand.label!r}"
@@ -420,7 +423,7 @@ class _Writer:
         return f"{units} {demand.type}{self.short_on_the_way(demand, v)}"
 
     def short_on_the_way(self, demand: Demand, v: int) -> str:
-        """Where too little is left of what is charged along the way from a pool; empty for any other demand."""
+        """The suppliers of a pool that have too little left, in words; empty for a demand that is not charged."""
         if not demand.charged:
             return ""
         short = self.supplies.lacking(demand, v)
@@ -429,8 +432,8 @@ class _Writer:
         return self.missing(demand) if short is None else ""
 
     def missing(self, demand: Demand) -> str:
-        """What a pool that nothing supplies has not got."""
-        return " on the way to it" if demand.to is None else f" (no route to {demand.to})"
+        """What a pool that nothing supplies lacks."""
+        return " (nothing supplies it)" if demand.to is None else f" (no route to {demand.to})"
 
     def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
         return tuple(self.situation.accounts.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())
@@ -447,7 +450,7 @@ class _Writer:
 
 
 def _some_of(pools: NDArray[np.int32]) -> list[int]:
-    """As many of some pools as are looked into one by one, from all over the machine: pools of one node often have one holder."""
+    """A sample of pools to inspect, spread over the whole array: pools of one node often have one holder."""
     step = -(-len(pools) // limits.WHY_POOLS_MAX)
     some: list[int] = pools[:: max(step, 1)].tolist()
     return some

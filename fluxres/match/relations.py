@@ -1,7 +1,7 @@
-"""Which parts of a request can be in each other's way, by their types alone.
+"""Which parts of a request can interfere with each other, judged by their types alone.
 
-A choice that cannot hinder anything later is never taken back (`Demand.settled`); that is what makes ordinary requests cost no
-more than the pools looked at.
+A choice that cannot interfere with any later one is never undone (`Demand.settled`); that is why ordinary requests cost no more
+than the pools looked at.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fluxres.match.demand import Demand, in_turn
 from fluxres.match.typology import Typology
 
 Footprint = frozenset[tuple[int, bool]]
-"""(type, whether a pool of it may be taken whole) of everything that a demand may take or pass through."""
+"""(type, whether a pool of it may be taken exclusively) of everything that a demand may take or pass through."""
 
 
 class Relations:
-    """Which demands can be in each other's way, by their types alone.  Cost: in the demands, times the types they name."""
+    """Which demands can interfere with each other.  Cost: in the number of demands times the types they name."""
 
     def __init__(self, typology: Typology) -> None:
         self.typology = typology
@@ -26,22 +26,22 @@ class Relations:
         self._fungible: dict[int, bool] = {}
 
     def settle(self, demands: Sequence[Demand], later: Footprint, *, matters: bool = False) -> None:
-        """Find out for each demand whether what is chosen for it can hinder what comes later (`later`, from the levels above).
+        """Determine for each demand whether its choices can interfere with later ones (`later`, from the levels above).
 
         Args:
-            matters: something is charged for what is chosen here, so that every choice may.
+            matters: something is charged for the choices made here, so that every choice may interfere.
         """
         matters = matters or any(demand.charged == "siblings" for demand in demands)
         for demand in reversed(in_turn(demands)):
             own = self._footprint(demand)
             loose = matters and not demand.charged
             demand.settled = self._is_fungible(demand) and not loose and not self._meet(own, later)
-            # Other instances come later too and may draw on the same pools, unless they cannot be in the way.
+            # Other instances come later too and may draw on the same pools, unless they cannot interfere.
             self.settle(demand.children, later if self._is_fungible(demand) else later | own, matters=loose)
             later |= own
 
     def _is_fungible(self, demand: Demand) -> bool:
-        """Whether an instance may take any of what there is without leaving too little for the next one of the same demand."""
+        """Whether an instance may take anything available without leaving too little for the next one of the same demand."""
         found = self._fungible.get(demand.number)
         if found is None:
             found = self._fungible[demand.number] = self._find_fungible(demand)
@@ -67,24 +67,24 @@ class Relations:
     def _is_supplied_alike(self, demand: Demand) -> bool:
         """Whether taking the first instance that can be supplied leaves the most to others.
 
-        All instances have to draw the same, and of any two suppliers one has to supply all that the other one does, or nothing
-        of it: then the nodes that can be supplied together are a matroid.
+        All instances must draw the same, and of any two suppliers, one must supply everything that the other one does, or nothing
+        of it: then the sets of nodes that can be supplied together are a matroid.
         """
         kinds = frozenset(_distributed(demand))
         if not kinds:
             return True
         if self.typology.node < 0:
             loose = any(child.charged == "siblings" for child in demand.children)
-            # Ways up and routes across one tree overlap in part.
+            # Supply paths and routes across the same tree overlap partly.
             return self.typology.paths.is_forest and not loose and not any(each.to for each in _below(demand))
         if any(each.upstream and self._is_supplied_inside(each.kind) for each in _below(demand)):
-            return False  # what is charged for a pool in a node is not what is charged for the node
+            return False  # a pool in a node is charged differently from the node
         supply = self.typology.supply(kinds, -1 if demand.is_slot or demand.kind == self.typology.node else demand.kind)
         every = [demand, *_below(demand)]
         return supply.is_laminar and all(map(_draws_evenly, every)) and all(each.even for each in every)
 
     def _is_supplied_inside(self, kind: int) -> bool:
-        """Whether pools of a distributed type stand in nodes in which pools supply others, or have suppliers of their own."""
+        """Whether pools of a distributed type are in nodes in which pools supply others or have suppliers of their own."""
         typology = self.typology
         if kind not in typology.in_node:
             return False
@@ -93,7 +93,7 @@ class Relations:
         return bool(((nodes >= 0) & (nodes != ends)).any())
 
     def _compete(self, demands: Sequence[Demand]) -> bool:
-        """Whether any two can be in each other's way; what is charged is where the others are."""
+        """Whether any two of them can interfere; charges interfere where the pools they are for do."""
         before: Footprint = frozenset()
         for demand in demands:
             if demand.charged:
@@ -115,7 +115,7 @@ class Relations:
         if found is None:
             own = set() if demand.is_slot else {(demand.kind, not demand.shared and (demand.whole or not demand.children))}
             if demand.charged or demand.upstream:
-                # What goes along the same edges.
+                # What flows along the same edges.
                 own |= {(feeds.kind, False) for feeds in self.typology.paths.feeds if demand.kind in feeds.counted}
             found = self._footprints[demand.number] = frozenset(own).union(
                 *map(self._footprint, (*demand.children, *demand.draws))
@@ -130,7 +130,7 @@ def _below(demand: Demand) -> Iterator[Demand]:
 
 
 def _distributed(demand: Demand) -> Iterator[int]:
-    """By what a demand is charged."""
+    """The channels through which a demand is charged."""
     return (each.channel for each in (demand, *_below(demand)) if each.charged or each.upstream)
 
 

@@ -1,4 +1,4 @@
-"""What a match is: an immutable value, made by reading only, that one writer may commit (rule A5 decides what it lists)."""
+"""A match: an immutable value, made only by reading, that the single writer may commit (rule A5 determines what it lists)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 NO_ROWS: Final[Int64] = np.zeros((0, 3), np.int64)
-"""Nothing that is drawn for any pool."""
+"""No draws."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,9 +25,9 @@ class SlotGroup:
     """The instances of one slot of the request.
 
     Args:
-        label: the slot's label, None where it has none.
+        label: the slot's label, or None.
         starts: int64[instances + 1]; instance i has `picks[starts[i]:starts[i + 1]]`.
-        picks: positions in the arrays of the match; where a pool was taken whole for several slots, each names it.
+        picks: indexes into the arrays of the match; a pool taken exclusively for several slots is in each of them.
     """
 
     label: str | None
@@ -40,24 +40,25 @@ class SlotGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Match:
-    """Pools that answer a request over a window.
+    """Pools that satisfy a request over a window.
 
     Args:
-        vertices: int32, ascending, each once: the pools to be recorded. A pool that is taken whole has none below it.
+        vertices: int32, ascending, each once: the pools to record.  Pools below an exclusively taken one are not listed.
         amounts: int64, units of each.
-        implied: (vertex, units) of what was charged below a pool that is taken whole: no record now, one when that goes.
-        drawn: int64[k, 3], ascending: (pool, account, units), for which pools that are taken what is charged; no units say that
-            the account is taken whole for this pool as well.
+        implied: (vertex, units) of what was charged below an exclusively taken pool: not recorded now, but once that pool is
+            freed.
+        drawn: int64[k, 3], ascending: (pool, account, units) charged on behalf of taken pools; 0 units mean that the account is
+            taken exclusively for this pool too.
         whole: bool, all units of the pool, and so everything below it.
-        shared: int32, ascending: pools that were asked for without exclusivity and have no unit to give; they are
-            available in the window and nothing is recorded of them.
+        shared: int32, ascending: pools requested without exclusivity that have no unit to give; they are available in the window
+            and nothing is recorded for them.
         slots: one group for each slot of the request, in the order written.
-        counts: how many the request was settled to, by its resource vertices in the order written.
+        counts: the number chosen for each resource vertex of the request, in the order written.
         start, end: window in ticks.
         graph, generation, revision: where this was found: number of the graph in this process, and its state.
         policy: its name.
         fallback: whether the reference traverser had to answer.
-        handles: gives the handles of the pools among vertices; None for what no graph was asked for.
+        handles: returns the handles of vertices; None if the match was not requested from a graph.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
     """
 
@@ -84,29 +85,29 @@ class Match:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """The pools to be recorded, in vertex order, as handles of the graph that was asked."""
+        """The pools to record, in vertex order, as handles of the graph that was queried."""
         if self.handles is None:
             raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
         return self.handles(self.vertices)
 
     @property
     def targets(self) -> list[tuple[int, int]]:
-        """(vertex, amount) of every record, and of what one of them implies, as the writer takes them."""
+        """(vertex, amount) of every record and of what they imply, in the form that the writer takes."""
         records = zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)
         return sorted([*records, *self.implied]) if self.implied else list(records)
 
     @property
     def found(self) -> tuple[Int32, Int64, tuple[tuple[int, int], ...]]:
-        """Vertices, amounts and what they imply: the same for a writer that need not check it again."""
+        """Vertices, amounts and what they imply, for a writer that need not check them again."""
         return self.vertices, self.amounts, self.implied
 
     @property
     def nslots(self) -> int:
-        """Instances of all slots together."""
+        """The number of instances of all slots together."""
         return sum(map(len, self.slots))
 
     def stamped(self, graph: int, generation: int, revision: int, handles: Callable[[Int32], tuple[Pool, ...]]) -> Match:
-        """The same match, made on this state of this graph."""
+        """The same match, marked as found on this state of this graph."""
         return replace(self, graph=graph, generation=generation, revision=revision, handles=handles)
 
     def is_equal(self, other: Match) -> bool:

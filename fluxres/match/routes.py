@@ -1,8 +1,7 @@
-"""Routes across one auxiliary graph to a pool that a request names: a storage server, a switch.
+"""Routes across one auxiliary graph to a pool that a request names, such as a storage server or a switch.
 
-In a tree there is one: up to where the way from a pool meets the way from the named one, and down to it.  Nothing beyond is on
-it.  Where there are several, the shortest is taken, and of those that are equally short at each step the pool with the lowest
-vertex number.
+In a tree there is exactly one: up to where the supply paths of both pools meet, and down again; nothing beyond is on it.  If
+there are several, the shortest is taken, and among equally short ones the lowest vertex number at each step.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from fluxres.match.ways import Way
 
 
 class Routes:
-    """Routes to one pool, by hops.  Cost, in time and memory: a step for each link near enough.
+    """Routes to one pool, by hops.  Cost, in time and memory: one step for each link close enough.
 
     Args:
         to: a pool at which links begin.
-        begin: the only pools from which routes are wanted; by default all. Nothing farther away is looked at.
+        begin: the only pools from which routes are needed; all by default. Nothing farther away is looked at.
     """
 
     def __init__(self, links: Links, to: int, begin: Iterable[int] | None = None) -> None:
-        #: By pool, the hops to the named one.
+        #: By pool, the number of hops to the named one.
         self._far = {to: 0}
         #: By pool, the next one on the route.
         self._following: dict[int, int] = {}
@@ -44,7 +43,7 @@ class Routes:
         ends = np.array(list(self._following.items()), np.int32).reshape(-1, 2).T
         between = links.structure.accounts.between
         limits = [between(links.feeds.graph, *of).tolist() for of in (ends, ends[::-1])]
-        #: By pool, the accounts of the link to the next one, where it has any.
+        #: By pool, the accounts of the link to the next one, if it has any.
         self._limits = {
             v: tuple(account for account in of if account >= 0)
             for v, *of in zip(ends[0].tolist(), *limits, strict=True)
@@ -55,11 +54,11 @@ class Routes:
         return len(self._far)
 
     def hops(self, v: int) -> int:
-        """How long the route from a pool is; -1 where there is none."""
+        """The length of the route from a pool; -1 if there is none."""
         return self._far.get(v, -1)
 
     def of(self, v: int) -> Way | None:
-        """What is met from a pool at which links begin: the pools after it; None where there is no route."""
+        """The pools and edges on the route from a pool at which links begin, without that pool; None if there is no route."""
         if v not in self._far:
             return None
         met = [v]

@@ -1,4 +1,4 @@
-"""Collects what the vector path takes, array by array, and makes the match of it."""
+"""Collect what the vector path takes, array by array, and build the match from it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fluxres.match.result import NO_ROWS, Match, SlotGroup
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 PoolsOf = Callable[[int, int], tuple[Int64, Int64]]
-"""Of a node and a type number: ordinals of the pools with free units, and these units."""
+"""Maps node and type number to the ordinals of the pools with free units, and these units."""
 _NONE32 = np.zeros(0, np.int32)
 
 
-class Rows:
-    """Picks of one match."""
+class MatchBuilder:
+    """The picks of one match."""
 
     __slots__ = ("_amounts", "_drawn", "_instances", "_numbers", "_shared", "_sizes", "_vertices")
 
@@ -36,28 +36,27 @@ class Rows:
         self._drawn = NO_ROWS
 
     def add(self, vertices: Int32, amounts: Int64) -> None:
-        """Units of pools; a pool named again adds up."""
+        """Add units of pools; a pool that occurs again adds up."""
         self._vertices.append(vertices)
         self._amounts.append(amounts)
 
     def draw(self, rows: Int64) -> None:
-        """(pool, account, units): for which pools what is drawn; each pair once."""
+        """Set the (pool, account, units) drawn, each pair of pool and account once."""
         self._drawn = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
 
     def share(self, vertices: Int32) -> None:
-        """Pools that are only looked at."""
+        """Add pools that are only looked at."""
         self._shared.append(vertices)
 
     def slot(self, slot: int, instances: Int64, vertices: Int32) -> None:
-        """Which pools belong to which instances of a slot (by number of its demand)."""
+        """Assign pools to instances of a slot (by number of its demand)."""
         self._instances.setdefault(slot, []).append((instances, vertices))
 
     def empty_slot(self, slot: int, number: int) -> None:
-        """How many instances a slot has, when not all of them have picks."""
+        """Set the number of instances of a slot, for instances without picks."""
         self._numbers[slot] = number
 
     def match(self, plan: Plan, counts: tuple[int, ...], start: int, end: int, policy: Policy) -> Match:
-        """The match of these rows."""
         vertices, amounts = self._merged()
         return Match(
             vertices,
@@ -94,23 +93,23 @@ class Rows:
         if len(pools) == 1 == self._numbers.get(slot, 1):
             return SlotGroup(label, np.array([0, 1]), vertices.searchsorted(pools))
         width = max(len(vertices), 1)
-        codes = np.sort(instances * width + vertices.searchsorted(pools))  # np.unique hashes, which takes ten times as long
+        codes = np.sort(instances * width + vertices.searchsorted(pools))  # np.unique hashes and takes ten times as long
         codes = codes[np.concatenate([[True], codes[1:] != codes[:-1]])]
         number = max(int(codes[-1]) // width + 1, self._numbers.get(slot, 0))
         return SlotGroup(label, codes.searchsorted(np.arange(number + 1) * width), codes % width)
 
 
 class Taker:
-    """Takes units of the free pools of one node, first come, first served."""
+    """Takes units of the free pools of one node in order."""
 
     __slots__ = ("_at", "_floor", "_node", "_pools", "_rows")
 
-    def __init__(self, pools: PoolsOf, floor: Floor, rows: Rows, node: int) -> None:
+    def __init__(self, pools: PoolsOf, floor: Floor, rows: MatchBuilder, node: int) -> None:
         self._pools = pools
         self._floor = floor
         self._rows = rows
         self._node = node
-        #: By type: the next pool, and how many of its units are gone.
+        #: By type: the next pool, and how many of its units are taken.
         self._at: dict[int, tuple[int, int]] = {}
 
     def take(self, part: Part, units: int, instance: int) -> None:

@@ -1,9 +1,9 @@
-"""Counts that leave a choice, settled to numbers.
+"""Resolve counts that leave a choice to numbers.
 
-A count such as `2-8` is settled once, to the same number wherever its resource vertex stands in the request's instances: the
-slots of a job are alike. Counts are settled in the order written, each to the largest acceptable number with which the whole
-request can still be matched while the later ones are at their least.  More never fits where fewer does not, so the largest is
-found by halving.
+A count such as `2-8` is resolved once, to the same number wherever its resource vertex occurs in instances of the request: all
+slots of a job are equal.  Counts are resolved in the order written, each to the largest acceptable number with which the request
+still matches while the later ones are at their minimum.  If a number does not fit, no larger one does, so the largest is found by
+bisection.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Attempt = Callable[[tuple[int, ...]], Match | None]
 
 
 def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Match | None:
-    """The match with the largest counts, or None when not even the least fit.
+    """The match with the largest counts, or None if not even the minimum fits.
 
     Args:
         attempt: finds a match for fixed counts, by number of demand.
 
-    Errors: LimitExceeded where even the least counts stay undecided; larger ones that do are not taken.
+    Errors: LimitExceeded if even the minimum counts stay undecided; larger counts that stay undecided are not taken.
     Cost: one attempt, and for each count with a choice as many as its range has bits.
     """
     counts = list(plan.lowest)
@@ -43,7 +43,7 @@ def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Match | None:
             try:
                 better = attempt((*counts[: demand.number], trying, *counts[demand.number + 1 :]))
             except LimitExceeded:
-                # Undecided: what is known to fit is an answer.
+                # Undecided: fall back to what is known to fit.
                 return found
             if better is not None:
                 found, low = better, trying
@@ -69,16 +69,16 @@ def _between(count: Count, low: int, high: int) -> int:
 
 
 def _at_most(demand: Demand, typology: Typology) -> int:
-    """A number of instances that the machine cannot exceed."""
+    """An upper bound for the number of instances on this machine."""
     if demand.flow and demand.count.max is not None:
-        return demand.count.max  # edges without a capacity carry whatever is asked
+        return demand.count.max  # edges without a capacity are unlimited
     if not demand.is_slot:
         pools = typology.vertices(demand.kind)
         if demand.children:
             return len(pools)
         return max(ceil(int(typology.sizes(demand.kind).sum()) * typology.most_worth(demand)), 1)
-    # Every pool answers one child: units of one type that several children ask for add up. What is only looked at on a way is
-    # looked at by all, and units of a graph may be drawn where nothing limits them.
+    # Every pool satisfies one child, so units of one type that several children request add up. Pools that are only looked at
+    # on a supply path are shared by all, and units of a graph may be unlimited.
     children = [child for child in demand.children if not child.flow and not (child.charged and child.shared)]
     needed: dict[int, int] = {}
     for child in children:

@@ -1,7 +1,7 @@
-"""Which suppliers a request runs out of: the words behind "power on pdu3: 400 of 500 W free".
+"""Which suppliers a request runs out of: produces texts such as "power on pdu3: 400 of 500 W free".
 
-Instances are supplied one after the other, as a match would, with nothing else in the way. A supplier that could not give to one
-of them is short; the number of those supplied is what is available.
+Instances are supplied one after the other, as a match would do, with nothing else in the way.  A supplier that cannot give to one
+of them is short; the number of instances supplied is what is available.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from fluxres.match.paths import Givers
 from fluxres.match.situation import Situation
 
 
-class Shortage(NamedTuple):
-    """What is available of what is charged.
+class SupplyShortage(NamedTuple):
+    """What is available of a charged demand.
 
     Args:
-        asked: units asked for; where pools draw differently, of those that draw least.
+        asked: units requested; if pools draw differently, by those that draw least.
         each: what the first and the last of these pools draw.
-        room: units asked for that can be supplied.
-        suppliers: how many there are.
-        short: those that could not give, each the pools that give together; those that limit the number first, then by what
+        room: requested units that can be supplied.
+        suppliers: the number of suppliers.
+        short: those that could not give, each as the pools that give together; those that limit the number first, then by what
             they have free.
-        astray: pools that nothing leads to, or that have no route to the pool that is named.
+        astray: pools that nothing supplies, or that have no route to the named pool.
     """
 
     asked: int
@@ -42,8 +42,8 @@ class Shortage(NamedTuple):
     astray: tuple[int, ...] = ()
 
 
-class Load(NamedTuple):
-    """What one pool draws of each supplier, each time, and how often at most."""
+class PoolDraw(NamedTuple):
+    """What one pool draws from each supplier each time, and how often at most."""
 
     needs: dict[Givers, Fraction]
     most: int
@@ -51,7 +51,7 @@ class Load(NamedTuple):
 
 
 class Supplies:
-    """Suppliers in one situation, without what others take in the same match."""
+    """The suppliers in one situation, ignoring what other parts of the same match take."""
 
     def __init__(self, situation: Situation, plan: Plan) -> None:
         self._situation = situation
@@ -63,13 +63,13 @@ class Supplies:
             for child in demand.children:
                 self._around[child.number] = (demand, *self._around.get(demand.number, ()))
 
-    def of(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> Shortage:
-        """For a demand that is charged, or picked and charged upstream, and asked for that number of times.
+    def of(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> SupplyShortage:
+        """The shortage for a demand that is charged, or picked and charged upstream, and requested `times` times.
 
         Args:
-            candidates: the pools that could answer a demand if supplies were no matter.
+            candidates: the pools that could satisfy a demand if supplies did not matter.
 
-        Cost: walks over the pools that may be supplied, one for each level of suppliers that are in the way.
+        Cost: walks over the pools that may be supplied, one for each level of limiting suppliers.
         """
         if demand.upstream:
             return self._picked(demand, times * demand.count.min)
@@ -77,7 +77,7 @@ class Supplies:
             return self._drawn(demand, times, candidates)
         amount = Fraction(demand.count.min)
         pools, most, shared_by = self._whom(demand, times)
-        loads: list[Load] = []
+        loads: list[PoolDraw] = []
         astray: list[int] = []
         for v in pools:
             charges = self._paths.charged(v, demand.channel)
@@ -85,34 +85,34 @@ class Supplies:
                 astray.append(v)
                 continue
             needs = {givers: self._rounded(demand, givers, amount / shared_by * part) for givers, part in charges}
-            loads.append(Load(needs, most, amount / shared_by))
+            loads.append(PoolDraw(needs, most, amount / shared_by))
         supplied, short = self._in_the_way(demand, loads, times * shared_by)
         asked = times * demand.count.min
         room = asked if supplied is None and not astray else int(supplied or 0)
-        return Shortage(asked, (demand.count.min,) * 2, room, len(_suppliers(loads)), short, tuple(astray))
+        return SupplyShortage(asked, (demand.count.min,) * 2, room, len(_suppliers(loads)), short, tuple(astray))
 
-    def _drawn(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> Shortage:
-        """Of what pools draw by themselves: those are supplied first that draw least."""
+    def _drawn(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> SupplyShortage:
+        """The shortage for what pools draw on their own: pools that draw least are supplied first."""
         above = self._around[demand.number][0]
         every = self._situation.typology.vertices(above.kind).tolist()
         draws = self._situation.typology.draws.total(demand.type)
         pools = sorted(candidates(above) or every, key=draws.item)
-        loads: list[Load] = []
+        loads: list[PoolDraw] = []
         astray: list[int] = []
         for v in pools:
             needs = self.needs_by_itself(demand, v)
             if needs is None:
                 astray.append(v)
             else:
-                loads.append(Load(needs, 1, Fraction(draws.item(v))))
+                loads.append(PoolDraw(needs, 1, Fraction(draws.item(v))))
         supplied, short = self._in_the_way(demand, loads, times)
         first = [draws.item(v) for v in pools[:times]]
         asked = sum(first) + (times - len(first)) * first[-1]
         room = asked if supplied is None and not astray else int(supplied or 0)
-        return Shortage(asked, (first[0], first[-1]), room, len(_suppliers(loads)), short, tuple(astray))
+        return SupplyShortage(asked, (first[0], first[-1]), room, len(_suppliers(loads)), short, tuple(astray))
 
     def needs_by_itself(self, demand: Demand, v: int) -> dict[Givers, Fraction] | None:
-        """What a pool draws by itself of each supplier; None where nothing supplies it."""
+        """What a pool draws on its own from each supplier; None if nothing supplies it."""
         found: dict[Givers, Fraction] = {}
         for _, _, parts in self._situation.typology.charged_by_itself(v, demand.kind):
             if parts is None:
@@ -121,11 +121,11 @@ class Supplies:
                 found[givers] = found.get(givers, Fraction(0)) + units
         return found
 
-    def _in_the_way(self, demand: Demand, loads: list[Load], wanted: int) -> tuple[Fraction | None, tuple[Givers, ...]]:
-        """The units that can be supplied, and the suppliers that are in the way of more; None where none is.
+    def _in_the_way(self, demand: Demand, loads: list[PoolDraw], wanted: int) -> tuple[Fraction | None, tuple[Givers, ...]]:
+        """The units that can be supplied (None if unlimited), and the suppliers that prevent more.
 
-        Of those that have nothing left for a pool only the ones count that supply the most pools: what hangs on them could have
-        as much as it likes. Where these alone would leave too little, the next ones count as well.
+        Of the suppliers that have nothing left for a pool, only those that supply the most pools count, since what is attached to
+        them could have any amount.  If these alone do not explain the shortage, the next ones count as well.
         """
         number = Counter(givers for load in loads for givers in load.needs)
         short: list[Givers] = []
@@ -150,17 +150,19 @@ class Supplies:
         return units if short else None, tuple(short)
 
     def _outermost(
-        self, demand: Demand, load: Load, left: dict[int, int], known: set[Givers], number: Counter[Givers]
+        self, demand: Demand, load: PoolDraw, left: dict[int, int], known: set[Givers], number: Counter[Givers]
     ) -> set[Givers]:
-        """Of suppliers with too little left for a pool those that supply the most pools, as far as they are not known yet."""
+        """Of the suppliers with too little left for a pool, those that supply the most pools, except those already known."""
         lacking = [
             givers for givers, need in load.needs.items() if givers not in known and need > self._there(demand, givers, left)
         ]
         most = max((number[givers] for givers in lacking), default=0)
         return {givers for givers in lacking if number[givers] == most}
 
-    def _walk(self, demand: Demand, loads: list[Load], wanted: int, unlimited: set[Givers]) -> tuple[list[int], dict[int, int]]:
-        """Supply one pool after the other: how often each, and what is left by account."""
+    def _walk(
+        self, demand: Demand, loads: list[PoolDraw], wanted: int, unlimited: set[Givers]
+    ) -> tuple[list[int], dict[int, int]]:
+        """Supply one pool after the other: how often each was supplied, and what is left by account."""
         left: dict[int, int] = {}
         found: list[int] = []
         for load in loads:
@@ -171,7 +173,7 @@ class Supplies:
         return found, left
 
     def _supply(self, demand: Demand, needs: dict[Givers, Fraction], most: int, left: dict[int, int]) -> tuple[int, list[Givers]]:
-        """How often all suppliers can give what is needed, which is taken; and those that could not give more."""
+        """Take what is needed as often as possible; returns that number, and the suppliers that could not give more."""
         room = {givers: self._there(demand, givers, left) // need for givers, need in needs.items() if need}
         times = min([most, *room.values()])
         for givers, need in needs.items():
@@ -184,7 +186,7 @@ class Supplies:
         return times, [givers for givers in room if room[givers] == times < most]
 
     def lacking(self, demand: Demand, v: int) -> list[Givers] | None:
-        """Suppliers that have too little for one instance that is asked for at a pool; None where nothing supplies it."""
+        """Suppliers that have too little for one instance requested at a pool; None if nothing supplies it."""
         needs = self.needs_by_itself(demand, v) if demand.own else self._needs(demand, v)
         return None if needs is None else [givers for givers, need in needs.items() if need > self._there(demand, givers, {})]
 
@@ -193,28 +195,28 @@ class Supplies:
         return None if charges is None else {givers: demand.count.min * part for givers, part in charges}
 
     def _there(self, demand: Demand, givers: Givers, left: dict[int, int]) -> Fraction:
-        """What a supplier has, in what is asked for."""
+        """What a supplier has, in the unit of the request."""
         return sum((left.get(u, self.most(u)) * self._worth(demand, u) for u in givers), Fraction(0))
 
     def most(self, u: int) -> int:
-        """Units that one match can take of a supplier: all of them would be the whole pool."""
+        """Units that one match can take of a supplier; all of them would be the pool itself."""
         return self._situation.free(u) - self.is_in_use_below(u)
 
     def is_in_use_below(self, u: int) -> bool:
-        """Whether all units of a pool are free, and cannot be taken together because something below it is held."""
+        """Whether all units of a pool are free but cannot be taken together, because something below it is held."""
         situation = self._situation
         return situation.free(u) == situation.size[u] > 1 and not situation.is_clear(u)
 
     def _rounded(self, demand: Demand, givers: Givers, number: Fraction) -> Fraction:
-        """Whole units of the supplier."""
+        """Rounded up to whole units of the supplier."""
         worth = self._worth(demand, givers[0])
         return ceil(number / worth) * worth if worth else Fraction(number)
 
     def _worth(self, demand: Demand, u: int) -> Fraction:
         return demand.per_unit(self._situation.accounts.unit(u)) or Fraction(0)
 
-    def _picked(self, demand: Demand, asked: int) -> Shortage:
-        """Of pools that are picked: what they have, as far as their suppliers have it too."""
+    def _picked(self, demand: Demand, asked: int) -> SupplyShortage:
+        """The shortage for pools that are picked: what they have, as far as their suppliers have it too."""
         left: dict[int, int] = {}
         short: set[Givers] = set()
         room = 0
@@ -227,12 +229,12 @@ class Supplies:
             short.update(lacking)
             if room >= asked:
                 break
-        return Shortage(asked, (demand.count.min,) * 2, room, len(pools), tuple(sorted(short, key=self._tightest)))
+        return SupplyShortage(asked, (demand.count.min,) * 2, room, len(pools), tuple(sorted(short, key=self._tightest)))
 
-    # -- whom is to be supplied --------------------------------------------------------------------------------------
+    # -- consumers ---------------------------------------------------------------------------------------------------
 
     def _whom(self, demand: Demand, times: int) -> tuple[Iterable[int], int, int]:
-        """Pools to be supplied, how often each at most, and how many share what is asked for."""
+        """The pools to supply, how often each at most, and how many of them share the requested amount."""
         if demand.charged == "siblings":
             return self._nodes(), 1, self._beside(demand)
         often = 1
@@ -249,12 +251,12 @@ class Supplies:
         return self._of_type(typology.node) if typology.node >= 0 else []
 
     def _of_type(self, kind: int) -> list[int]:
-        """Pools that may be supplied; where none is free, how much could be supplied to them all the same."""
+        """Pools to supply; if none is free, all of them, to show how much could be supplied."""
         pools: list[int] = self._situation.typology.vertices(kind).tolist()
         return [v for v in pools if self._situation.free(v)] or pools
 
     def _beside(self, demand: Demand) -> int:
-        """How many nodes share what is charged for them, where the request says it."""
+        """How many nodes share what is charged for them, if the request specifies it."""
         outer = self._around.get(demand.number, ())
         beside = [child for child in (outer[0].children if outer else self._plan.demands) if not child.charged]
         number = 1
@@ -268,7 +270,7 @@ class Supplies:
     # -- words -------------------------------------------------------------------------------------------------------
 
     def in_words(self, givers: Givers) -> str:
-        """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``, and who stands by for it."""
+        """A supplier and what it has, such as ``power on pdu3: 400 of 500 W free``, and the suppliers that stand by for it."""
         accounts, v = self._situation.accounts, givers[0]
         if not any(map(self._situation.is_up, givers)):
             return f"{self.name(givers)}: {self._why_out(v)}"
@@ -281,7 +283,7 @@ class Supplies:
         return f"{self.name(givers)}: {self.free(givers)} of {size}{f' {unit}' if unit else ''} free{others}"
 
     def _why_out(self, v: int) -> str:
-        """The state of a pool out of service; of one that is cut off, the suppliers it lacks with theirs."""
+        """The state of a pool out of service; for one that is cut off, the missing suppliers and their states."""
         structure = self._situation.structure
         culprits = structure.unavailable_because(v)
         if not structure.outage.is_cut_off(np.array([v], np.int32)).any():
@@ -290,14 +292,13 @@ class Supplies:
         return f"cut off from {listed(lacking)}"
 
     def free(self, givers: Givers) -> int:
-        """Units that a supplier has free."""
         return sum(map(self._situation.free, givers))
 
     def _tightest(self, givers: Givers) -> tuple[int, Givers]:
         return self.free(givers), givers
 
     def name(self, givers: Givers) -> str:
-        """A supplier by a name that is its alone: short where that will do, else its path or URI; an edge by its ends."""
+        """A unique name of a supplier: short if possible, else its path or URI; an edge by its ends."""
         structure, v = self._situation.structure, givers[0]
         if self._situation.accounts.is_edge(v):
             return self._situation.accounts.said(v)
@@ -306,14 +307,14 @@ class Supplies:
         return short if self._shared_by(structure.type.item(v), alone)[short] <= len(givers) else structure.where(v)
 
     def _shared_by(self, kind: int, alone: bool) -> Counter[str]:
-        """How many pools of a type have each short name."""
+        """The number of pools of a type with each short name."""
         if (kind, alone) not in self._names:
             pools = self._situation.typology.vertices(kind).tolist()
             self._names[kind, alone] = Counter(self._short_name(v, alone) for v in pools)
         return self._names[kind, alone]
 
     def _short_name(self, v: int, alone: bool) -> str:
-        """The name of a pool; of one that only hangs on another and has no name of its own, with the name of that."""
+        """The name of a pool; if it is attached to another and has no name of its own, its type and the name of that pool."""
         structure, kind = self._situation.structure, self._situation.structure.kind_of(v)
         on = [u for feeds in self._paths.feeds for u in feeds.suppliers(v) if v in feeds.hung_on(u)]
         above = structure.parent.item(v)
@@ -325,15 +326,15 @@ class Supplies:
         return structure.path(v) if v < structure.tree_end else name
 
 
-def _suppliers(loads: list[Load]) -> set[Givers]:
+def _suppliers(loads: list[PoolDraw]) -> set[Givers]:
     return {givers for load in loads for givers in load.needs}
 
 
 def listed(items: Sequence[str], total: int = 0) -> str:
-    """Some of the items as words.
+    """Some of the items in words.
 
     Args:
-        total: how many there are, where not all are among the items.
+        total: how many there are, if `items` does not contain all.
 
     >>> listed(["a", "b", "c"]), listed(list("abcdef"))
     ('a, b and c', 'a, b, c, d and 2 more')

@@ -1,8 +1,8 @@
-"""Requests that one node answers: a core, a few cores and a gpu, a node.
+"""Requests that a single node satisfies: a core, a few cores and a gpu, a node.
 
-They are most of what is asked for, and there is nothing to choose but the node: the first one that will do.  What such a request
-takes is known beforehand up to the numbers of the pools, so its match is made without collecting anything.  The choice of the
-node is that of the vector path.
+Most requests are of this kind, and the only choice is the node: the first suitable one.  What such a request takes is known in
+advance except for the pool numbers, so its match is built without collecting anything.  The choice of the node is that of the
+vector path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluxres.match.vector import Search
 from fluxres.planner.columns import Columns
 
 UNITS_MAX: Final = 1024
-"""Of more units than that the match is made as any other: nothing is kept for counts that no machine has."""
+"""Requests for more units take the general path, so that nothing is cached for counts that no machine has."""
 _NONE: Final = np.zeros(0, np.int32)
 
 
@@ -29,7 +29,7 @@ class Single:
 
     Args:
         plan: the request; its counts leave no choice.
-        needs: units by type number; empty for the whole node.
+        needs: units by type number; empty for the node itself, exclusively.
         draws: whether the node draws something as well.
     """
 
@@ -45,16 +45,16 @@ class Single:
         self._whole = np.ones(number, np.bool_)
         starts, picks = np.array([0, number]), np.arange(number)
         for shared in (self._amounts, self._whole, starts, picks):
-            shared.flags.writeable = False  # by all matches of this request
+            shared.flags.writeable = False  # shared by all matches of this request
         self._slots = tuple(SlotGroup(slot.label, starts, picks) for slot in plan.slots)
 
     def match(self, search: Search) -> Match | None:
-        """The match, or None when there is none.
+        """The match, or None if there is none.
 
         Args:
             search: of this request, with a policy for which :meth:`suits` holds.
 
-        Errors: Entangled where only a search can tell.
+        Errors: Entangled if only a search can decide.
         """
         node = first_node(search, search.candidates(self._needs), self._needs)
         if node is None:
@@ -62,7 +62,7 @@ class Single:
         vertices, amounts, whole, slots, drawn = self._pools(search, node), self._amounts, self._whole, self._slots, NO_ROWS
         if self._draws:
             charges = search.drawing(self._counts).of_one(node)
-            if charges is None:  # others may be supplied
+            if charges is None:  # other nodes may have enough supply
                 return search.settle()
             rows = np.array(sorted([*((v, 1) for v in vertices.tolist()), *charges]), np.int64)
             vertices, amounts = rows[:, 0].astype(np.int32), rows[:, 1].copy()
@@ -92,7 +92,7 @@ class Single:
         return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(self._amounts) > 1 else found[0]
 
     def suits(self, search: Search) -> bool:
-        """Whether the order of nodes is that of their numbers, and only what is asked for is taken."""
+        """Whether the policy orders nodes by number and takes only what is requested."""
         policy = search.policy
         if policy.near and self._draws:
             return False
@@ -102,7 +102,7 @@ class Single:
 
 
 def single(plan: Plan, form: Form, columns: Columns) -> Single | None:
-    """What a request takes of one node; None where it may be more than one, or not only pools of one unit."""
+    """What a request takes of one node; None if it may take more than one node, or pools with several units."""
     counts = plan.lowest
     if any(demand.count.fixed is None for demand in plan.all) or form.number(counts) != 1:
         return None

@@ -1,7 +1,7 @@
-"""What is available in one window: the machine's states, a constraint and the planner, as one set of questions.
+"""What is available in one window: the machine's states, a constraint and the planner behind one set of queries.
 
-The Evaluating Filter of RFC 4 asks here about single pools, policies about many.  Nothing is written down but what was
-found out, so that a pool is looked up once however often the search comes back to it.
+The Evaluating Filter of RFC 4 asks here about single pools, policies about many.  Answers are cached, so that a pool is looked up
+only once however often the search returns to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
 
 NO_CLASS: Final = float("inf")
-"""The performance class of a pool that has none: after all others."""
+"""The performance class of a pool that has none: sorts after all others."""
 
 
 class Situation:
@@ -28,11 +28,11 @@ class Situation:
 
     Args:
         typology: of the machine.
-        planner: what is held when.
+        planner: what is held, and when.
         eligible: what the constraint allows.
         start, end: window in ticks.
-        measured: type that says how full a node is, for `pack` and `spread`; -1 for none.
-        ideal: everything is up and nothing is held: what `satisfiable` asks.
+        measured: type that measures how full a node is, for `pack` and `spread`; -1 for none.
+        ideal: everything is up and nothing is held, as for `satisfiable`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Situation:
     # -- one pool ----------------------------------------------------------------------------------------------------
 
     def is_up(self, v: int) -> bool:
-        """Rule A7: neither the pool nor one above it is out of service."""
+        """Rule A7: neither the pool nor one of its ancestors is out of service."""
         return self._all_up or self.accounts.unavailable_above(v) < 0
 
     def free(self, v: int) -> int:
@@ -78,12 +78,12 @@ class Situation:
             if self.is_up(v) and self.eligible.of(v):
                 found = self.accounts.units.item(v) if self.ideal else self.planner.free(v, self.start, self.end)
                 if found and not self.ideal and any(map(self.is_busy_below, self.accounts.exclusive_around(v))):
-                    found = 0  # rule A8: somebody else is there
+                    found = 0  # rule A8: another job is in it
             self._free[v] = found
         return found
 
     def is_passable(self, v: int) -> bool:
-        """Whether others may be sought in a pool: it has a unit free, or is a way and nobody holds a pool above it whole."""
+        """Whether to search in a pool: it has a free unit, or is a pass-through pool with no exclusive holding above it."""
         if self.free(v) > 0:
             return True
         if not self.accounts.is_way(v) or not (self.is_up(v) and self.eligible.of(v)):
@@ -111,7 +111,7 @@ class Situation:
         return found
 
     def signature(self, v: int) -> tuple[object, ...]:
-        """Equal for two pools whose subtrees are alike in all that a match asks: kinds, service, free units and eligibility."""
+        """Equal for two pools whose subtrees agree in all that matters to a match: kinds, service, free units, eligibility."""
         found = self._signatures.get(v)
         if found is None:
             stop = self.stop[v]
@@ -130,15 +130,15 @@ class Situation:
         return found
 
     def only_whole(self, v: int) -> bool:
-        """Whether the pool is only allocated exclusively."""
+        """Whether the pool can only be allocated exclusively."""
         return bool(self.flags[v] & EXCLUSIVE)
 
     def totals(self) -> NDArray[np.int64]:
-        """Units free through the window, or to be passed through, by type in the whole machine; the constraint does not count."""
+        """Units free through the window, or passed through, by type in the whole machine; ignores the constraint."""
         structure = self.structure
         if self.ideal:
             return np.array([int(self.typology.sizes(kind).sum()) for kind in range(len(structure.types))], np.int64)
-        # Ways have nothing to give, and what is sought in one needs it all the same.
+        # Pass-through pools have no units, but requests for pools in them need them all the same.
         ways = np.flatnonzero(structure.ways)
         found = np.zeros(len(structure.types), np.int64)
         np.add.at(found, structure.type[ways], structure.size[ways])
@@ -148,7 +148,7 @@ class Situation:
 
     @cached_property
     def free_everywhere(self) -> NDArray[np.int64]:
-        """Units free through the window, by vertex; 0 where a pool is out of service. The constraint does not count here."""
+        """Units free through the window, by vertex; 0 if a pool is out of service. Ignores the constraint."""
         n, structure = self.structure.n, self.structure
         free = structure.units.copy() if self.ideal else self.planner.free_slice(0, n, self.start, self.end)
         for root in [] if self.ideal else structure.unavailable_roots().tolist():
@@ -158,7 +158,7 @@ class Situation:
     # -- scores ------------------------------------------------------------------------------------------------------
 
     def performance_class(self, vertices: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The class of each pool, or of the nearest above it that has one."""
+        """The class of each pool, or of its nearest ancestor that has one."""
         structure = self.structure
         of_kind = np.full(len(structure.kinds), np.nan)
         for number, kind in enumerate(structure.kinds):
@@ -176,9 +176,9 @@ class Situation:
         return np.where(np.isnan(found), NO_CLASS, found)
 
     def room(self, vertices: NDArray[np.int32]) -> NDArray[Any]:
-        """How much of the measured type the node of each pool has room for: its units less those used at the busiest moment.
+        """The room for the measured type in the node of each pool: its units less those used at the busiest moment.
 
-        Of a pool above nodes, the sum over its nodes. Every pool is 0 where nodes nest or have sizes, or nothing is measured.
+        For a pool above nodes, the sum over its nodes.  All 0 if nodes nest or have sizes, or if nothing is measured.
         """
         level = self.planner.levels.of(self.typology.node) if self.typology.node >= 0 else None
         if level is None or self.measured < 0:

@@ -1,9 +1,9 @@
 """Which pools of some distributed types supply which nodes, as columns.
 
-Each supplier is a bound: of its nodes, only a number can draw from it at once.  Where of any two suppliers one has to
-supply all that the other one does, or nothing of it, these bounds are a laminar matroid: whoever takes the first node that can be
-supplied, again and again, gets as many as anybody could.  So nodes are found by looking at each supplier once, from the smallest
-group to the largest, and no choice is ever taken back.
+Each supplier is a bound: only a limited number of its nodes can draw from it at once.  If of any two suppliers, one supplies
+everything that the other one does, or nothing of it, these bounds are a laminar matroid: repeatedly taking the first node that
+can be supplied gives as many as possible.  So nodes are found by looking at each supplier once, from the smallest group to the
+largest, and no choice is ever undone.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class Supply:
 
     Args:
         typology: of a machine with nodes.
-        kinds: types that are distributed, and numbers of routes.
-        over: a further type: what nodes stand in its pools is a group as well, though nobody draws from them; -1 for none.
+        kinds: types that are distributed, and channels of routes.
+        over: a further type; the nodes in each of its pools form a group as well, though nothing draws from these pools; -1 for
+            none.
 
-    Cost: the way of each node, found once.
+    Cost: the supply path of each node, found once.
     """
 
     def __init__(self, typology: Typology, kinds: frozenset[int], over: int = -1) -> None:
@@ -39,7 +40,7 @@ class Supply:
         self._number = len(nodes)
         numbers: dict[Givers, int] = {}
         rows: list[tuple[int, int]] = []
-        #: Whether each supplier of a node gives all that is asked for at it, and none a part of it.
+        #: Whether each supplier of a node gives the full amount requested there, and none only a part.
         self.is_whole = True
         lacking = np.zeros(len(nodes), np.bool_)
         charged: dict[int, list[int]] = {}
@@ -51,13 +52,13 @@ class Supply:
                 rows += [(at, numbers.setdefault(givers, len(numbers))) for givers, _ in charges or ()]
                 self.is_whole = self.is_whole and all(part is ALL or part == 1 for _, part in charges or ())
             charged[kind] = [number for _, number in rows[first:]]
-        #: Whether each supplier is one pool.
+        #: Whether each supplier is a single pool.
         self.is_single = all(len(givers) == 1 for givers in numbers)
         if over >= 0:
             for u in typology.vertices(over).tolist():
                 lo, hi = nodes.searchsorted(np.array([u, structure.end.item(u)], np.int32)).tolist()
                 rows += [(at, numbers.setdefault((-1, u), len(numbers))) for at in range(lo, hi)]
-        #: Nodes (ordinals) that something of each type supplies.
+        #: By node ordinal, whether something of each type supplies it.
         self.supplied: NDArray[np.bool_] = ~lacking
         # The first account of each supplier, ascending.
         firsts = np.array([givers[0] for givers in numbers], np.int32)
@@ -70,14 +71,14 @@ class Supply:
         self._read_units(typology, list(numbers), by_pool)
 
     def _join(self, pairs: Int64, place: Int64) -> None:
-        """Keep which node draws from which supplier: positions, each pair once, by supplier and by node."""
+        """Store which node draws from which supplier: indexes, each pair once, by supplier and by node."""
         codes = np.unique(place[pairs[:, 1]] * max(self._number, 1) + pairs[:, 0])
         self._pool, self._node = np.divmod(codes, max(self._number, 1))
 
     def _count(self, charged: dict[int, list[int]], place: Int64) -> None:
-        """Which suppliers are charged for which type, and whether that is the same for all nodes that draw from them."""
+        """Determine which suppliers are charged for which type, and whether all nodes that draw from them agree in that."""
         every = np.bincount(self._pool, minlength=len(self.pools))
-        #: By type, whether each supplier (position in `pools`) is charged for it.
+        #: By type, whether each supplier (index in `pools`) is charged for it.
         self.charged: dict[int, NDArray[np.bool_]] = {}
         for kind, numbers in charged.items():
             drawing = np.bincount(place[numbers], minlength=len(self.pools))
@@ -85,20 +86,20 @@ class Supply:
             self.is_whole = self.is_whole and bool(((drawing == 0) | (drawing == every)).all())
 
     def _read_units(self, typology: Typology, givers: list[Givers], by_pool: Int64) -> None:
-        """What suppliers are counted in, as one number for each unit."""
+        """Number the units that suppliers are counted in."""
         unit = typology.accounts.unit
         counted = [[unit(v) for v in givers[at]] if givers[at][0] >= 0 else [None] for at in by_pool.tolist()]
         self.is_whole = self.is_whole and all(len(set(units)) == 1 for units in counted)
         self.units = list(dict.fromkeys(units[0] for units in counted))
-        #: By supplier, the place of its unit in `units`.
+        #: By supplier, the index of its unit in `units`.
         self.unit_of = np.array([self.units.index(units[0]) for units in counted], np.int64)
 
     @cached_property
     def families(self) -> list[list[Int64]]:
-        """Suppliers whose groups do not overlap in part, by level from the smallest groups to the largest.
+        """Sets of suppliers whose groups do not overlap partly, each by level from the smallest groups to the largest.
 
-        A level says for each node its supplier (position in `pools`), or -1. One family where nothing overlaps at all; each
-        alone is a bound.
+        A level gives the supplier (index in `pools`) of each node, or -1.  There is one family if nothing overlaps partly at all;
+        otherwise each is a bound of its own.
         """
         starts = self._pool.searchsorted(np.arange(len(self.pools) + 1))
         deepest: list[Int64] = []
@@ -120,11 +121,11 @@ class Supply:
 
     @property
     def is_laminar(self) -> bool:
-        """Whether the first nodes that can be supplied leave the most to others."""
+        """Whether taking the first nodes that can be supplied leaves the most to others."""
         return self.is_whole and len(self.families) <= 1
 
     def of(self, node: int) -> Int64:
-        """The suppliers (positions) of a node."""
+        """The suppliers of a node, as indexes."""
         return self._by_node[self._node_starts[node] : self._node_starts[node + 1]]
 
     @cached_property
@@ -136,14 +137,14 @@ class Supply:
         return np.sort(self._node).searchsorted(np.arange(self._number + 1))
 
     def limited(self, nodes: Int64, room: Int64, caps: Int64, family: int = 0) -> Int64:
-        """How many instances in each node one family can supply, of those for which there is room, the first nodes first.
+        """How many instances in each node one family can supply, of those there is room for, the first nodes first.
 
         Args:
-            nodes: ordinals, in the order in which they are to be used.
-            room: instances for which there is room in each.
+            nodes: ordinals, in the order of use.
+            room: instances that each has room for.
             caps: instances that each supplier can still supply.
 
-        Cost: vector operations over the nodes, once a level.
+        Cost: vector operations over the nodes, once per level.
         """
         room = np.where(self.supplied[nodes], room, 0)
         for level in self.families[family] if self.families else ():
@@ -158,7 +159,7 @@ class Supply:
         return room
 
     def one_by_one(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
-        """The same where groups overlap: each node gets what is left. Others might be found by a search.  Cost: a step a node."""
+        """As :meth:`limited`, if groups overlap: each node gets what is left; a search may find more.  Cost: a step per node."""
         left = caps.copy()
         found = np.zeros(len(nodes), np.int64)
         for at, (node, most) in enumerate(zip(nodes.tolist(), room.tolist(), strict=True)):
@@ -175,7 +176,7 @@ class Supply:
         return np.bincount(pools, amounts[of], minlength=len(self.pools)).astype(np.int64)
 
     def of_all(self, nodes: Int64) -> tuple[Int64, Int64]:
-        """(position in `nodes`, position in `pools`) of every supplier of every node."""
+        """(index in `nodes`, index in `pools`) of every supplier of every node."""
         first, stop = self._node_starts[nodes], self._node_starts[nodes + 1]
         lengths = stop - first
         of = np.repeat(np.arange(len(nodes)), lengths)
@@ -183,7 +184,7 @@ class Supply:
         return of, self._by_node[at]
 
     def alone(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
-        """How many instances each node could be supplied with if it were the only one."""
+        """How many instances each node could get if it were the only one."""
         found = np.where(self.supplied[nodes], room, 0)
         of, pools = np.repeat(np.arange(len(nodes)), self._node_starts[nodes + 1] - self._node_starts[nodes]), self._all_of(nodes)
         np.minimum.at(found, of, caps[pools])

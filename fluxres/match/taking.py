@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fluxres.match.drawing import Drawing
 from fluxres.match.form import Part
 from fluxres.match.policy import POLICIES
-from fluxres.match.rows import Rows, Taker
+from fluxres.match.rows import MatchBuilder, Taker
 
 if TYPE_CHECKING:
     from fluxres.match.vector import Search
@@ -19,11 +19,11 @@ Int64 = NDArray[np.int64]
 
 
 FEW: Final = 4
-"""Nodes that are sooner looked at one by one."""
+"""Up to this number, nodes are handled one by one."""
 
 
 class Taking:
-    """What one search takes, once its nodes are chosen.
+    """What one search takes, after its nodes are chosen.
 
     Args:
         search: the request in its window.
@@ -35,10 +35,10 @@ class Taking:
         self._search = search
         self._counts = counts
         self._drawing = drawing
-        self.rows = Rows(search.floor.typology.accounts)
+        self.rows = MatchBuilder(search.floor.typology.accounts)
 
     def nodes(self, nodes: Int64) -> None:
-        """Nodes, or parts of nodes by number."""
+        """Take nodes exclusively, or parts of nodes that the request counts."""
         form, number = self._search.form, len(nodes)
         rows, counts = self.rows, self._counts
         vertices = self._search.level.vertices[nodes]
@@ -75,7 +75,7 @@ class Taking:
                 rows.empty_slot(parts[0].slot.number, number * repeats)
 
     def _repeated(self) -> list[tuple[list[Part], int]]:
-        """The parts by the slot they stand in, in the order written, and how often each slot is repeated."""
+        """The parts by the slot they are in, in the order written, and the number of repetitions of each slot."""
         found: list[tuple[list[Part], int]] = []
         for part in self._search.form.parts:
             inner = part.slot is not None and part.slot is not self._search.form.outer
@@ -86,7 +86,7 @@ class Taking:
         return found
 
     def _evenly(self, nodes: Int64, groups: list[tuple[list[Part], int]], outer: Int64) -> bool:
-        """Take the same lowest (or highest) pools of each node at once, where every node has all of them free."""
+        """Take the same lowest (or highest) pools of each node at once, if every node has all of them free."""
         rows, counts, form = self.rows, self._counts, self._search.form
         kinds = [part.demand.kind for parts, _ in groups for part in parts]
         if not self._are_even(nodes, kinds).all() or len(nodes) < FEW:
@@ -126,7 +126,7 @@ class Taking:
         return ~self._search.doubtful(nodes, kinds) if alike else np.zeros(len(nodes), np.bool_)
 
     def _even_pools(self, nodes: Int64, part: Part, number: int) -> NDArray[np.int32]:
-        """The first `number` pools of each node, one row a node."""
+        """The first `number` pools of each node, one row per node."""
         first, stop = self._search.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self._search.policy.descending else first[nodes][:, None] + steps
@@ -134,10 +134,10 @@ class Taking:
         return pools
 
     def bundles(self, nodes: Int64, amounts: Int64, turns: Int64 | None = None) -> None:
-        """Bundles, or units: `amounts` of them in the nodes.
+        """Take bundles, or units: `amounts` of them in the nodes.
 
         Args:
-            turns: the number of each instance, node after node, where they are not counted through.
+            turns: the number of each instance, node after node, if they are not numbered consecutively.
         """
         form, rows, counts = self._search.form, self.rows, self._counts
         if form.sort == "bundles":
@@ -163,7 +163,7 @@ class Taking:
             rows.empty_slot(form.outer.number, int(amounts.sum()))
 
     def _even_bundles(self, nodes: Int64, amounts: Int64, first: Int64, turns: Int64 | None) -> None:
-        """A number of bundles in each of these nodes, of the lowest (or highest) pools, all of which are free.
+        """Take a number of bundles in each of these nodes, all of whose lowest (or highest) pools are free.
 
         Args:
             first: the number of the first bundle in each node.
@@ -188,7 +188,7 @@ class Taking:
                 self.rows.slot(part.slot.number, instances if turns is None else turns[instances], vertices)
 
     def _draw(self, nodes: Int64, amounts: Int64, instances: Int64) -> None:
-        """What the nodes are supplied with; `instances` of the slot around each node, or bundles one after the other."""
+        """Charge the nodes; `instances` of the slot around each node, or bundles one after the other."""
         if self._drawing is None:
             return
         search, form = self._search, self._search.form
@@ -197,6 +197,6 @@ class Taking:
         for slot, numbers, pools in self._drawing.slots(np.repeat(nodes, amounts), instances):
             self.rows.slot(slot, numbers, pools)
         for draw in form.draws:
-            if draw.slot is not None:  # where nothing is charged on the way, the slot is there all the same
+            if draw.slot is not None:  # the slot exists even if nothing is charged in it
                 every = int(amounts.sum()) * draw.repeats(self._counts) if draw.inner else int(instances[-1]) + 1
                 self.rows.empty_slot(draw.slot.number, every)

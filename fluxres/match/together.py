@@ -1,4 +1,4 @@
-"""A request for units between its nodes: matched below one place to meet after the other, the nearest first."""
+"""Match a request for units between its nodes: below one place to meet after the other, the nearest first."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from fluxres.match.situation import Situation
 from fluxres.match.traverser import Budget, Traverser
 
 Below = dict[tuple[int, int], tuple[Eligible, Eligible]]
-"""By what is eligible (its id) and place to meet: both, and what of it lies below the place."""
+"""By id() of the eligible nodes and place to meet: these nodes, and those of them below the place."""
 BELOW_KEPT: Final = 1 << 24
-"""Nodes of which that stays known, over all places: a few bytes each."""
+"""Bound on the cached nodes over all places, a few bytes each."""
 
 
 class Together:
     """One request, and every place where its nodes could meet.
 
     Args:
-        plan: the request as for one node, between which nothing is charged.
-        below: what is known of places to meet; filled as it is found.
-        budget: a new one for each question.
+        plan: the request as for a single node, between which nothing is charged.
+        below: cache of what is known about places to meet.
+        budget: makes a new one for each query.
         reference: use the reference traverser only.
     """
 
@@ -61,7 +61,7 @@ class Together:
     def at(self, counts: tuple[int, ...], start: int, end: int) -> Match | None:
         """The match for fixed counts.
 
-        Errors: LimitExceeded where nothing is found, and some place stays undecided.
+        Errors: LimitExceeded if nothing is found and some place stays undecided.
         """
         situation = self._situation(self._eligible, start, end)
         undecided: LimitExceeded | None = None
@@ -78,7 +78,7 @@ class Together:
         return None
 
     def _attempts(self, situation: Situation, counts: tuple[int, ...]) -> Iterator[Callable[[], Match | None]]:
-        """One node after the other, then one place to meet after the other; those that have too little are left out."""
+        """Try a single node first, then one place to meet after the other; those with too little are skipped."""
         typology = self._floor.typology
         bounds = Bounds(situation, self._plan, counts, node_exclusive=self._policy.node_exclusive)
         if not bounds.is_conceivable():
@@ -96,7 +96,7 @@ class Together:
                 yield partial(self._meet, of[v], situation, counts)
 
     def _meet(self, meeting: Meeting, situation: Situation, counts: tuple[int, ...]) -> Match | None:
-        """Everything in nodes below one place."""
+        """Match within the nodes below one place."""
         eligible = self._eligible_below(meeting)
         if meeting.v not in self._ready:
             made = plans.plan(self._plan.request, self._floor.typology, meeting)

@@ -1,15 +1,15 @@
-"""The reference traverser: depth first, the first answer in the order of the policy.
+"""The reference traverser: depth first, the first match in the order of the policy.
 
-RFC 4's abstractions by name.  The Walker lists the candidates for a demand below a pool, in the order of the policy; the Pruning
-Filter gives up on a list that cannot be long enough; the Evaluating Filter says whether a candidate will do; the
-Accumulator keeps what was taken and undoes it.  Between them stands a machine of goals: a goal is one thing left to
-find, an agenda is the list of all of them, and every way to reach the first is tried, each followed by the rest.  When the
-rest fails, the last choice is undone and the next one tried, so what is found is the first answer in that order and what is
-not found does not exist.
+It uses RFC 4's abstractions by name.  The Walker lists the candidates for a demand below a pool, in the order of the policy; the
+Pruning Filter rejects a list that cannot be long enough; the Evaluating Filter decides whether a candidate is suitable; the
+Accumulator records what was taken and can undo it.  Between them is a machine of goals: a goal is one thing left to find, and an
+agenda is the list of all of them.  Every way to reach the first goal is tried, each followed by the rest.  If the rest fails, the
+last choice is undone and the next one tried, so the result is the first match in that order, and if there is no result there is
+no match.
 
-Where a choice cannot be in the way of what comes later (`Demand.settled`), its alternatives are dropped as soon as it is made.
-That alone makes ordinary requests cost no more than the pools looked at; only demands that compete are searched, and the search
-is bounded by `limits.MATCH_STEPS_MAX`.
+If a choice cannot interfere with later ones (`Demand.settled`), its alternatives are dropped as soon as it is made.  That alone
+makes ordinary requests cost no more than the pools looked at.  Only demands that compete are searched, and that search is bounded
+by `limits.MATCH_STEPS_MAX`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fluxres.errors import LimitExceeded
 from fluxres.match import nearest
 from fluxres.match.accumulator import Accumulator
 from fluxres.match.bounds import Bounds
-from fluxres.match.ceiling import Ceiling
+from fluxres.match.ceiling import SupplyBound
 from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.evened import Evened
@@ -37,19 +37,19 @@ from fluxres.match.result import Match
 from fluxres.match.situation import Situation
 
 STEPS_BEFORE_DOUBT: Final = 500
-"""Choices taken back before a search asks whether it can succeed at all: nearly all searches end sooner."""
+"""Choices undone before a search checks whether it can succeed at all: nearly all searches end sooner."""
 
 
-OF_SEVERAL: Final = "parts compete for the same pools", "ask for its parts one by one, or in one slot"
-OF_ONE_PART: Final = "pools compete for the same suppliers", "ask for fewer, or for some of them by a constraint"
-"""What a search that gives up was about, and a way out."""
+OF_SEVERAL: Final = "parts compete for the same pools", "request its parts one by one, or in one slot"
+OF_ONE_PART: Final = "pools compete for the same suppliers", "request fewer, or restrict them by a constraint"
+"""What a search that gave up was about, and a hint."""
 
 
 class Goal(NamedTuple):
     """`left` more of a demand, below pool `below`, from candidate `cursor` on.
 
-    `slot` is the instance of a slot it is for, `within` the pool taken whole whose content is being checked; -1 for none. What
-    was picked from pick number `first` on was picked for the demands beside it.
+    `slot` is the slot instance it is for, and `within` the exclusively taken pool whose contents are being checked; -1 for none.
+    Picks from number `first` on were made for the demands beside it.
     """
 
     demand: Demand
@@ -68,7 +68,7 @@ class Cut(NamedTuple):
 
 
 class Close(NamedTuple):
-    """The content of a pool taken whole is found: nothing below it is available any more."""
+    """The contents of an exclusively taken pool are found: nothing below it is available any more."""
 
     v: int
 
@@ -78,7 +78,7 @@ Agenda = tuple[Step, "Agenda"] | None
 
 
 class Budget:
-    """Choices that may still be undone, over all searches for one question.
+    """The number of choices that may still be undone, over all searches for one query.
 
     Args:
         of_one_part: the request asks for pools of one type only.
@@ -89,7 +89,7 @@ class Budget:
         self._what, self._hint = OF_ONE_PART if of_one_part else OF_SEVERAL
 
     def spend(self) -> None:
-        """One more. Errors: LimitExceeded when none is left."""
+        """Count one undone choice.  Errors: LimitExceeded if none is left."""
         self.left -= 1
         if self.left < 0:
             raise LimitExceeded(
@@ -106,7 +106,7 @@ class Traverser:
         plan: the request.
         counts: how many of each demand, by number.
         policy: the order.
-        budget: shared by the searches of one question.
+        budget: shared by the searches of one query.
     """
 
     def __init__(
@@ -125,21 +125,21 @@ class Traverser:
         self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
         self._supplying: dict[int, bool] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
-        #: What pools draw of this type puts them in order, before the policy does; -1 for none.
+        #: Pools are sorted by what they draw of this type, before the policy applies; -1 for none.
         self._lightest_of = -1
 
     def match(self) -> Match | None:
         """The first match in the order of the policy, or None.
 
-        Errors: LimitExceeded where competing demands stay undecided.
+        Errors: LimitExceeded if competing demands stay undecided.
         """
         if not self._bounds.is_conceivable() or not self._find():
             return None
         return self.taken.match(self.plan, self.counts, self.policy.name, self.policy.node_exclusive)
 
     def _find(self) -> bool:
-        """Search; where that takes long, look whether some part cannot be had even by itself before searching on."""
-        # Ordering nodes by locality tries each of them.
+        """Search; if that takes long, check whether some part is impossible even on its own before continuing."""
+        # Sorting nodes by locality tries each of them.
         nodes = len(self.situation.typology.vertices(self.situation.typology.node)) if self.policy.near else 0
         budget, self.budget = self.budget, Budget(min(self.budget.left, STEPS_BEFORE_DOUBT + 2 * nodes))
         try:
@@ -161,7 +161,7 @@ class Traverser:
         return self._search(self._goals(self.plan.demands, 0, -1, -1, None))
 
     def _forget(self) -> None:
-        """Be as before a search that was given up."""
+        """Reset to the state before an abandoned search."""
         self.taken.undo(0)
         self._orders.clear()
 
@@ -170,10 +170,10 @@ class Traverser:
         if not self.plan.charged:
             return False
         self._forget()
-        return Ceiling(self.situation, self.plan, self.counts, self.charger).is_below(self._possible)
+        return SupplyBound(self.situation, self.plan, self.counts, self.charger).is_below(self._possible)
 
     def _possible(self, demand: Demand) -> list[int]:
-        """The pools that could answer a demand if it were the only one; those that stay undecided could."""
+        """The pools that could satisfy a demand if it were the only one, including those that stay undecided."""
         vertices = self.of_ids(demand, self.situation.typology.vertices(demand.kind)).tolist()
         known: dict[object, bool] = {}
         found = []
@@ -201,7 +201,7 @@ class Traverser:
             self._forget()
 
     def _find_lightest(self) -> bool:
-        """Search once more with the pools first that draw least, and take back next to nothing."""
+        """Search once more, trying the pools that draw least first, with almost no backtracking."""
         budget = self.budget
         for kind in dict.fromkeys(demand.kind for demand in self.plan.all if demand.own and not demand.even):
             self._forget()
@@ -219,7 +219,7 @@ class Traverser:
         return False
 
     def _has_room_for_each(self) -> bool:
-        """Whether every part could be had if it were the only one; a part that stays undecided could."""
+        """Whether every part would be possible if it were the only one; a part that stays undecided counts as possible."""
         for demand in self.plan.demands:
             if demand.charged or len(self.plan.demands) == 1:
                 continue
@@ -235,7 +235,7 @@ class Traverser:
     # -- the machine -------------------------------------------------------------------------------------------------
 
     def _search(self, agenda: Agenda) -> bool:
-        """Reach every goal. On failure nothing is taken any more."""
+        """Reach every goal. On failure everything taken is undone."""
         stack, self._stack = self._stack, []
         try:
             while agenda is not None:
@@ -256,7 +256,7 @@ class Traverser:
             self._stack = stack
 
     def _next(self) -> tuple[bool, Agenda]:
-        """The next way that is left, of the last choice that has one."""
+        """The next alternative of the last choice that has one."""
         while self._stack:
             ways, mark = self._stack[-1]
             self.taken.undo(mark)
@@ -273,7 +273,7 @@ class Traverser:
         return rest
 
     def _ways(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
-        """Every way to take one step towards a goal: the step is made when its agenda is taken."""
+        """Every way to take one step towards a goal; the step is made when its agenda is requested."""
         if goal.left <= 0:
             yield rest
         elif goal.demand.is_slot:
@@ -300,7 +300,7 @@ class Traverser:
                 following = (Cut(here), following)
             within = goal.within
             if demand.whole:
-                # What is found in it only shows that it is there: another choice in it changes nothing outside, but for charges.
+                # A find inside only proves that it is there: except for charges, another choice changes nothing outside.
                 following = following if self.plan.charged else (Cut(here + 1), following)
                 following = (Close(v), following)
                 taken.take(v, self.situation.size[v], goal.slot, goal.within)
@@ -347,7 +347,7 @@ class Traverser:
             self.likeness.refuse(demand, v, refused)
 
     def _units_in(self, demand: Demand, candidates: NDArray[np.int32], enough: Fraction | int) -> Fraction:
-        """Units that candidates have at most for a demand; no more are looked at than have `enough`."""
+        """Units that candidates have at most for a demand; stops once they have `enough`."""
         found = Fraction(0)
         for v in candidates.tolist():
             if found >= enough:
@@ -357,7 +357,7 @@ class Traverser:
         return found
 
     def _charges(self, goal: Goal, rest: Agenda) -> Iterator[Agenda]:
-        """All units asked for, from every pool on the ways up; there is only one way to do that."""
+        """Charge all requested units to every pool on the supply paths; there is only one way to do that."""
         if goal.demand.own:
             if self.charger.take_by_itself(goal.demand, goal.below, goal.slot):
                 yield rest
@@ -368,7 +368,7 @@ class Traverser:
             yield rest
 
     def _draws(self, demand: Demand, v: int, slot: int) -> bool:
-        """Charge what a pool draws by itself of which the last units were picked; nothing is drawn for a part of it."""
+        """Charge what a pool draws on its own when its last units were picked; nothing is drawn for a part of it."""
         is_whole = self.taken.used[v] == self.situation.size[v]
         return not is_whole or all(self.charger.take_by_itself(own, v, slot) for own in demand.draws)
 
@@ -382,7 +382,7 @@ class Traverser:
             yield self._no_sooner(goal, self._goals(demand.children, goal.below, slot, goal.within, following))
             return
         nodes = self._candidates(demand, goal.below, goal.within)
-        # An instance may stand where the one before it does; or, where it looks for the most room left, anywhere.
+        # An instance may be in the same node as the one before it or a later one; when spreading, in any node.
         following_nodes = enumerate(nodes[goal.cursor :].tolist(), goal.cursor)
         refused: set[object] = set()
         for at, node in ((0, v) for v in self.evened.nodes(nodes)) if self.policy.evened else following_nodes:
@@ -397,12 +397,12 @@ class Traverser:
             self.likeness.refuse(demand, node, refused)
 
     def _no_sooner(self, goal: Goal, agenda: Agenda) -> Agenda:
-        """The goals of an instance, the first of which begins where that of the instance before it did.
+        """Require that an instance's first pick is not before that of the previous instance.
 
-        Instances could change places, so one of each order of theirs is enough; not where one can take what supplies another.
+        Instances are interchangeable, so one order of them is enough, unless one can take what supplies another.
 
         Args:
-            goal: of the slot; `cursor` is one more than the number of the first pick of the instance before, 0 for none.
+            goal: of the slot; `cursor` is one more than the number of the first pick of the previous instance, 0 for none.
         """
         if not goal.cursor or agenda is None:
             return agenda
@@ -426,19 +426,19 @@ class Traverser:
         return found
 
     def _is_passable(self, node: int) -> bool:
-        """Whether an instance of a confined slot may lie in a node."""
+        """Whether an instance of a slot confined to a node may be in this node."""
         return self.situation.is_clear(node) if self.policy.node_exclusive else self.situation.is_passable(node)
 
     # -- the Walker --------------------------------------------------------------------------------------------------
 
     def _candidates(self, demand: Demand, below: int, within: int) -> NDArray[np.int32]:
-        """Pools below a pool that a demand may be about, in the order of the policy; for a confined slot, nodes."""
+        """Pools below a pool that may satisfy a demand, in the order of the policy; for a slot confined to a node, nodes."""
         key = (demand.number, below)
         found = self._orders.get(key)
         if found is None:
             kind = self.situation.typology.node if demand.is_slot else demand.kind
             vertices = self.situation.typology.vertices(kind)
-            # Below the root of the machine is everything, the root and what stands outside the tree included.
+            # Below the root of the machine means everything, including the root and the pools outside the tree.
             lo, hi = (below + 1, self.situation.stop[below]) if below else (0, self.situation.structure.n)
             a, b = vertices.searchsorted(np.array([lo, hi], np.int32)).tolist()
             found = vertices[a:b] if demand.is_slot else self.of_ids(demand, vertices[a:b])
@@ -451,7 +451,7 @@ class Traverser:
         return found
 
     def _lightest_first(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
-        """In the order of what the pools draw, where that is asked."""
+        """Sorted by what the pools draw, if that is wanted."""
         draws = self.situation.typology.draws
         for child in demand.children:
             if child.own and child.kind == self._lightest_of:
@@ -459,7 +459,7 @@ class Traverser:
         return vertices
 
     def of_ids(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Those of the vertices that a demand names by id or name; all of them when it names none."""
+        """Those of the vertices that a demand names by id or name; all of them if it names none."""
         structure = self.situation.structure
         if demand.ids is not None:
             ids = structure.id[vertices]
@@ -471,7 +471,7 @@ class Traverser:
         return vertices
 
     def _near_first(self, demand: Demand, below: int, within: int, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The nodes that lie closest together first (ascending), then the others."""
+        """The nodes that are closest together first (ascending), then the others."""
         wanted = prod(self.counts[number] for number in demand.total)
         self._orders[(demand.number, below)] = nodes
         room = np.array([self._room_for(demand, below, within, at, nodes, wanted) for at in range(len(nodes))], np.int64)
@@ -479,7 +479,7 @@ class Traverser:
         return np.concatenate([nodes[positions], np.delete(nodes, positions)])
 
     def _room_for(self, demand: Demand, below: int, within: int, at: int, nodes: NDArray[np.int32], wanted: int) -> int:
-        """How many instances of a demand fit into one node, up to `wanted`, with what was taken so far."""
+        """How many instances of a demand fit into one node, up to `wanted`, given what was taken so far."""
         mark, found = self.taken.mark, 0
         one = Goal(demand, below, 1, at, -1, within)
         self._orders[(demand.number, below)] = nodes[: at + 1]
@@ -491,11 +491,13 @@ class Traverser:
         self._orders[(demand.number, below)] = nodes
         return found
 
-    # -- parts by themselves -----------------------------------------------------------------------------------------
+    # -- single parts ------------------------------------------------------------------------------------------------
 
     def instances_in(self, demand: Demand, v: int, most: int) -> int:
-        """How many instances of a demand with children one pool has room for by itself, up to `most`: the pool is a candidate
-        for it, or a node for a confined slot."""
+        """How many instances of a demand with children one pool has room for on its own, up to `most`.
+
+        The pool is a candidate for the demand, or a node if the demand is a slot confined to a node.
+        """
         self._orders.clear()
         below = max(self.situation.parent[v], 0)
         found = self._room_for(demand, below, -1, 0, np.array([v], np.int32), most)
@@ -503,7 +505,7 @@ class Traverser:
         return found
 
     def candidates_but_for_charges(self, demand: Demand) -> list[int]:
-        """The pools that could answer a demand with children, each of which by itself, if nothing were charged."""
+        """The pools that could each satisfy a demand with children on its own, if nothing were charged."""
         vertices = self.of_ids(demand, self.situation.typology.vertices(demand.kind)).tolist()
         parts = [child for child in demand.children if not child.charged]
         known: dict[object, bool] = {}
@@ -517,7 +519,7 @@ class Traverser:
         return found
 
     def has_room_for(self, demand: Demand, below: int) -> bool:
-        """Whether a demand could be had below a pool if it were the only one."""
+        """Whether a demand could be satisfied below a pool if it were the only one."""
         self._orders.clear()
         mark = self.taken.mark
         found = self._search(self._goals((demand,), below, -1, -1, None))
@@ -527,7 +529,7 @@ class Traverser:
     # -- the Evaluating Filter ---------------------------------------------------------------------------------------
 
     def _is_open(self, v: int) -> bool:
-        """Whether this match left a pool alone, and its node may be touched."""
+        """Whether this match has not taken a pool and may touch its node."""
         taken = self.taken
         if v in taken.bound or taken.is_implied(v):
             return False
@@ -537,7 +539,7 @@ class Traverser:
         return True
 
     def _will_do(self, demand: Demand, v: int) -> bool:
-        """Whether a pool may be passed through, or taken whole; its children are another matter."""
+        """Whether a pool may be passed through or taken exclusively, regardless of its children."""
         if not self._is_open(v) or v in self.taken.used:
             return False
         if demand.whole:
@@ -558,6 +560,6 @@ class Traverser:
             return (size, True, factor) if not used and not below and situation.is_clear(v) else nothing
         room = situation.free(v) - used
         if room > 0 and used + room == size and not (situation.is_clear(v) and not below):
-            # All units would be the whole pool, and something below it is in use.
+            # All units would be the pool itself, exclusively, but something below it is in use.
             room -= 1
         return max(room, 0), False, factor

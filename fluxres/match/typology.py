@@ -1,7 +1,7 @@
-"""How the types of a machine stand to each other: which occur below which, which nest, which are in nodes.
+"""How the types of a machine relate: which occur below which, which nest, which are in nodes.
 
-A machine has a million pools and a dozen types.  Whether two parts of a request can be in each other's way, whether a type is to
-be sought inside nodes, whether a pool can be had in units: all of that is decided by types, once a generation.
+A machine has a million pools and a dozen types.  Whether two parts of a request can interfere, whether a type is to be searched
+for inside nodes, whether a pool can be allocated in units: all of that is decided by types, once per generation.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 NODE: Final = "node"
 SUPPLIED_KEPT: Final = 1 << 23
-"""Nodes of which the suppliers stay known, over all sets of types and routes: some ten bytes each."""
+"""Bound on nodes whose suppliers are cached, over all sets of types and routes: some ten bytes each."""
 NONE_STATED: Final = np.zeros(0, np.int32)
 
 
 class Charge(NamedTuple):
-    """Units that a pool draws, and how many of them come from each supplier; None where nothing supplies it."""
+    """Units that a pool draws, and how many of them come from each supplier; None if nothing supplies it."""
 
     pool: int
     units: int
@@ -43,10 +43,10 @@ class Charge(NamedTuple):
 
 
 class Typology:
-    """Facts about the types of a structure, by type number. Cost: each O(n) when first asked for.
+    """Facts about the types of a structure, by type number. Cost: each O(n) on first use.
 
     Args:
-        with_draws: what pools draw by themselves is charged.
+        with_draws: charge what pools draw on their own.
         dead: edges of auxiliary graphs from suppliers that give nothing at present.
         stated: topmost pools whose state forbids new work at present.
     """
@@ -60,7 +60,7 @@ class Typology:
         self.dead = dead
         self.accounts = structure.accounts
         self.numbers = {name: number for number, name in enumerate(structure.types)}
-        #: What is asked for by the name of a graph is drawn from what carries or gives anything in it.
+        #: Units requested by the name of a graph are drawn from everything that carries or gives something in it.
         self.flows = {feeds.kind: feeds for feeds in structure.feeds}
         self.graphs = {feeds.graph.name: kind for kind, feeds in self.flows.items()}
         self.numbers = self.graphs | self.numbers
@@ -86,7 +86,7 @@ class Typology:
         count = len(structure.types)
         found: list[set[int]] = [set() for _ in structure.types]
         types = structure.type.astype(np.int64)
-        # Pairs of a type and a pool above it, each once: neighbours are mostly of one type and below one pool.
+        # Distinct pairs of parent and type: adjacent pools mostly have the same type and parent.
         pairs = structure.parent.astype(np.int64) * count + types
         pairs = distinct(pairs[structure.parent >= 0])
         while pairs.size:
@@ -103,7 +103,7 @@ class Typology:
         return self.below[self.node] if self.node >= 0 else frozenset()
 
     def is_drawn_in_nodes(self, kind: int) -> bool:
-        """Whether units of a type, or of a graph by its name, may be drawn from pools in nodes."""
+        """Whether units of a type, or of a graph requested by name, may be drawn from pools in nodes."""
         flow = self.flows.get(kind)
         return kind in self.in_node if flow is None else not self.in_node.isdisjoint(flow.counted)
 
@@ -115,22 +115,22 @@ class Typology:
 
     @cached_property
     def paths(self) -> Paths:
-        """Ways up the auxiliary graphs."""
+        """Supply paths in the auxiliary graphs."""
         return Paths(self.structure, self.dead, self.stated)
 
     @cached_property
     def draws(self) -> Draws:
-        """What pools draw by themselves."""
+        """What pools draw on their own."""
         return Draws(self.structure)
 
     @cached_property
     def drawn_by_itself(self) -> dict[int, str]:
-        """Type numbers of which pools draw units by themselves, as far as somebody supplies them, with their names."""
+        """Type numbers of which pools draw units on their own, as far as anything supplies them, with their names."""
         names = self.draws.types if self._with_draws else ()
         return {kind: name for name in names if (kind := self.numbers.get(name, -1)) in self.paths.channels}
 
     def draws_of(self, v: int, kind: int, but: Callable[[int], bool] | None = None) -> list[tuple[int, int]]:
-        """(pool, units) of what a pool with all that is in it draws of a type: by nodes, as far as they are in it.
+        """(pool, units) that a pool and everything in it draw of a type, grouped by the nodes in it.
 
         Args:
             but: pools that draw already.
@@ -146,7 +146,7 @@ class Typology:
         return list(found.items())
 
     def charged_by_itself(self, v: int, kind: int, but: Callable[[int], bool] | None = None) -> list[Charge]:
-        """What a pool with all that is in it draws of a type by itself, and from whom: the same whatever it is allocated by.
+        """What a pool and everything in it draw of a type on their own, and from which suppliers, however the pool is allocated.
 
         Args:
             but: pools that draw already.
@@ -159,9 +159,9 @@ class Typology:
         return found
 
     def said(self, kinds: set[int]) -> set[int]:
-        """What is drawn as much as asked for, and no more by itself, where units of these types or graphs are asked for.
+        """Types and graphs of which exactly the requested units are drawn, given the types or graphs that a request names.
 
-        A type says it of the graphs that count it, a graph of the types counted in it.
+        Naming a type fixes the graphs that count it; naming a graph fixes the types counted in it.
         """
         found = set(kinds)
         for feeds in self.paths.feeds:
@@ -170,7 +170,7 @@ class Typology:
         return found
 
     def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
-        """Which pools of some types supply which nodes; `over` adds what stands in the pools of one more type."""
+        """Which pools of some types supply which nodes; `over` adds groups for the pools of one more type."""
         found = self._supplies.get((kinds, over))
         if found is None:
             if self._supplies and len(self._supplies) * len(self.vertices(self.node)) >= SUPPLIED_KEPT:
@@ -179,19 +179,19 @@ class Typology:
         return found
 
     def meetings(self, kind: int) -> Meetings:
-        """Where nodes meet in a graph, by the number of its edges."""
+        """Where nodes meet in a graph, by the type number of its edges."""
         found = self._meetings.get(kind)
         if found is None:
             found = self._meetings[kind] = Meetings(self.structure, self.paths, kind)
         return found
 
     def nests(self, kind: int) -> bool:
-        """Whether a pool of the type may stand below another."""
+        """Whether a pool of the type may be below another."""
         return kind in self.below[kind]
 
     @cached_property
     def node_of(self) -> NDArray[np.int32]:
-        """By account, the nearest node it is or stands in, or -1.  Cost O(n)."""
+        """By account, the nearest node it is or is in, or -1.  Cost O(n)."""
         structure = self.structure
         found = np.full(self.accounts.n, -1, np.int32)
         if self.node >= 0:
@@ -207,11 +207,11 @@ class Typology:
 
     @cached_property
     def node_at(self) -> memoryview:
-        """`node_of` for reading one pool at a time."""
+        """`node_of` as a memory view, for reading single pools."""
         return self.node_of.data
 
     def drawn_from(self, kind: int) -> NDArray[np.int32]:
-        """What units of a type are had from: its pools; of a graph, its edges with a capacity and its pools of counted types."""
+        """What units of a type come from: its pools; for a graph, its edges with a capacity and its pools of counted types."""
         flow = self.flows.get(kind)
         if flow is None:
             return self.vertices(kind)
@@ -230,7 +230,7 @@ class Typology:
         return found
 
     def is_flagged(self, kind: int) -> bool:
-        """Whether some pool of the type is only allocated exclusively, or not at all."""
+        """Whether some pool of the type can only be allocated exclusively, or not at all."""
         found, accounts = self._flagged.get(kind), self.accounts
         if found is None:
             flagged = ((accounts.flags & EXCLUSIVE) != 0) | accounts.ways
@@ -238,11 +238,11 @@ class Typology:
         return found
 
     def most_worth(self, demand: Demand) -> Fraction:
-        """The most of what is asked for that one unit of a pool of its type gives; 0 where no pool measures the same."""
+        """The most that one unit of a pool gives in the unit of the request; 0 if no pool measures the same."""
         return max((demand.per_unit(unit) or Fraction(0) for unit in self.units(demand.kind)), default=Fraction(0))
 
     def units(self, kind: int) -> set[str | None]:
-        """The units that pools of a type are counted in."""
+        """The units in which pools of a type are counted."""
         found = self._units.get(kind)
         if found is None:
             found = self._units[kind] = self._units_of(kind)

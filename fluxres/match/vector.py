@@ -1,10 +1,9 @@
-"""The vector path: nodes as bits, what is in them as numbers, and only the pools that are taken one by one.
+"""The vector path: nodes as bits, their contents as numbers, and only the pools that are taken one by one.
 
-A window is folded once over the level of nodes (one row of bits, and one row of numbers for each type that is partly used).
-That leaves the nodes in which nothing is in the way by count; where a count could deceive, because different units were busy
-at different moments, the units of that node are looked at.  Then nodes are taken in the order of the policy (`choosing.py`),
-and the lowest (or highest) units in each (`taking.py`).  It chooses what the traverser
-chooses; `tests/match` holds them together.
+A window is folded once over the level of nodes: one row of bits, and one row of numbers for each type that is partly used.  That
+leaves the nodes that have enough by count.  If a count could be too optimistic, because different units were busy at different
+moments, the units of that node are checked.  Then nodes are taken in the order of the policy (`choosing.py`), and the lowest (or
+highest) units in each (`taking.py`).  It chooses what the traverser chooses; `tests/match` compares them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.match import settle
-from fluxres.match.choosing import Choice
+from fluxres.match.choosing import NodeSelection
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import Drawing
 from fluxres.match.eligible import Eligible
@@ -32,11 +31,11 @@ from fluxres.planner.marks import ordinals_of
 
 Int64 = NDArray[np.int64]
 Pools = tuple[Int64, Int64]
-"""Ordinals of pools of one type and the units free of each."""
+"""Ordinals of pools of one type, and the free units of each."""
 
 
 class Search:
-    """One request of a known form, one window."""
+    """One request of a known form in one window."""
 
     def __init__(self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int) -> None:
         self.floor = floor
@@ -47,9 +46,9 @@ class Search:
         self.policy = policy
         self.start, self.end = start, end
         node = form.node
-        #: Nodes are taken whole: by the request, or by the policy.
+        #: Whether nodes are taken exclusively, by the request or by the policy.
         self.whole = node is not None and (policy.node_exclusive or (node.whole if node.children else not node.shared))
-        #: Only nodes nobody else touches will do.
+        #: Whether only nodes that no other job touches are suitable.
         self.clear = self.whole or policy.node_exclusive
         self._covered = not self.clear and any(floor.planner.levels.covers_between(self.level, kind) for kind in form.kinds)
         self._peaks: dict[int, Int64 | None] = {}
@@ -57,7 +56,7 @@ class Search:
 
     @property
     def is_able(self) -> bool:
-        """Whether this path can order the candidates as the policy wants them."""
+        """Whether this path can sort the candidates as the policy requires."""
         policy = self.policy
         return not (self.form.sort == "units" and policy.score is not None and not policy.by_node) or (
             policy.score is POLICIES["variation"].score and not self.floor.is_varied(self.form.kinds[0])
@@ -71,12 +70,12 @@ class Search:
 
     @cached_property
     def _open(self) -> Words:
-        """Nodes in service and eligible through which, by what is held, the request may go."""
+        """Nodes in service and eligible that holdings do not rule out."""
         marks = self.level.touched if self.clear else self.level.roof
         return self.floor.open(self.eligible, whole=self.clear) & ~marks.folded(self.start, self.end)
 
     def peaks(self, kind: int) -> Int64 | None:
-        """Units of a type used in each node at the busiest moment; None when none are."""
+        """Units of a type used in each node at the busiest moment; None if none are."""
         if kind not in self._peaks:
             if self.clear or self.floor.ideal:
                 self._peaks[kind] = None
@@ -94,7 +93,7 @@ class Search:
             capacity, least = self.floor.capacity(kind)
             peaks = self.peaks(kind)
             if peaks is not None:
-                # What is used may be out of service, so it is not taken from what is in service.
+                # Used units may be out of service, so they are not subtracted from those in service.
                 found = found & self._words(self.floor.units(kind) - peaks >= units)
             if units > least:
                 found = found & self._words(capacity >= units)
@@ -107,7 +106,7 @@ class Search:
         return packed.view("<u8")
 
     def doubtful(self, nodes: Int64, kinds: list[int]) -> NDArray[np.bool_]:
-        """Nodes of which a count may say too much."""
+        """Nodes for which a count may be too optimistic."""
         if self._covered:
             return np.ones(len(nodes), np.bool_)
         found = np.zeros(len(nodes), np.bool_)
@@ -133,7 +132,7 @@ class Search:
 
     @cached_property
     def scores(self) -> NDArray[Any] | None:
-        """Scores of all nodes; None where all are the same."""
+        """Scores of all nodes; None if all are equal."""
         policy, kind = self.policy, self.plan.measured
         if policy.score is POLICIES["variation"].score:
             return self.floor.classes(lambda: self._situation)
@@ -158,7 +157,7 @@ class Search:
             floor.typology, floor.planner, self.eligible, self.start, self.end, measured=self.plan.measured, ideal=floor.ideal
         )
 
-    # -- what is in a node -------------------------------------------------------------------------------------------
+    # -- contents of a node ------------------------------------------------------------------------------------------
 
     def pools(self, node: int, kind: int) -> Pools:
         """Pools of a type in one node with units free through the window, in the order of the policy."""
@@ -204,22 +203,22 @@ class Search:
         return np.argsort(policy.scores(self._situation, table[ordinals]), kind="stable")
 
     def fits_into(self, node: int, needs: dict[int, int]) -> int:
-        """How many times what is needed is free in one node, unit by unit."""
+        """How many times what is needed is free in one node, counted unit by unit."""
         return min(int(self.pools(node, kind)[1].sum()) // units for kind, units in needs.items())
 
     def room_at_most(self, nodes: Int64, needs: dict[int, int]) -> Int64:
-        """How many times what is needed fits into each node by count, which may say too much."""
+        """How many times what is needed fits into each node by count, which may be too optimistic."""
         room = np.full(len(nodes), np.iinfo(np.int64).max)
         for kind, units in needs.items():
             capacity, peaks = self.floor.capacity(kind)[0], self.peaks(kind)
             if peaks is not None:
-                # What is used may be out of service, so it is not taken from what is in service.
+                # Used units may be out of service, so they are not subtracted from those in service.
                 capacity = np.minimum(capacity, self.floor.units(kind) - peaks)
             room = np.minimum(room, capacity[nodes] // units)
         return room
 
     def room(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_]) -> Int64:
-        """How many times what is needed fits into each node; nodes in doubt are looked into."""
+        """How many times what is needed fits into each node; doubtful nodes are inspected."""
         room = np.full(len(nodes), np.iinfo(np.int64).max)
         for kind, units in needs.items():
             room = np.minimum(room, self.floor.capacity(kind)[0][nodes] // units)
@@ -228,15 +227,15 @@ class Search:
         return room
 
     def is_doubtful(self, node: int, kinds: Iterable[int]) -> bool:
-        """Whether a count may say too much of one node."""
+        """Whether a count may be too optimistic for one node."""
         return self._covered or any((peaks := self.peaks(kind)) is not None and bool(peaks[node]) for kind in kinds)
 
-    # -- answers -----------------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------------
 
     def drawing(self, counts: tuple[int, ...]) -> Drawing:
         """What is charged.
 
-        Errors: Entangled where only a search can tell.
+        Errors: Entangled if only a search can decide.
         """
         load = self.form.load(self.floor.typology, counts)
         return Drawing(self.floor, self.form.draws, counts, load, self.start, self.end)
@@ -244,22 +243,22 @@ class Search:
     def fits(self, counts: tuple[int, ...]) -> bool:
         """Whether there is a match for these counts.
 
-        Errors: Entangled where only a search can tell.
+        Errors: Entangled if only a search can decide.
         """
         if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
             return int(np.bitwise_count(self._open).sum()) >= self.form.number(counts)
-        return Choice(self, counts, self.drawing(counts) if self.form.draws else None).nodes(any_will_do=True) is not None
+        return NodeSelection(self, counts, self.drawing(counts) if self.form.draws else None).nodes(any_will_do=True) is not None
 
     def match(self, counts: tuple[int, ...]) -> Match | None:
         """The match for fixed counts.
 
-        Errors: Entangled where only a search can tell.
+        Errors: Entangled if only a search can decide.
         """
         number = self.form.number(counts) if self.form.sort == "nodes" else 1
         if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
             return None
         drawing = self.drawing(counts) if self.form.draws else None
-        choice = Choice(self, counts, drawing)
+        choice = NodeSelection(self, counts, drawing)
         chosen = choice.nodes()
         if chosen is None:
             return None

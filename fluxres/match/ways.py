@@ -1,4 +1,4 @@
-"""Ways up one auxiliary graph: from where a supply comes in, over all that hand it on."""
+"""Supply paths of one auxiliary graph: from the pool where a supply enters, up through all suppliers that pass it on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fluxres.graph.outage import reach
 
 
 class Way(NamedTuple):
-    """What is met on the way up.
+    """What is on a supply path.
 
     Args:
         pools: suppliers, ascending.
@@ -26,12 +26,11 @@ class Way(NamedTuple):
 
 
 class Ways:
-    """The ways of one graph.  Cost: each is walked once for all pools that have the same suppliers.
+    """The supply paths of one graph.  Cost: each is walked once for all pools with the same suppliers.
 
     Args:
-        dead: by edge, whether it comes from a supplier that gives nothing; it counts only where no other one is there.
-        only_ways: whether suppliers have nothing to give, for they are here only as the way to others; asked where one of
-            several is enough.
+        dead: by edge, whether it comes from a supplier that gives nothing; such edges are ignored if there are others.
+        only_ways: whether suppliers are pass-through pools without units; called where one of several suppliers is enough.
     """
 
     def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None, only_ways: Callable[[Feeds], NDArray[np.bool_]]) -> None:
@@ -41,7 +40,7 @@ class Ways:
         self._farther: dict[tuple[int, ...], Way] = {}
 
     def of(self, entry: int) -> Way:
-        """The way up from a pool that has suppliers."""
+        """The supply path of a pool that has suppliers."""
         feeds = self.feeds
         rows = self._live(entry)
         found = self.beyond(tuple(feeds.above.item(row) for row in rows))
@@ -51,27 +50,27 @@ class Ways:
         return Way(found.pools, tuple(sorted(own.union(found.edges))))
 
     def entries(self, v: int) -> list[int]:
-        """Where what supplies a pool comes in: of the cards of a node, those that anything comes in by, if there are any."""
+        """The pools through which a pool is supplied: of the cards of a node, those that receive anything, if there are any."""
         entries = self.feeds.entries(v)
         if self._dead is None or len(entries) < 2:
             return entries
         return [u for u in entries if not all(self._dead[row] for row in self.feeds.rows_into(u))] or entries
 
     def _live(self, place: int) -> Sequence[int]:
-        """The edges into a pool that something comes along; all of them where nothing does."""
+        """The edges into a pool through which anything comes; all of them if nothing does."""
         every = self.feeds.rows_into(place)
         rows = every if self._dead is None else [row for row in every if not self._dead[row]] or every
         alternative = self.feeds.alternative
         if alternative is None or len(rows) < 2:
             return rows
-        # Of those of which one is enough the first gives that has anything of its own; the others stand by.
+        # Of alternative suppliers, the first one with units of its own gives; the others stand by.
         several = [row for row in rows if alternative[row]]
         if len(several) > 1 and (spent := self._spent) is not None:
             several = [row for row in several if not spent[row]] or several
         return [row for row in rows if row in several[:1] or not alternative[row]]
 
     def standing_by(self, u: int) -> list[int]:
-        """Suppliers in service from which pools would draw that draw from this one, if it gave nothing.
+        """Suppliers in service from which the pools supplied by this one would draw if it gave nothing.
 
         Cost: the edges from and to these pools.
         """
@@ -87,14 +86,14 @@ class Ways:
 
     @cached_property
     def _spent(self) -> NDArray[np.bool_] | None:
-        """By edge, whether its supplier, or everybody farther up, is here only as the way to others; None where none is."""
+        """By edge, whether its supplier, or all suppliers farther up, are pass-through pools; None if none are."""
         nothing = self._only_ways(self.feeds)
         if not nothing.any():
             return None
         return reach(self.feeds, nothing if self._dead is None else nothing | self._dead)[0]
 
     def beyond(self, suppliers: tuple[int, ...]) -> Way:
-        """What is met from these suppliers on, themselves included."""
+        """The supply path from these suppliers on, including them."""
         found = self._farther.get(suppliers)
         if found is None:
             found = self._farther[suppliers] = self._walk(suppliers)

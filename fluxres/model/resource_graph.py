@@ -44,7 +44,7 @@ from fluxres.syntax.moment import in_message
 if TYPE_CHECKING:
     import networkx
 
-    from fluxres.graph.views import Columns
+    from fluxres.graph.views import StructureRef
     from fluxres.match import Match, Matcher, Policy, Refusal
     from fluxres.model.several import Shortage
     from fluxres.syntax.jobspec import Wanted
@@ -91,7 +91,7 @@ class ResourceGraph:
         self.planner = empty_planner(structure)
         self.records = Records(structure, self.planner)
         self.matcher: Matcher | None = None
-        self._views: Columns | None = None
+        self._views: StructureRef | None = None
 
     def __reduce__(self) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
         """A graph is pickled by value, with its clock and without its sink; handles are pickled with their graph."""
@@ -239,11 +239,11 @@ class ResourceGraph:
 
         return SubsystemGraph(self.structure, self.structure.subsystem(name), self._columns(), free)
 
-    def _columns(self) -> Columns:
-        from fluxres.graph.views import Columns
+    def _columns(self) -> StructureRef:
+        from fluxres.graph.views import StructureRef
 
         if self._views is None:
-            self._views = Columns(self.structure)
+            self._views = StructureRef(self.structure)
         return self._views
 
     def withdraw_views(self) -> None:

@@ -1,4 +1,4 @@
-"""What is free when: pure, over vertex numbers, ticks and units; it knows nothing of jobs."""
+"""What is free when.  Pure functions of vertex numbers, ticks and units; nothing here knows about jobs."""
 
 from __future__ import annotations
 

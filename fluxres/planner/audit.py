@@ -1,4 +1,4 @@
-"""The planner's audit of itself: every structure here is redundant somewhere, and that is compared."""
+"""The planner's audit of itself: its data is redundant, and the copies are compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fluxres.planner.columns import Columns
 from fluxres.planner.timeline import Timeline
 
 Finding = tuple[int, str]
-"""The pool it is about, -1 where it is none, and what is wrong, with the number of the rule."""
+"""The pool concerned (-1 for none), and what is wrong, with the number of the rule."""
 
 
 def check(columns: Columns, used: Sequence[Timeline | None], cover: Sequence[Timeline | None]) -> list[Finding]:
@@ -21,15 +21,15 @@ def check(columns: Columns, used: Sequence[Timeline | None], cover: Sequence[Tim
         vertices = columns.vertices(kind)
         for start, _, ordinals, units in line.rows():
             over = units > columns.sizes[vertices[ordinals]]
-            found += [(v, f"more used than its size from tick {start} on (A1)") for v in vertices[ordinals[over]].tolist()]
+            found += [(v, f"more units used than its size, from tick {start} on (A1)") for v in vertices[ordinals[over]].tolist()]
         roof = cover[kind]
         if roof is None or roof is line:
             continue
-        found += [(-1, f"type number {kind}, held whole: {text} (A3)") for text in roof.check()]
+        found += [(-1, f"type number {kind}, exclusive holdings: {text} (A3)") for text in roof.check()]
         for start, stop, ordinals, _ in roof.rows():
             short = line.extremes(ordinals, start, stop, least=True) < columns.sizes[vertices[ordinals]]
             found += [
-                (v, f"held whole from tick {start} on, but not all of it is used (A3)")
+                (v, f"held exclusively from tick {start} on, but not all of it is used (A3)")
                 for v in vertices[ordinals[short]].tolist()
             ]
         found += _single(columns, kind, line, roof)
@@ -37,11 +37,11 @@ def check(columns: Columns, used: Sequence[Timeline | None], cover: Sequence[Tim
 
 
 def _single(columns: Columns, kind: int, line: Timeline, roof: Timeline) -> list[Finding]:
-    """In a type of mixed sizes, pools of size 1 that are used and not covered."""
+    """In a type of mixed sizes, the pools of size 1 that are used but not covered."""
     vertices = columns.vertices(kind)
     found = []
     for start, stop, ordinals, _ in line.rows():
         single = ordinals[columns.sizes[vertices[ordinals]] == 1]
         bare = single[roof.extremes(single, start, stop, least=True) == 0]
-        found += [(v, f"used from tick {start} on, but not held whole (A3)") for v in vertices[bare].tolist()]
+        found += [(v, f"used from tick {start} on, but not held exclusively (A3)") for v in vertices[bare].tolist()]
     return found

@@ -1,7 +1,7 @@
-"""Blocks of pools of size 1: one bit a pool, 64 pools a word.
+"""Blocks of pools of size 1: one bit per pool, 64 pools per word.
 
-Bit k of word w is pool 64 w + k, which is also the order of `np.packbits(…, bitorder="little")` read as
-little-endian words; NumPy does the packing and we never loop over pools.
+Bit k of word w is pool 64 w + k.  That is also the order of `np.packbits(…, bitorder="little")` read as little-endian words, so
+NumPy does the packing and no loop visits single pools.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pack(flags: Row) -> Words:
 
 
 def unpack(words: Words) -> npt.NDArray[np.uint8]:
-    """Words as one 0 or 1 a bit.
+    """Words as an array with one 0 or 1 per bit.
 
     >>> unpack(np.array([13], np.uint64))[:5]
     array([1, 0, 1, 1, 0], dtype=uint8)
@@ -37,15 +37,13 @@ def unpack(words: Words) -> npt.NDArray[np.uint8]:
 
 
 class BitBlock(Block):
-    """A block of pools of size 1."""
-
     __slots__ = ()
 
     def __init__(self, length: int) -> None:
         super().__init__(length, (length + 63) // 64, WORD, 64)
 
     def _words(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Words | None:
-        """The words that hold [lo, hi), folded over the window; bits of neighbours included. None when all are 0."""
+        """The words that contain [lo, hi), folded over the window, including bits of neighbours.  None if all are 0."""
         if len(self.times) == 1:
             return None
         words = self._fold(fold, *self.window(start, end), lo >> 6, (hi + 63) >> 6)
@@ -65,7 +63,7 @@ class BitBlock(Block):
         words = self._words(np.bitwise_or, lo, hi, start, end)
         if words is None:
             return None
-        # Most rows are nearly empty, and unpacking is what costs: only words with a bit are unpacked.
+        # Most rows are nearly empty and unpacking is expensive, so only non-zero words are unpacked.
         busy = words.nonzero()[0]
         bits = unpack(words[busy]).view(np.bool_).nonzero()[0]
         ordinals = (busy[bits >> 6] << 6 | bits & 63) + (lo & ~63)
@@ -85,7 +83,7 @@ class BitBlock(Block):
         mask = pack(flags)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
-            # 0 + 1 and 1 - 1 are the only sums there are.
+            # 0 + 1 and 1 - 1 are the only possible sums.
             self.matrix[rows[k : k + REDUCED_ROWS], left:right] ^= mask
 
     def _differing(self, k: int) -> int:

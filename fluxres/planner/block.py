@@ -1,17 +1,17 @@
-"""Rows of used units over time, for a block of neighbouring pools of one type.
+"""Rows of used units over time, for a block of adjacent pools of one type.
 
-A row is what every pool of the block uses from one breakpoint to the next.  Rows stand in one matrix in the
-order in which they were made; a short list says which row belongs to which breakpoint, so that a new moment
-copies one row and moves nothing.  A block is narrow (a kilobyte a row) because a job that holds one core of a
-large machine adds two rows: they must not be rows over the whole machine.
+A row contains what every pool of the block uses from one breakpoint to the next.  Rows are stored in one matrix in the order in
+which they were created; a short list maps breakpoints to rows, so that adding a breakpoint copies one row and moves nothing.  A
+block is narrow (about a kilobyte per row) because a job that holds one core of a large machine adds two rows, and these must not
+be as wide as the machine.
 
-One field of a row holds one pool: one bit where every size is 1 (`BitBlock`), else an integer just
-wide enough (`CountBlock`).  Changes of a single pool treat both alike, as a field of a machine word; what
-looks at many pools at once is the subclasses' own.
+One field of a row belongs to one pool: a single bit if every size is 1 (`BitBlock`), else an integer that is just wide enough
+(`CountBlock`).  A change of a single pool treats both alike, as a field of a machine word; operations on many pools are left to
+the subclasses.
 
-`changes[k]` is the number of pools whose use differs between breakpoint k and the one before.  It is kept by
-comparing one pool's own values on both sides, so it is exact however windows are cut up and put together, and
-a breakpoint goes the moment nothing changes there.
+`changes[k]` is the number of pools whose use differs between breakpoint k and the one before.  It is maintained by comparing a
+pool's own values on both sides, so it stays exact however windows are cut and joined, and a breakpoint is removed as soon as
+nothing changes there.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from fluxres.errors import LimitExceeded
 Ints = npt.NDArray[np.int64]
 Row = npt.NDArray[Any]
 Pick = tuple[int, int, int]
-"""One pool's part of a change: its ordinal, the units to add (negative: to take away), and how many it may use at most."""
+"""One pool's part of a change: its ordinal, the units to add (negative: to subtract), and the most it may use."""
 
 BEGINNING: Final = -(2**63)
-"""The first breakpoint of every block: before it, and until the first use, nothing is used."""
+"""The first breakpoint of every block: nothing is used before it, nor until the first use."""
 
 ROWS_FIRST: Final = 4
-"""Rows a new block has room for: one job's two breakpoints and one to spare."""
+"""Rows allocated for a new block: one job's two breakpoints and one to spare."""
 
 SCALAR_ROWS_MAX: Final = 24
-"""From this number of rows on, one NumPy operation over a column is cheaper than a loop over its fields."""
+"""Above this number of rows, one NumPy operation over a column is cheaper than a loop over its fields."""
 
 REDUCED_ROWS: Final = 512
-"""Rows taken at once when rows are folded into one: bounds the temporary copy to about half a megabyte."""
+"""Rows processed at once when rows are folded into one: bounds the temporary copy to about half a megabyte."""
 
 
 def too_many_breakpoints() -> LimitExceeded:
-    """The error for a timeline that would have too many moments."""
+    """The error for a timeline with too many breakpoints."""
     return LimitExceeded(
-        f"a timeline of more than {limits.BREAKPOINTS_MAX} moments",
+        f"a timeline with more than {limits.BREAKPOINTS_MAX} breakpoints",
         hint="free what has ended, or raise BREAKPOINTS_MAX in fluxres/limits.py",
     )
 
 
 class Block(ABC):
-    """Breakpoints and rows of up to `length` neighbouring pools ("ordinals", counted from 0 within the block).
+    """Breakpoints and rows of up to `length` adjacent pools ("ordinals", counted from 0 within the block).
 
     Args:
         length: pools in the block.
-        width: fields' words in a row.
+        width: words per row.
         dtype: integer type of a word.
-        per_word: pools a word holds; a power of two.
+        per_word: pools per word; a power of two.
     """
 
     __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix", "rows", "times")
@@ -88,14 +88,14 @@ class Block(ABC):
         self._spare = list(range(len(matrix) - 1, taken - 1, -1))
 
     def _resize(self, capacity: int) -> None:
-        """Move the rows, now in order of time, to a matrix of `capacity` rows."""
+        """Move the rows, sorted by time, to a matrix of `capacity` rows."""
         fresh = np.zeros((capacity, self._width), self.matrix.dtype)
         fresh[: len(self.rows)] = self.matrix[np.frombuffer(self.rows, np.int64)]
         self.rows = array("q", range(len(self.rows)))
         self._allot(fresh, len(self.rows))
 
     def _insert(self, k: int, time: int) -> None:
-        """A breakpoint at `time`, at index k, where so far nothing changes."""
+        """Insert a breakpoint at `time` with index k, at which nothing changes yet."""
         if not self._spare:
             self._resize(2 * len(self.matrix))
         row, before, width = self._spare.pop(), self.rows[k - 1], self._width
@@ -105,7 +105,7 @@ class Block(ABC):
         self.changes.insert(k, 0)
 
     def _settle(self, i: int, j: int) -> None:
-        """Drop the breakpoints i < j if nothing changes there any more."""
+        """Remove the breakpoints i < j if nothing changes there any more."""
         for k in (j, i):
             if k < len(self.times) and not self.changes[k]:
                 del self.times[k], self.changes[k]
@@ -129,12 +129,12 @@ class Block(ABC):
         return sum(self._missing(*self.window(start, end), start, end))
 
     def _cut(self, i: int, j: int, start: int, end: int, room: int) -> tuple[int, int]:
-        """Breakpoints at both ends of the window: their indices; len(times) for an end that never comes.
+        """Make sure there are breakpoints at both ends of the window; return their indices, len(times) for an infinite end.
 
         Args:
-            i, j: the breakpoints of the window as it is.
+            i, j: the breakpoints of the window before the call.
 
-        Errors: LimitExceeded, before anything changed, when more than `room` breakpoints would be new.
+        Errors: LimitExceeded, before anything is changed, if more than `room` breakpoints would be added.
         """
         new_start, new_end = self._missing(i, j, start, end)
         if new_start + new_end > room:
@@ -154,7 +154,7 @@ class Block(ABC):
     # -- one pool ---------------------------------------------------------------------------------------------
 
     def _values(self, ordinal: int, i: int, j: int) -> list[int]:
-        """Used units of one pool at breakpoints [i, j)."""
+        """Used units of one pool at the breakpoints [i, j)."""
         column, shift, mask = ordinal >> self._column, ordinal & self._low, self._mask
         rows = self.rows[i:j]
         if j - i > SCALAR_ROWS_MAX:
@@ -165,7 +165,7 @@ class Block(ABC):
         return [flat[row * width + column] >> shift & mask for row in rows]
 
     def most(self, ordinal: int, start: int, end: int) -> int:
-        """Most units of one pool used at any moment of the window."""
+        """The maximum use of one pool over the window."""
         if len(self.times) == 1:
             return 0
         i, j = self.window(start, end)
@@ -175,14 +175,14 @@ class Block(ABC):
         return max(self._values(ordinal, i, j))
 
     def change_one(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
-        """Add units to one pool over the window; False, and nothing done, where it would leave 0 … its limit."""
+        """Add units to one pool over the window; False, without a change, if that left the range 0 … limit."""
         times, flat, width, mask = self.times, self._flat, self._width, self._mask
         column, shift = ordinal >> self._column, ordinal & self._low
         i = bisect_right(times, start) - 1
         j = len(times) if end >= FOREVER else bisect_left(times, end, i + 1)
         if j - i > 1:
             return self.change(((ordinal, amount, limit),), start, end, room)
-        # All of the window lies in one row, as most do.
+        # The window lies within one row, as most do.
         first: int = flat[self.rows[i] * width + column] >> shift & mask
         if not 0 <= first + amount <= limit:
             return False
@@ -203,7 +203,7 @@ class Block(ABC):
         return True
 
     def change(self, picks: Sequence[Pick], start: int, end: int, room: int) -> bool:
-        """Add units to a few pools over the window; False, and nothing done, where one would leave 0 … its limit."""
+        """Add units to a few pools over the window; False, without a change, if one would leave the range 0 … its limit."""
         i, j = self.window(start, end)
         ends: list[tuple[int, int]] = []
         for ordinal, amount, limit in picks:
@@ -233,7 +233,7 @@ class Block(ABC):
             for row in self.rows[i:j]:
                 flat[row * width + column] += step
             return
-        # Words are mostly unsigned: taking away is its own operation.
+        # Words are mostly unsigned, so subtraction is a separate operation.
         rows = np.frombuffer(self.rows[i:j], np.int64)
         if step > 0:
             self.matrix[rows, column] += self.matrix.dtype.type(step)
@@ -241,7 +241,7 @@ class Block(ABC):
             self.matrix[rows, column] -= self.matrix.dtype.type(-step)
 
     def steps(self, ordinal: int) -> Iterator[tuple[int, int, int]]:
-        """(start, end, used) of one pool where it is used; neighbours merged."""
+        """(start, end, used) of one pool where it is used; adjacent equal steps are merged."""
         values = self._values(ordinal, 0, len(self.times))
         k = 0
         while k < len(values):
@@ -255,7 +255,7 @@ class Block(ABC):
     # -- many pools -------------------------------------------------------------------------------------------
 
     def _fold(self, fold: np.ufunc, i: int, j: int, left: int, right: int) -> Row:
-        """Words [left, right) of the rows [i, j) folded into one row; maybe a view, not to be written to."""
+        """Words [left, right) of the rows [i, j) folded into one row; may be a view and must not be written to."""
         if j - i == 1:
             row: Row = self.matrix[self.rows[i], left:right]
             return row
@@ -269,15 +269,15 @@ class Block(ABC):
 
     @abstractmethod
     def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
-        """Most units used at any moment of the window, by ordinal in [lo, hi); None when all are 0."""
+        """The maximum use over the window, by ordinal in [lo, hi); None if all are 0."""
 
     @abstractmethod
     def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
-        """Ordinals in [lo, hi) used in the window, ascending, and the most units used of each; None for none."""
+        """The ordinals in [lo, hi) used in the window, ascending, and the maximum use of each; None if there are none."""
 
     @abstractmethod
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
-        """Least units used at any moment of the window, by ordinal in [lo, hi); None when all are 0."""
+        """The minimum use over the window, by ordinal in [lo, hi); None if all are 0."""
 
     @abstractmethod
     def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
@@ -285,14 +285,14 @@ class Block(ABC):
 
     @abstractmethod
     def _differing(self, k: int) -> int:
-        """Pools whose use at breakpoint k differs from the one before, counted from the rows."""
+        """The number of pools whose use at breakpoint k differs from the one before, counted from the rows."""
 
     @abstractmethod
     def ceiling(self, most: Row) -> Ceiling | None:
-        """The use that `most` (units by ordinal that may be in use) leaves room for; None when it allows any."""
+        """The bound set by `most`, the units by ordinal that may be in use; None if it allows any use."""
 
     def add(self, ordinals: Ints, amounts: Ints, start: int, end: int, room: int) -> None:
-        """Add amounts to ascending ordinals over the window. The caller has seen to it that all stay in bounds."""
+        """Add amounts to ascending ordinals over the window.  The caller ensures that all stay within bounds."""
         i, j = self._cut(*self.window(start, end), start, end, room)
         self._apply(ordinals, amounts, i, j)
         self.changes[i] = self._differing(i)
@@ -312,22 +312,22 @@ class Block(ABC):
         found = []
         times = self.times.tolist()
         if times[0] != BEGINNING or times[-1] >= FOREVER or any(a >= b for a, b in pairwise(times)):
-            found.append(f"breakpoints not ascending from the beginning to before FOREVER: {times[:8]} …")
+            found.append(f"breakpoints are not ascending, or not below FOREVER: {times[:8]} …")
         if sorted([*self.rows, *self._spare]) != list(range(len(self.matrix))):
-            found.append("rows in use and spare rows are not all rows once")
+            found.append("the used and spare rows are not each row exactly once")
         if np.count_nonzero(self.matrix[self.rows[0]]):
             found.append("something is used before the first breakpoint")
         for k in range(1, len(times)):
             differing = self._differing(k)
             if differing != self.changes[k] or not differing:
-                found.append(f"breakpoint {times[k]}: {differing} pools change there, {self.changes[k]} counted")
+                found.append(f"breakpoint {times[k]}: {differing} pools change there, but {self.changes[k]} are counted")
         return found
 
 
 class Ceiling(ABC):
-    """How much of a block may be in use while something is to start: finds the last moment that is in the way.
+    """How much of a block may be in use for something to start; finds the last row that exceeds it.
 
-    It remembers up to where it found nothing in its way, so that a search from left to right looks at each row once.
+    It remembers up to where it found nothing, so that a search from left to right reads each row once.
     """
 
     __slots__ = ("_block", "_clear", "_left", "_right")
@@ -342,9 +342,9 @@ class Ceiling(ABC):
         """Which rows of words [left, right) exceed the ceiling."""
 
     def blocked_until(self, start: int, end: int) -> int | None:
-        """Where the last row in the window that exceeds the ceiling ends; None when none does.
+        """The end of the last row in the window that exceeds the ceiling; None if none does.
 
-        Calls must come with windows that move right only.
+        The windows of successive calls may only move right.
         """
         block = self._block
         start = max(start, self._clear)

@@ -1,7 +1,7 @@
-"""The shape that a planner plans over: vertices by type, and what follows from it, derived when first asked for.
+"""The shape that a planner works on: vertices by type, and tables derived from it on first use.
 
-A planner is made for every graph that is loaded, and most are asked little; so nothing here costs anything per pool
-until a type is touched, and arrays of a Structure are shared, not copied.
+A planner is made for every graph that is loaded, and most receive few queries.  So nothing here costs anything per pool until a
+type is used, and arrays of a Structure are shared, not copied.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ OfType = Callable[[int], Vertices]
 class Columns:
     """Parent, end, type and size of every vertex, and the vertices of each type.
 
-    Scalars are read through memory views: a third of the time of a NumPy scalar, and they come as Python ints.
+    Scalars are read through memory views, which takes a third of the time of a NumPy scalar and returns Python ints.
 
     Args:
         parent, end: int32[n]; pre-order, -1 above a root, one past the last descendant.
         type_of: uint16[n], type numbers.
         size: int64[n], units.
-        of_type: gives the ascending vertices (int32) of a type number, to share them; else they are found here.
+        of_type: returns the ascending vertices (int32) of a type number, in order to share them; computed here by default.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Columns:
         self._sums: list[npt.NDArray[np.int64] | None] = [None] * self.types
         self._dtypes: dict[int, np.dtype[Any] | None] = {}
         self._plain: set[int] = set()
-        """Types of which every pool has one unit."""
+        """Types all of whose pools have one unit."""
         self._ordinals: npt.NDArray[np.int32] | None = None
 
     def vertices(self, kind: int) -> Vertices:
@@ -73,7 +73,7 @@ class Columns:
         return found
 
     def by_kind(self, vertices: Any) -> Iterator[tuple[int, Any]]:
-        """Type numbers of these vertices, each with what picks those of the type out of an array beside them."""
+        """The type numbers of these vertices, each with an index that selects the vertices of that type."""
         kinds = self.type_numbers[vertices]
         first = kinds.item(0)
         if (kinds == first).all():
@@ -83,7 +83,7 @@ class Columns:
             yield kind, kinds == kind
 
     def dtype(self, kind: int) -> np.dtype[Any] | None:
-        """The integer type that counts units of a type's pools; None where no size is above 1, and a bit will do."""
+        """The integer type that can count the units of a type's pools; None if no size is above 1, so that a bit is enough."""
         if kind not in self._dtypes:
             sizes = self.sizes[self.vertices(kind)]
             least, most = (int(sizes.min()), int(sizes.max())) if sizes.size else (1, 1)
@@ -93,9 +93,9 @@ class Columns:
         return self._dtypes[kind]
 
     def sums(self, kind: int) -> npt.NDArray[np.int64] | None:
-        """Prefix sums of the sizes of a type's pools; None where they are the ordinals themselves.
+        """Prefix sums of the sizes of a type's pools; None if they equal the ordinals.
 
-        Errors: LimitExceeded when all pools of the type together have more units than an int64 counts.
+        Errors: LimitExceeded if all pools of the type together have more units than an int64 can count.
         """
         self.dtype(kind)
         if kind in self._plain:
@@ -105,8 +105,8 @@ class Columns:
             sizes = self.sizes[self.vertices(kind)]
             if float(sizes.sum(dtype=np.float64)) > float(limits.SIZE_MAX):
                 raise LimitExceeded(
-                    f"the pools of type number {kind} have more than {limits.SIZE_MAX} units together",
-                    hint="use a larger unit, as GiB for bytes",
+                    f"the pools of type number {kind} together have more than {limits.SIZE_MAX} units",
+                    hint="use a larger unit, such as GiB instead of bytes",
                 )
             found = np.zeros(len(sizes) + 1, np.int64)
             np.cumsum(sizes, out=found[1:])
@@ -114,7 +114,7 @@ class Columns:
         return found
 
     def number(self, kind: int) -> memoryview:
-        """Number the pools of a type: a view of the ordinals by vertex, from now on right for this type too."""
+        """A view of the ordinals by vertex, filled in for the pools of this type."""
         if self._ordinals is None:
             self._ordinals = np.zeros(self.n, np.int32)
         vertices = self.vertices(kind)
@@ -122,12 +122,12 @@ class Columns:
         return self._ordinals.data
 
     def ordinals(self, kind: int, lo: int, hi: int) -> tuple[int, int]:
-        """The ordinals of the vertices of a type in [lo, hi)."""
+        """The ordinals [first, stop) of the vertices of a type in [lo, hi)."""
         vertices = self.vertices(kind)
         return int(vertices.searchsorted(np.int32(lo))), int(vertices.searchsorted(np.int32(hi)))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what was derived here; shared arrays are not counted."""
+        """Bytes of the tables derived here; shared arrays are not counted."""
         own = [*self._sums, self._ordinals, *(self._vertices if self._of_type is None else ())]
         return sum(array.nbytes for array in own if array is not None)

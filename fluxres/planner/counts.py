@@ -1,4 +1,4 @@
-"""Blocks of pools with sizes: one integer a pool, as wide as the largest size of the type asks for."""
+"""Blocks of pools with sizes: one integer per pool, as wide as the largest size of the type requires."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fluxres.planner.block import REDUCED_ROWS, Block, Ceiling, Ints, Row
 
 
 class CountBlock(Block):
-    """A block of pools that use 0 … size units."""
+    """A block of pools that each use 0 … size units."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class CountBlock(Block):
         counts = self.peaks(lo, hi, start, end)
         if counts is None:
             return None
-        # Truth values first: NumPy looks for them much faster than for numbers that are not 0.
+        # Compare first: NumPy finds non-zero booleans much faster than non-zero numbers.
         where = (counts != 0).nonzero()[0]
         return where + lo, counts[where]
 
@@ -37,7 +37,7 @@ class CountBlock(Block):
         return self._folded(np.minimum, lo, hi, start, end)
 
     def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
-        # Arrays wrap, so adding 256 - 3 to an unsigned byte takes 3 away.
+        # Array arithmetic wraps, so adding 256 - 3 to an unsigned byte subtracts 3.
         steps = amounts.astype(self.matrix.dtype)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
@@ -56,7 +56,7 @@ class CountBlock(Block):
 
 
 class CountCeiling(Ceiling):
-    """Counts that must not be above a bound each."""
+    """An upper bound for each count."""
 
     __slots__ = ("_most",)
 

@@ -1,9 +1,9 @@
-"""The earliest start at which pools are free together, for a duration.
+"""The earliest start at which pools are free together for a duration.
 
-A demand forbids some use: more than `size - amount` of the pool itself, any whole holding above it, and, where the whole
-pool is asked for, any use below it. All of that is written once, block by block, as a ceiling over rows; then the search
-knows nothing but ceilings. It walks from left to right: whatever is in the way last in the present window ends at
-the next start worth trying, because every start before it still has that row in its window.
+A demand forbids some use: more than `size - amount` of the pool itself, any exclusive holding above it and, if it asks for the
+pool exclusively, any use below it.  All of this becomes ceilings over the rows, block by block; after that the search only deals
+with ceilings.  It proceeds from left to right: the last row of the present window that exceeds a ceiling ends at the next start
+worth trying, because every earlier start still has that row in its window.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def earliest(
     if duration < 1:
         raise UsageError(f"duration: expected at least one tick, got {duration}")
     if not BEGINNING < after < FOREVER:
-        raise UsageError(f"after: expected a tick that comes, got {after}")
+        raise UsageError(f"after: expected a finite tick, got {after}")
     asked: dict[int, int] = {}
     for v, amount in demands:
         if not 0 <= v < columns.n:
@@ -48,7 +48,7 @@ def earliest(
 
 
 def first_fit(ceilings: Sequence[Ceiling], duration: int, after: int) -> int | None:
-    """The first start from `after` on whose window is below all ceilings; None when there is none."""
+    """The first start from `after` on whose window is below all ceilings; None if there is none."""
     start, agreed, k = after, 0, 0
     while agreed < len(ceilings):
         until = ceilings[k].blocked_until(start, min(start + duration, FOREVER))
@@ -69,7 +69,7 @@ def ceilings(
     vertices: Ints,
     amounts: Ints,
 ) -> Iterator[Ceiling]:
-    """What the demands (ascending vertices) forbid, one ceiling a block that has something to forbid."""
+    """The ceilings that the demands (ascending vertices) impose, one per block that has any."""
     above = _ancestors(columns, vertices)
     left = columns.sizes[vertices] - amounts
     whole = vertices[(left == 0) & (columns.ends[vertices] > vertices + 1)]
@@ -91,7 +91,7 @@ def ceilings(
 
 
 def _of_line(line: Timeline, levels: Sequence[tuple[Ints, Ints]], nothing: Runs) -> Iterator[Ceiling]:
-    """Ceilings of one timeline: (ordinals, most units) where given, 0 in the runs `nothing`, any use elsewhere."""
+    """Ceilings of one timeline: the given bounds by ordinal, 0 in the runs `nothing`, no bound elsewhere."""
     for base, block in line.busy_blocks():
         most = np.full(block.length, 1 if line.dtype is None else np.iinfo(line.dtype).max, line.dtype or np.uint8)
         for ordinals, units in levels:

@@ -1,15 +1,15 @@
-"""One level of a machine (its nodes, mostly) as a matcher sees it: which are held, which are touched, how much is used inside.
+"""One level of a machine, mostly its nodes, as a matcher sees it: which are held, which are touched, how much is used inside.
 
-RFC 4's pruning filters, exact in time.  Three things are kept for the pools of a level, each in answer to one question:
+These are RFC 4's pruning filters, exact in time.  Three things are kept for the pools of a level, each to answer one question:
 
-* `roof`: the pool itself, or one above it, is held whole.  Nothing in it is available.
+* `roof`: the pool, or one above it, is held exclusively.  Nothing in it is available.
 * `touched`: that, or anything below it is used.  It cannot be allocated exclusively.
-* `used(T)`: units of type T below it that are used, at the busiest moment of a window.  What is left is an upper bound of what
-  is free through the whole window: different cores may be busy at different moments.  A matcher skips pools by it, and looks
-  at the units themselves in the few that are left.
+* `used(T)`: units of type T below it that are used, at the busiest moment of a window.  The rest is an upper bound of what is
+free through the whole window, because different cores may be busy at different moments.  A matcher uses it to skip pools, and
+looks at the units themselves in the few that remain.
 
-A level comes into being with the first question about it and is told of every change from then on.  Setting a mark needs no
-knowledge; taking one away does, so what else marks the pool is looked up then, which costs only where something does.
+A level is created by the first question about it and receives every change from then on.  Setting a mark needs no other
+information; clearing one requires looking up what else marks the pool, which costs only where something does.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from fluxres.planner.marks import Marks
 from fluxres.planner.timeline import Timeline, narrowest
 
 Runs = Callable[[int], list[tuple[int, int]]]
-"""Where a pool is held whole, over time."""
+"""When a pool is held exclusively, by vertex."""
 
 UNITS_MAX: Final = 2**62
-"""No bound on a count: what is counted has been checked."""
+"""A bound that no count reaches: the caller has checked the units."""
 
 SPAN: Final = 1024
-"""Pools a block of counts: a job on a few cores adds two rows of a kilobyte."""
+"""Pools per block of counts: a job on a few cores adds two rows of a kilobyte."""
 
 
 class Level:
-    """The pools of one type, none of which stands below another.
+    """The pools of one type, none of which is below another.
 
     Args:
         columns: of the planner.
         kind: the type number.
-        held_whole: (start, end) over all time where a pool is held whole, as the planner has it.
-        ever_whole: whether any pool of a type number is ever held whole.
+        held_whole: (start, end) over all time where a pool is held exclusively, from the planner.
+        ever_whole: whether any pool of a type number is ever held exclusively.
     """
 
     def __init__(self, columns: Columns, kind: int, held_whole: Runs, ever_whole: Callable[[int], bool]) -> None:
@@ -61,14 +61,14 @@ class Level:
         self._held_whole = held_whole
         self._ever_whole = ever_whole
         self._counts: dict[int, Timeline] = {}
-        #: By ordinal: units used below, of any type, as (moment, units from then on); only pools with some.
+        #: By ordinal: the units of any type used below the pool, as (moment, units from then on); only pools with some.
         self._inside: dict[int, list[tuple[int, int]]] = {}
-        # Pools of a level and what lies between them, in turn: a column in one piece, whatever stands in them.
+        # The pools of the level and the gaps between them, alternating, so that one `repeat` fills the column.
         edges = np.zeros(2 * self.length + 2, np.int64)
         edges[1:-1:2], edges[2:-1:2], edges[-1] = self.vertices, self.ends, columns.n
         ordinals = np.full(2 * self.length + 1, -1, np.int32)
         ordinals[1::2] = np.arange(self.length, dtype=np.int32)
-        #: By vertex: the ordinal of the pool of this level that it is or stands in, else -1.
+        #: By vertex: the ordinal of the pool of this level that it is or is below, else -1.
         self.ordinal_of: npt.NDArray[np.int32] = np.repeat(ordinals, np.diff(edges))
         self._ordinal_of = self.ordinal_of.data
         above = distinct(columns.parents[self.vertices])
@@ -82,7 +82,7 @@ class Level:
 
     @staticmethod
     def is_flat(columns: Columns, kind: int) -> bool:
-        """Whether pools of this type all have size 1 and none stands below another."""
+        """Whether the pools of this type all have size 1 and none is below another."""
         vertices = columns.vertices(kind)
         return columns.dtype(kind) is None and bool((columns.ends[vertices[:-1]] <= vertices[1:]).all())
 
@@ -98,10 +98,10 @@ class Level:
         return found
 
     def peaks(self, kind: int, start: int, end: int, among: Words | None = None) -> npt.NDArray[np.int64] | None:
-        """Per pool, the units of a counted type used below it at the busiest moment; None when none are (see `count`).
+        """Per pool, the units of a counted type used below it at the busiest moment; None if none are used (see `count`).
 
         Args:
-            among: the pools that matter, as bits; others may come out as 0.
+            among: the pools of interest, as bits; others may be returned as 0.
         """
         line = self._counts[kind]
         if not line.breakpoints:
@@ -119,7 +119,7 @@ class Level:
         return found
 
     def between(self, kind: int) -> list[int]:
-        """Type numbers that stand below this level and above pools of a type."""
+        """Type numbers of pools below this level and above pools of a type."""
         found = self._between.get(kind)
         if found is None:
             columns = self._columns
@@ -133,7 +133,7 @@ class Level:
         return found
 
     def is_counted(self, kind: int) -> bool:
-        """Whether `peaks` knows this type."""
+        """Whether `peaks` supports this type."""
         return kind in self._counts
 
     def moments(self, start: int, end: int) -> set[int]:
@@ -146,7 +146,7 @@ class Level:
     # -- changes ----------------------------------------------------------------------------------------------
 
     def count(self, kind: int, line: Timeline | None) -> None:
-        """Count the units of a type from now on; `line` is what is used of it so far."""
+        """Count the units of a type from now on; `line` is its use so far."""
         self._counts[kind] = self._counted(kind, line)
 
     def _counted(self, kind: int, line: Timeline | None) -> Timeline:
@@ -171,7 +171,7 @@ class Level:
         counts.add(which, sums[which], start, end)
 
     def change(self, v: int, kind: int, size: int, amount: int, start: int, end: int) -> None:
-        """A pool's own use grew (or shrank) by `amount` over the window."""
+        """Record that a pool's own use grew (or shrank) by `amount` over the window."""
         pool = self._ordinal_of[v]
         if kind == self.kind:
             self._roof_one(pool, amount > 0, start, end)
@@ -184,7 +184,7 @@ class Level:
             self.cover(v, amount > 0, start, end)
 
     def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
-        """The same of many pools of one type."""
+        """As :meth:`change`, for many pools of one type."""
         if kind == self.kind:
             self._roof_many(self.ordinal_of[vertices], bool(amounts[0] > 0), start, end, own=True)
             return
@@ -204,7 +204,7 @@ class Level:
                 self.cover(v, units > 0, start, end)
 
     def change_few(self, pools: Sequence[tuple[int, int]], kind: int, start: int, end: int) -> None:
-        """The same of a few pools of one type, (vertex, amount) each."""
+        """As :meth:`change`, for a few pools of one type, given as (vertex, amount)."""
         if kind == self.kind:
             for v, amount in pools:
                 self._roof_one(self._ordinal_of[v], amount > 0, start, end)
@@ -223,7 +223,7 @@ class Level:
             self._use_inside(pool, amount, start, end)
 
     def cover(self, v: int, on: bool, start: int, end: int) -> None:
-        """A pool above this level is held whole over the window, or no longer is; others do not matter here."""
+        """Record that a pool above this level is held exclusively over the window, or no longer is; other pools are ignored."""
         if self._ordinal_of[v] < 0:
             lo = int(self.vertices.searchsorted(np.int32(v)))
             hi = int(self.vertices.searchsorted(np.int32(self._columns.end[v])))
@@ -247,7 +247,7 @@ class Level:
             return
         self.roof.clear(words, start, end)
         self.touched.clear(words, start, end)
-        # What a pool gave back itself it no longer holds: then only those above it are left to ask.
+        # A pool that was released itself is not held any more, so only the pools above it need to be checked.
         if any(map(self._ever_whole, self._types_above if own else (self.kind, *self._types_above))):
             left = pools.tolist()
         else:
@@ -256,7 +256,7 @@ class Level:
             self._restore(pool, start, end)
 
     def _restore(self, pool: int, start: int, end: int) -> None:
-        """Mark again, over a window just cleared, what else holds or uses the pool."""
+        """Over a window just cleared, mark again where something else holds or uses the pool."""
         v = int(self.vertices[pool])
         if any(map(self._ever_whole, (self.kind, *self._types_above))):
             while v >= 0:
@@ -283,7 +283,7 @@ class Level:
                 self.touched.set_one(pool, max(lo, start), min(hi, end))
 
     def check(self, used: Sequence[Timeline | None]) -> list[Finding]:
-        """What is wrong with the marks and the counts; empty when nothing is.
+        """What is wrong with the marks and the counts; empty if nothing is.
 
         Args:
             used: of the planner, by type number.
@@ -298,7 +298,7 @@ class Level:
             have, expected = _by_pool(counts), _by_pool(self._counted(kind, used[kind]))
             for pool in sorted(have.keys() | expected.keys()):
                 if have.get(pool) != expected.get(pool):
-                    what = f"counted as used below, of type number {kind}: {have.get(pool, [])}, and {expected.get(pool, [])} are"
+                    what = f"used below, of type number {kind}: counted {have.get(pool, [])}, expected {expected.get(pool, [])}"
                     found.append((int(self.vertices[pool]), f"{what} (A1)"))
         return found
 
@@ -315,7 +315,7 @@ class Level:
 
 
 def _by_pool(counts: Timeline) -> dict[int, list[tuple[int, int, int]]]:
-    """By ordinal, (start, end, units) where units are counted, one span for each number."""
+    """By ordinal, the (start, end, units) where units are counted, one entry for each constant step."""
     found: dict[int, list[tuple[int, int, int]]] = {}
     for start, end, ordinals, units in counts.rows():
         for pool, count in zip(ordinals.tolist(), units.tolist(), strict=True):

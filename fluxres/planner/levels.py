@@ -1,6 +1,6 @@
-"""The levels that a planner keeps up for a matcher, and what was given back since when.
+"""The levels that a planner maintains for matchers, and the window of what was freed since a given moment.
 
-Nothing here exists until a matcher asks: a planner that is only written to pays one test of an empty list a change.
+Nothing here exists until a matcher asks for it: a planner that is only written to pays for one test of an empty list per change.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Levels:
     """Levels by type number.
 
     Args:
-        columns, used, cover: of the planner; the timelines by type number, as they come into being.
-        held_whole: (start, end) over all time where a pool is held whole.
+        columns, used, cover: of the planner; `used` and `cover` are timelines by type number, created on first use.
+        held_whole: (start, end) over all time where a pool is held exclusively.
     """
 
     def __init__(
@@ -31,43 +31,43 @@ class Levels:
         self._columns, self._used, self._cover = columns, used, cover
         self._held_whole = held_whole
         self._levels: dict[int, Level | None] = {}
-        self._told: list[Level] = []
-        #: (number, end) and (number, start) of what was given back: those that no later one outlasts, or precedes.
+        self._made: list[Level] = []
+        #: (number, end) and (number, start) of releases: those that no later release exceeds at that end.
         self._latest: list[tuple[int, int]] = []
         self._earliest: list[tuple[int, int]] = []
-        #: How often something was given back.
+        #: The number of releases so far.
         self.freed = 0
 
-    # -- asking -----------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------
 
     def of(self, kind: int) -> Level | None:
-        """The pools of a type as a matcher sees them, kept up from now on; None for a type whose pools nest or have sizes.
+        """The level of a type, maintained from now on; None for a type whose pools nest or have sizes.
 
-        Cost: the first time O(n) and what is held now; each later change a few microseconds more.
+        Cost: O(n) and what is held now on the first call; a few microseconds more for each later change.
         """
         if kind not in self._levels:
             level = None
             if Level.is_flat(self._columns, kind):
                 level = Level(self._columns, kind, self._held_whole, self._ever_whole)
                 self._recall(level)
-                self._told.append(level)
+                self._made.append(level)
             self._levels[kind] = level
         return self._levels[kind]
 
     def counted(self, level: Level, kind: int) -> Level:
-        """The level, with the units of a type below it counted from now on."""
+        """The level, which from now on counts the units of a type below it."""
         if not level.is_counted(kind):
             level.count(kind, self._used[kind])
         return level
 
     def covers_between(self, level: Level, kind: int) -> bool:
-        """Whether anything that stands below the level and above pools of a type may be held whole at some moment."""
+        """Whether any pool below the level and above pools of a type may be held exclusively at some moment."""
         return any(map(self._ever_whole, level.between(kind)))
 
     def moments(self, level: Level, kinds: Iterable[int], start: int, end: int) -> list[int]:
-        """Moments in [start, end) that matter to who asks for these types in pools of a level, ascending.
+        """The moments in [start, end) that matter to a request for these types in pools of a level, ascending.
 
-        The counts of a level do not say them all: one unit may be given back at the very moment another one is taken.
+        The counts of the level alone are not enough: one unit may be released at the very moment another one is allocated.
         """
         found = level.moments(start, end)
         for line in self._lines(level, kinds):
@@ -75,7 +75,7 @@ class Levels:
         return sorted(found)
 
     def next_moment(self, level: Level, kinds: Iterable[int], after: int) -> int | None:
-        """The first of these moments from `after` on, or None.  Cost: one bisection a block."""
+        """The first of these moments from `after` on, or None.  Cost: one bisection per block."""
         series = [level.roof.times, level.touched.times]
         series += [block.times for line in self._lines(level, kinds) for block in line.blocks.values()]
         found = [times[at] for times in series if (at := bisect_left(times, after, 1)) < len(times)]
@@ -90,7 +90,7 @@ class Levels:
         return line is not None and line.breakpoints > 0
 
     def _recall(self, level: Level) -> None:
-        """Tell a new level what is held already."""
+        """Pass everything held already to a new level."""
         for kind, line in enumerate(self._used):
             if line is None:
                 continue
@@ -104,38 +104,38 @@ class Levels:
                 for v in self._columns.vertices(kind)[ordinals].tolist():
                     level.cover(v, True, start, end)
 
-    # -- being told -------------------------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------------------
 
     def change(self, v: int, kind: int, size: int, amount: int, start: int, end: int) -> None:
-        """The own use of a pool grew (or shrank) by `amount` over the window."""
+        """Record that a pool's own use grew (or shrank) by `amount` over the window."""
         if amount < 0:
             self._note_freed(start, end)
-        for level in self._told:
+        for level in self._made:
             level.change(v, kind, size, amount, start, end)
 
     def change_many(self, vertices: Ints, amounts: Ints, start: int, end: int) -> None:
-        """The same of many pools at once, all up or all down."""
+        """As :meth:`change`, for many pools at once, all up or all down."""
         if amounts[0] < 0:
             self._note_freed(start, end)
-        if not self._told:
+        if not self._made:
             return
         for kind, of_kind in self._columns.by_kind(vertices):
-            for level in self._told:
+            for level in self._made:
                 level.change_many(vertices[of_kind], kind, amounts[of_kind], start, end)
 
     def change_few(self, pools: Mapping[int, Sequence[tuple[int, int]]], start: int, end: int) -> None:
-        """The same of a few pools: (vertex, amount) by type number."""
+        """As :meth:`change`, for a few pools: (vertex, amount) by type number."""
         if any(amount < 0 for part in pools.values() for _, amount in part):
             self._note_freed(start, end)
-        for level in self._told:
+        for level in self._made:
             for kind, part in pools.items():
                 level.change_few(part, kind, start, end)
 
     def cover(self, vertices: Iterable[int], on: bool, start: int, end: int) -> None:
-        """Pools of size > 1 are held whole over the window, or no longer are."""
+        """Record that pools of size > 1 are held exclusively over the window, or no longer are."""
         if not on:
             self._note_freed(start, end)
-        for level in self._told:
+        for level in self._made:
             for v in vertices:
                 level.cover(v, on, start, end)
 
@@ -149,10 +149,10 @@ class Levels:
         self.freed += 1
 
     def freed_within(self, mark: int) -> tuple[int, int] | None:
-        """The window in which all lies that was given back since `freed` was `mark`; None when nothing was.
+        """The window that contains everything released since `freed` was `mark`; None if nothing was.
 
-        What did not fit then does not fit now in any window that ends before it or starts after it, because there units were
-        only taken since then.
+        Something that did not fit then does not fit now in any window that ends before this one or starts after it, because there
+        units were only allocated since.
 
         >>> levels = Levels(Columns([-1], [1], [0], [1]), [], [], lambda v: [])
         >>> for window in (5, 9), (7, 8), (2, 3):
@@ -165,13 +165,13 @@ class Levels:
             return None
         return self._earliest[bisect_left(self._earliest, (mark, BEGINNING))][1], self._latest[at][1]
 
-    # -- the whole --------------------------------------------------------------------------------------------
+    # -- audit ------------------------------------------------------------------------------------------------
 
     def check(self) -> list[Finding]:
-        """What is wrong inside; empty when nothing is."""
-        return [finding for level in self._told for finding in level.check(self._used)]
+        """All findings in the levels; empty if there are none."""
+        return [finding for level in self._made for finding in level.check(self._used)]
 
     @property
     def nbytes(self) -> int:
         """Bytes kept."""
-        return sum(level.nbytes for level in self._told)
+        return sum(level.nbytes for level in self._made)

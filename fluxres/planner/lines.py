@@ -1,8 +1,8 @@
-"""The timelines of a machine by type, and how a change of pools becomes changes of them.
+"""The timelines of a machine by type, and how a change of pools becomes changes of timelines.
 
-A pool's use stands in the timeline of its type.  Being held whole is the same thing for pools of size 1; larger ones have a
-second timeline of bits.  A change of a few pools is made pool by pool, because NumPy's overhead is larger than that work;
-one of many is checked and made by vector operations.
+The use of a pool is in the timeline of its type.  For pools of size 1, being used and being held exclusively are the same; larger
+ones have a second timeline of bits.  A change of a few pools is made pool by pool, because NumPy's overhead exceeds that work; a
+change of many pools is checked and made by vector operations.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from fluxres.planner.columns import Columns
 from fluxres.planner.timeline import Timeline
 
 FEW_POOLS_MAX: Final = 32
-"""Up to this number of pools are changed one by one."""
+"""Up to this number, pools are changed one by one."""
 
 Few = Mapping[int, list[tuple[int, int]]]
-"""(vertex, units to add or take away) by type number."""
+"""(vertex, units to add or subtract) by type number."""
 
 
 def shown(start: int, end: int) -> str:
-    """A window as messages say it."""
+    """A window as messages show it."""
     return f"[{start}, {'for ever' if end >= FOREVER else end})"
 
 
 class Lines:
-    """Timelines by type number, made when first written to.
+    """Timelines by type number, created on the first write.
 
     Args:
         columns: of the planner.
-        span_bits, span_counts: pools a block.
+        span_bits, span_counts: pools per block.
     """
 
     __slots__ = ("_columns", "_made", "_size", "_span_bits", "_span_counts", "_type", "cover", "ordinal", "used")
@@ -45,7 +45,7 @@ class Lines:
         self._columns = columns
         self._type, self._size = columns.type, columns.size
         self._span_bits, self._span_counts = span_bits, span_counts
-        #: By vertex, right for the types that have a timeline.
+        #: Ordinals by vertex, valid for the types that have a timeline.
         self.ordinal = memoryview(b"")
         #: `cover[kind]` is the same object as `used[kind]` where all sizes are 1.
         self.used: list[Timeline | None] = [None] * columns.types
@@ -53,7 +53,6 @@ class Lines:
         self._made: list[Timeline] = []
 
     def used_of(self, kind: int) -> Timeline:
-        """The timeline of a type."""
         line = self.used[kind]
         if line is None:
             columns = self._columns
@@ -67,7 +66,7 @@ class Lines:
         return line
 
     def cover_of(self, kind: int) -> Timeline:
-        """The timeline that says which pools of a type are held whole."""
+        """The timeline of the pools of a type that are held exclusively."""
         line = self.used_of(kind)
         cover = self.cover[kind]
         if cover is None:
@@ -78,9 +77,9 @@ class Lines:
     # -- one pool ---------------------------------------------------------------------------------------------
 
     def change(self, v: int, amount: int, start: int, end: int) -> bool:
-        """Add units to the use of a pool; False, and nothing done, where they are not there.
+        """Add units to the use of a pool; False, without a change, if they are not available.
 
-        Errors: LimitExceeded (BREAKPOINTS_MAX); nothing done.
+        Errors: LimitExceeded (BREAKPOINTS_MAX), without a change.
         """
         kind = self._type[v]
         line = self.used[kind] or self.used_of(kind)
@@ -96,20 +95,20 @@ class Lines:
         return True
 
     def change_cover(self, v: int, by: int, start: int, end: int) -> bool:
-        """Say that a pool of size > 1 is held whole (1), or no longer is (-1); False where it was so already."""
+        """Record that a pool of size > 1 is held exclusively (1), or no longer is (-1); False if it was so already."""
         return self.cover_of(self._type[v]).change(self.ordinal[v], by, 1, start, end)
 
     # -- few pools --------------------------------------------------------------------------------------------
 
     def by_kind(self, vertices: list[int], units: list[int], sign: int) -> Few:
-        """Pools and units as `change_few` takes them."""
+        """Pools and units in the form that `change_few` takes."""
         found: dict[int, list[tuple[int, int]]] = {}
         for v, amount in zip(vertices, units, strict=True):
             found.setdefault(self._type[v], []).append((v, amount * sign))
         return found
 
     def change_few(self, pools: Few, start: int, end: int) -> bool:
-        """Change each of these pools; False, and nothing done, where one cannot be."""
+        """Change each of these pools; False, without a change, if one of the changes is impossible."""
         done: list[tuple[Timeline, list[Pick]]] = []
         for kind, part in pools.items():
             for line, picks in self._picks(kind, part):
@@ -121,7 +120,7 @@ class Lines:
         return True
 
     def _picks(self, kind: int, pools: list[tuple[int, int]]) -> Iterator[tuple[Timeline, list[Pick]]]:
-        """What changes in which timeline when the use of these pools of a type does."""
+        """The changes per timeline for a change in the use of these pools of one type."""
         line = self.used[kind] or self.used_of(kind)
         ordinal, size = self.ordinal, self._size
         yield line, [(ordinal[v], amount, size[v]) for v, amount in pools]
@@ -131,15 +130,15 @@ class Lines:
                 yield self.cover_of(kind), single
 
     def has_room(self, changes: int) -> bool:
-        """Whether every timeline has room for the breakpoints of so many changes, wherever they are."""
+        """Whether every timeline has room for the breakpoints of this number of changes, whatever their windows."""
         most = limits.BREAKPOINTS_MAX - 2 * changes
-        for line in self._made:  # noqa: SIM110  # every change of a pool by name asks: no generator
+        for line in self._made:  # noqa: SIM110  # called for every change of a named pool: a generator is slower
             if line.breakpoints > most:
                 return False
         return True
 
     def require_room(self, windows: Mapping[tuple[int, int], Sequence[int]]) -> None:
-        """Refuse where changes of these pools over these windows would add more breakpoints to a timeline than may be."""
+        """Raise if changes of these pools over these windows would add too many breakpoints to a timeline."""
         if self.has_room(sum(map(len, windows.values()))):
             return
         missing: dict[int, int] = {}
@@ -157,13 +156,13 @@ class Lines:
     def change_many(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> None:
         """Change ascending vertices, all up or all down, all or nothing.
 
-        Errors: UsageError naming the first pool that has not the units; LimitExceeded.
+        Errors: UsageError naming the first pool without enough units; LimitExceeded.
         """
         for line, ordinals, steps in list(self._plan(vertices, units, start, end, sign)):
             line.add(ordinals, steps, start, end)
 
     def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[tuple[Timeline, Ints, Ints]]:
-        """Check a change of many pools: what to add to which timeline."""
+        """Check a change of many pools and yield what to add to which timeline."""
         for kind, of_kind in self._columns.by_kind(vertices):
             which, steps = vertices[of_kind], units[of_kind] if sign > 0 else -units[of_kind]
             line = self.used_of(kind)
@@ -176,7 +175,7 @@ class Lines:
             if bad.any():
                 k = int(bad.argmax())
                 raise UsageError(
-                    f"pool {which[k]}: {abs(int(steps[k]))} units {'asked' if sign > 0 else 'given back'} for "
+                    f"pool {which[k]}: {abs(int(steps[k]))} units {'requested' if sign > 0 else 'released'} for "
                     f"{shown(start, end)}, where {'too many' if sign > 0 else 'fewer'} are used (size {sizes[k]})"
                 )
             parts = [(line, ordinals, steps)]

@@ -1,11 +1,11 @@
-"""Marked pools of one level over time: which nodes are taken, as one bit a node and one row a breakpoint.
+"""Marked pools of one level over time, such as which nodes are taken: one bit per node and one row per breakpoint.
 
-The planner's own rows (`block.py`) say what each pool uses, in blocks that are small because a change must touch little.
-A matcher asks the opposite: of *all* nodes, which are clear through a window.  Ten thousand nodes are 160 words, so here a
-row spans the level, a window is one `bitwise_or` over its rows, and the number of marks of every row stands beside it:
-a window whose fullest row leaves too few nodes is skipped without being read.
+The planner's own rows (`block.py`) contain the use of each pool, in blocks that are small because a change must touch little.  A
+matcher asks the opposite question: of *all* nodes, which are unmarked through a window?  Ten thousand nodes are 160 words, so
+here a row spans the level, a window is one `bitwise_or` over its rows, and the number of marks in each row is stored beside it: a
+window whose fullest row leaves too few nodes is skipped without being read.
 
-Marks are set and cleared, not counted: the code that clears must know that nothing else marks the pool (`level.py` does).
+Marks are set and cleared, not counted: the caller of `clear` must ensure that nothing else marks the pool (`level.py` does).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCALAR_ROWS_MAX: Final = 24
 """Up to this number of rows, changing one mark row by row is cheaper than a NumPy operation over a column."""
 
 SUFFIX_ROWS: Final = 64
-"""Rows accumulated at once from the end of a window: the row that is in the way is mostly among the last ones."""
+"""Rows accumulated at once from the end of a window: the blocking row is mostly among the last ones."""
 
 
 class Marks:
@@ -50,9 +50,9 @@ class Marks:
 
     def _allot(self, matrix: Words, ones: Ints, taken: int) -> None:
         self.matrix = matrix
-        #: Marks of each row of the matrix.
+        #: The number of marks in each row of the matrix.
         self.ones = ones
-        # Single words are read and written through memory views: a tenth of the time of a NumPy scalar.
+        # Single words are accessed through memory views, which takes a tenth of the time of a NumPy scalar.
         self._flat, self._counts = matrix.reshape(-1).data, ones.data
         self._spare = list(range(len(matrix) - 1, taken - 1, -1))
 
@@ -94,7 +94,7 @@ class Marks:
         return i, j
 
     def _settle(self, i: int, j: int) -> None:
-        """Drop the breakpoints from i to j at which nothing changes any more."""
+        """Remove the breakpoints from i to j at which nothing changes any more."""
         first, stop = max(i, 1), min(j + 1, len(self.times))
         if stop - first > SCALAR_ROWS_MAX:
             counts = self.ones[np.frombuffer(self.rows[first - 1 : stop], np.int64)]
@@ -121,7 +121,7 @@ class Marks:
         self._settle(i, j)
 
     def clear(self, words: Words, start: int, end: int) -> None:
-        """Take the marks of these pools away over the window."""
+        """Clear the marks of these pools over the window."""
         i, j = self._cut(start, end)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
@@ -132,11 +132,9 @@ class Marks:
         self._settle(i, j)
 
     def set_one(self, ordinal: int, start: int, end: int) -> None:
-        """Mark one pool."""
         self._change_one(ordinal, start, end, True)
 
     def clear_one(self, ordinal: int, start: int, end: int) -> None:
-        """Take the mark of one pool away."""
         self._change_one(ordinal, start, end, False)
 
     def _change_one(self, ordinal: int, start: int, end: int, mark: bool) -> None:
@@ -159,7 +157,7 @@ class Marks:
     # -- questions --------------------------------------------------------------------------------------------
 
     def folded(self, start: int, end: int) -> Words:
-        """Pools marked at any moment of the window; not to be written to."""
+        """Pools marked at any moment of the window; must not be written to."""
         i, j = self.window(start, end)
         if j - i == 1:
             row: Words = self.matrix[self.rows[i]]
@@ -171,7 +169,7 @@ class Marks:
         return total
 
     def runs(self, ordinal: int, start: int = BEGINNING, end: int = FOREVER) -> list[tuple[int, int]]:
-        """(start, end) where one pool is marked, neighbours merged; of the rows of a window, if one is given."""
+        """(start, end) where one pool is marked, adjacent runs merged; restricted to the rows of a window, if given."""
         i, j = self.window(start, end)
         column, shift = ordinal >> 6, ordinal & 63
         if j - i > SCALAR_ROWS_MAX:
@@ -189,9 +187,9 @@ class Marks:
         return found
 
     def roomy_start(self, most: int, duration: int, after: int) -> int | None:
-        """The first start from `after` on in whose window no row has more than `most` marks; None when there is none.
+        """The first start from `after` on in whose window no row has more than `most` marks; None if there is none.
 
-        A necessary condition for a window that leaves enough pools, from the counts alone.  Cost: one vector scan.
+        This is a necessary condition for a window that leaves enough pools, from the counts alone.  Cost: one vector scan.
         """
         k = bisect_right(self.times, after) - 1
         counts = self.ones[np.frombuffer(self.rows[k:], np.int64)]
@@ -206,10 +204,11 @@ class Marks:
         return start
 
     def blocked_until(self, wanted: Words, need: int, start: int, end: int) -> int:
-        """Where the last row ends that, with the rows after it in the window, leaves fewer than `need` of the wanted pools.
+        """The end of the last row that, together with the rows after it in the window, leaves fewer than `need` of the wanted
+        pools.
 
-        Every window that moves right from this one and still begins before that moment has those rows in it, and fails.
-        The caller knows that the window itself fails.  Cost: mostly the last rows of the window.
+        Every window that is moved right but still begins before that moment contains those rows and fails too.  The caller knows
+        that the window itself fails.  Cost: mostly the last rows of the window.
         """
         i, j = self.window(start, end)
         rows = np.frombuffer(self.rows[i:j], np.int64)
@@ -233,7 +232,7 @@ class Marks:
         """What is wrong inside; empty when nothing is."""
         found = []
         if any(a >= b for a, b in pairwise(self.times)):
-            found.append("breakpoints of a level do not ascend")
+            found.append("breakpoints of a level are not ascending")
         for k, row in enumerate(self.rows):
             if int(np.bitwise_count(self.matrix[row]).sum()) != int(self.ones[row]):
                 found.append(f"marks from tick {self.times[k]} on are miscounted")

@@ -1,12 +1,12 @@
 """How much of which pool is free when.
 
-One timeline per type (`timeline.py`) says what is used of each pool itself. What a whole holding implies for the pools
-below it (rule A5) is never written down: a pool is *covered* while all of an ancestor is held by one job, and the
-answer is found by looking up its five or six ancestors. For pools of size 1 being used is being held whole, so their
-own timeline says it; larger ones have a second timeline of bits, which `cover` keeps.
+One timeline per type (`timeline.py`) records what is used of each pool itself.  What an exclusive holding implies for the pools
+below it (rule A5) is never recorded: a pool is *covered* while one job holds all of an ancestor, and queries look that up among
+its five or six ancestors.  A pool of size 1 is held exclusively whenever it is used, so its own timeline is enough; larger pools
+have a second timeline of bits, which `cover` maintains.
 
-Whether to trust a caller: units are checked against the size at every moment (rule A1), in `hold` and `release` alike, because
-a planner that went wrong silently would hand out what is taken. Who holds the units is the caller's business.
+The caller is not trusted: units are checked against the size at every moment (rule A1), in `hold` and in `release`, because a
+planner with silently wrong records would allocate units twice.  Which job holds the units is the caller's business.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from fluxres.planner.timeline import Timeline
 
 
 class Planner:
-    """Used units of every pool over time, and the questions a scheduler asks about them.
+    """Used units of every pool over time, and the queries that a scheduler makes.
 
-    Windows are half-open ticks `[start, end)`; an end from `clock.FOREVER` on never comes. All queries are about the
-    whole window: a unit is free when no moment of the window uses it.
+    Windows are half-open ticks `[start, end)`; an end at or after `clock.FOREVER` is infinite.  All queries are about the whole
+    window: a unit is free if it is used at no moment of the window.
 
     Args:
         parent, end: int32[n], the containment trees in pre-order (-1 above a root; one past the last descendant).
         type_of: uint16[n], type numbers.
         size: int64[n], units.
-        of_type: gives the ascending vertices (int32) of a type number, so that they are shared and not found again.
+        of_type: returns the ascending vertices (int32) of a type number, so that they are shared and not computed again.
 
-    Cost: nothing per pool; arrays are shared, tables made when first needed.
+    Cost: nothing per pool; arrays are shared, tables are made on first use.
     Errors: every change raises UsageError or LimitExceeded and then has changed nothing.
 
     A rack of two nodes with two units of memory each:
@@ -56,7 +56,7 @@ class Planner:
     20
     """
 
-    #: Pools a block, for bits and for counts: about a kilobyte a row. Larger rows copy more for a job on one
+    #: Pools per block, for bits and for counts: about a kilobyte per row. Larger rows copy more for a job on one
     #: core, smaller ones make more rows for a job on the whole machine.
     span_bits = 8192
     span_counts = 4096
@@ -75,7 +75,7 @@ class Planner:
         self._parent, self._end, self._type, self._size = columns.parent, columns.end, columns.type, columns.size
         self._lines = Lines(columns, self.span_bits, self.span_counts)
         self._used, self._cover = self._lines.used, self._lines.cover
-        #: What a matcher asked to be kept up: nodes as it sees them, and what was given back.
+        #: Maintained on behalf of matchers: nodes as they see them, and what was released.
         self.levels = Levels(columns, self._used, self._cover, self.covers)
 
     # -- changes ----------------------------------------------------------------------------------------------
@@ -83,39 +83,40 @@ class Planner:
     def hold(self, v: int, amount: int, start: int, end: int) -> None:
         """Use `amount` units of pool v itself over the window.
 
-        Cost: a few microseconds, more with the moments in the window.
-        Errors: UsageError when the pool has not as many free units at some moment; LimitExceeded (BREAKPOINTS_MAX).
+        Cost: a few microseconds, more with the number of breakpoints in the window.
+        Errors: UsageError if the pool has too few free units at some moment; LimitExceeded (BREAKPOINTS_MAX).
         """
         self._require(v, amount, start, end)
         if not self._lines.change(v, amount, start, end):
             raise UsageError(
-                f"pool {v}: {amount} units asked for {shown(start, end)}, "
+                f"pool {v}: {amount} units requested for {shown(start, end)}, "
                 f"where {self.used(v, start, end)} of {self._size[v]} are used"
             )
         self.levels.change(v, self._type[v], self._size[v], amount, start, end)
 
     def release(self, v: int, amount: int, start: int, end: int) -> None:
-        """Undo `hold` for `amount` units, over all or any part of what was held.
+        """Undo `hold` for `amount` units, over all or any part of the window.
 
-        Errors: UsageError when fewer units are used at some moment of the window (rule A6).
+        Errors: UsageError if fewer units are used at some moment of the window (rule A6).
         """
         self._require(v, amount, start, end)
         if not self._lines.change(v, -amount, start, end):
-            raise UsageError(f"pool {v}: {amount} units given back for {shown(start, end)}, where fewer are used")
+            raise UsageError(f"pool {v}: {amount} units released for {shown(start, end)}, where fewer are used")
         self.levels.change(v, self._type[v], self._size[v], -amount, start, end)
 
     def cover(self, v: int, start: int, end: int, on: bool) -> None:
-        """Say that one job holds all of v (size > 1) over the window, or no longer does. Does nothing for size 1: `hold` says it.
+        """Record that one job holds all of v (size > 1) over the window, or no longer does.  No effect for size 1, where `hold`
+        is enough.
 
-        Errors: UsageError when v is covered already (on) or is not (off) at some moment of the window.
+        Errors: UsageError if v is covered already (on) or is not covered (off) at some moment of the window.
         """
         self._require(v, 1, start, end)
         if self._size[v] == 1:
             return
         if not self._size[v]:
-            raise UsageError(f"pool {v}: has no units, so it cannot be held whole")
+            raise UsageError(f"pool {v}: has no units, so it cannot be held exclusively")
         if not self._lines.change_cover(v, 1 if on else -1, start, end):
-            raise UsageError(f"pool {v}: {'already' if on else 'not'} held whole at some moment of {shown(start, end)}")
+            raise UsageError(f"pool {v}: {'already' if on else 'not'} held exclusively at some moment of {shown(start, end)}")
         self.levels.cover([v], on, start, end)
 
     def hold_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
@@ -129,17 +130,17 @@ class Planner:
         self._change_all(vertices, amounts, start, end, 1)
 
     def release_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int) -> None:
-        """Undo `hold_all` for all or any part of what was held; all or nothing."""
+        """Undo `hold_all` over all or any part of the window; all or nothing."""
         self._change_all(vertices, amounts, start, end, -1)
 
     def has_room(self, changes: int) -> bool:
-        """Whether this many changes of pools fit, over whatever windows.  Cost: the number of types."""
+        """Whether this number of changes of pools fits, whatever their windows.  Cost: the number of types."""
         return self._lines.has_room(changes)
 
     def require_room(self, windows: Mapping[tuple[int, int], Sequence[int]]) -> None:
-        """Make sure that what is used of some pools can be changed over some windows, one after the other.
+        """Raise unless the use of these pools can be changed over these windows, one after the other.
 
-        Errors: LimitExceeded (BREAKPOINTS_MAX).  Cost: little, unless there are about as many moments as may be.
+        Errors: LimitExceeded (BREAKPOINTS_MAX).  Cost: little, unless the timelines are nearly full.
         """
         self._lines.require_room(windows)
 
@@ -158,7 +159,7 @@ class Planner:
             units = np.broadcast_to(units, which.shape)
         if not which.size:
             return
-        # What a few pools cannot do is refused below, where it is also said why.
+        # An impossible change of a few pools falls through to the code below, which raises with the reason.
         if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), units.tolist(), start, end, sign):
             return
         gaps = which[1:] - which[:-1]
@@ -167,7 +168,7 @@ class Planner:
             which, units = which[order], units[order]
             twice = np.flatnonzero(which[1:] == which[:-1])
             if twice.size:
-                raise UsageError(f"pool {which[twice[0]]} is named twice")
+                raise UsageError(f"pool {which[twice[0]]} is listed twice")
         if which[0] < 0 or which[-1] >= self._n:
             raise UsageError(f"vertices {which[0]} … {which[-1]}: expected 0 <= vertex < {self._n}")
         if units.min() < 1:
@@ -187,12 +188,12 @@ class Planner:
     # -- one pool ---------------------------------------------------------------------------------------------
 
     def used(self, v: int, start: int, end: int) -> int:
-        """Most units of v itself used at any moment of the window."""
+        """The maximum use of v itself over the window."""
         line = self._used[self._type[v]]
         return 0 if line is None else line.most(self._lines.ordinal[v], start, end)
 
     def covered_by(self, v: int, start: int, end: int) -> int:
-        """The nearest proper ancestor of v that is held whole at some moment of the window, or -1."""
+        """The nearest proper ancestor of v that is held exclusively at some moment of the window, or -1."""
         parent, types, cover, ordinal = self._parent, self._type, self._cover, self._lines.ordinal
         u: int = parent[v]
         while u >= 0:
@@ -203,26 +204,26 @@ class Planner:
         return -1
 
     def free(self, v: int, start: int, end: int) -> int:
-        """Units of v free through the whole window: 0 when an ancestor is held whole at some moment of it."""
+        """Units of v free through the whole window: 0 if an ancestor is held exclusively at some moment of it."""
         if self.covered_by(v, start, end) >= 0:
             return 0
         size: int = self._size[v]
         return size - self.used(v, start, end)
 
     def segments(self, v: int) -> list[tuple[int, int, int]]:
-        """(start, end, used) of v itself over all time where it is used, neighbours merged."""
+        """(start, end, used) of v itself over all time where it is used; adjacent equal segments are merged."""
         line = self._used[self._type[v]]
         return [] if line is None else line.steps(self._lines.ordinal[v])
 
     def covers(self, v: int) -> list[tuple[int, int]]:
-        """(start, end) over all time where v is held whole, neighbours merged."""
+        """(start, end) over all time where v is held exclusively, adjacent periods merged."""
         line = self._cover[self._type[v]]
         return [] if line is None else [(start, end) for start, end, _ in line.steps(self._lines.ordinal[v])]
 
     # -- slices -----------------------------------------------------------------------------------------------
 
     def busy_below(self, v: int, start: int, end: int) -> bool:
-        """Is any unit strictly below v used at some moment of the window?"""
+        """Whether any unit strictly below v is used at some moment of the window."""
         lo, hi = v + 1, self._end[v]
         if lo == hi:
             return False
@@ -241,7 +242,7 @@ class Planner:
     def _held(
         self, lines: Sequence[Timeline | None], lo: int, hi: int, start: int, end: int
     ) -> Iterator[tuple[Vertices, npt.NDArray[Any]]]:
-        """By type: vertices in [lo, hi) in use, ascending, and the most units of each; types with none are left out."""
+        """By type: vertices in [lo, hi) in use, ascending, and the maximum use of each; types without any are left out."""
         for kind, line in enumerate(lines):
             if line is None:
                 continue
@@ -250,7 +251,7 @@ class Planner:
                 yield self.columns.vertices(kind)[ordinals], units
 
     def _covered_above(self, v: int, start: int, end: int) -> int:
-        """Up to which vertex the proper ancestors of v that are held whole in the window reach; v when there is none."""
+        """Where the subtree of v's topmost ancestor held exclusively in the window ends; v if there is no such ancestor."""
         stop, u = v, self.covered_by(v, start, end)
         while u >= 0:
             stop = max(stop, self._end[u])
@@ -258,7 +259,7 @@ class Planner:
         return stop
 
     def free_slice(self, lo: int, hi: int, start: int, end: int) -> Ints:
-        """Units free through the whole window, for every vertex in [lo, hi) (int64), as `free` has them.
+        """Units free through the whole window, for every vertex in [lo, hi) (int64), as defined by `free`.
 
         Cost: a copy of the sizes, and the rows of the window over the slice.
         """
@@ -273,7 +274,7 @@ class Planner:
         return free
 
     def _covered_below(self, lo: int, hi: int, start: int, end: int) -> Runs:
-        """What lies strictly below the vertices of [lo, hi) that are held whole at some moment of the window."""
+        """Everything strictly below the vertices of [lo, hi) that are held exclusively at some moment of the window."""
         return self._below([vertices for vertices, _ in self._held(self._cover, lo, hi, start, end)])
 
     def _below(self, pools: Sequence[Vertices]) -> Runs:
@@ -285,12 +286,12 @@ class Planner:
         return Runs.of(roots + 1, ends[roots]) if roots.size else NO_RUNS
 
     def totals(self, v: int, start: int, end: int, unavailable: npt.ArrayLike | None = None) -> Ints:
-        """Units free through the whole window in the subtree of v, v included, by type number (int64).
+        """Units free through the whole window in the subtree of v, including v, by type number (int64).
 
         Args:
-            unavailable: ascending vertices whose subtrees do not count (down, say), none below another.
+            unavailable: ascending vertices whose subtrees do not count (because they are down, say), none below another.
 
-        Cost: two look-ups a type, then by what is held or unavailable below v, not by what is there.
+        Cost: two look-ups per type, plus what is held or unavailable below v; independent of the size of the subtree.
         """
         columns = self.columns
         total = np.zeros(columns.types, np.int64)
@@ -330,7 +331,7 @@ class Planner:
         return total - self._units_in(gone, total) if gone.edges.size else total
 
     def _units_in(self, runs: Runs, there: Ints) -> Ints:
-        """Units in runs of vertices, by type; types of which nothing is `there` are left out."""
+        """Units in runs of vertices, by type; types with 0 in `there` are skipped."""
         signs = np.ones(len(runs.edges), np.int64)
         signs[::2] = -1
         units = np.zeros_like(there)
@@ -352,18 +353,19 @@ class Planner:
     def earliest(self, demands: Sequence[tuple[int, int]], duration: int, after: int) -> int | None:
         """The first start from `after` on at which all demands are free together for `duration`.
 
-        A demand is (vertex, units); several on one vertex add up. Units that are the whole of a pool ask in addition that
-        nothing below it is used. Free means what `free` means.
+        A demand is (vertex, units); several on one vertex add up.  A demand for all units of a pool also requires that nothing
+        below it is used.  Free is defined as in `free`.
 
-        Returns: a tick, `after` or a breakpoint; None when a demand exceeds the size, or something that never ends is in the way.
-        Cost: each row of the blocks concerned is looked at once, from `after` to the answer.
+        Returns: a tick, either `after` or a breakpoint; None if a demand exceeds the size, or something held without end is in
+        the way.
+        Cost: each row of the blocks concerned is read once, from `after` to the answer.
         """
         return fit.earliest(self.columns, self._used, self._cover, demands, duration, after)
 
-    # -- the whole --------------------------------------------------------------------------------------------
+    # -- whole machine, audit ---------------------------------------------------------------------------------
 
     def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Ints, npt.NDArray[Any]] | None:
-        """Ordinals in [lo, hi) of a type used in the window, ascending, and the most units of each; None for none."""
+        """The ordinals in [lo, hi) of a type used in the window, ascending, and the maximum use of each; or None."""
         line = self._used[kind]
         if line is None:
             return None
@@ -371,21 +373,21 @@ class Planner:
         return held if held[0].size else None
 
     def check(self) -> list[str]:
-        """What is wrong inside; empty when nothing is. Cost: all rows."""
+        """All findings as text; empty if there are none.  Cost: all rows."""
         return [f"pool {v}: {text}" if v >= 0 else text for v, text in self.findings()]
 
     def findings(self) -> list[audit.Finding]:
-        """As `check`, with the pool that each finding is about."""
+        """As `check`, with the pool that each finding concerns."""
         return audit.check(self.columns, self._used, self._cover) + self.levels.check()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows and derived tables; the arrays it was made from are not counted."""
+        """Bytes of rows and derived tables, without the arrays passed in."""
         lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
         return self.columns.nbytes + self.levels.nbytes + sum(line.nbytes for line in lines.values())
 
 
 def require_window(start: int, end: int) -> None:
-    """UsageError unless start < end and start is a tick that comes."""
+    """Raise UsageError unless start < end and start is a finite tick."""
     if not BEGINNING < start < end or start >= FOREVER:
-        raise UsageError(f"window {shown(start, end)}: expected start < end, and a start that comes")
+        raise UsageError(f"window {shown(start, end)}: expected start < end and a finite start")

@@ -1,7 +1,7 @@
 """Sets of subtrees as sorted, disjoint runs of vertices.
 
-In pre-order a subtree is the slice [v, end[v]).  The subtrees of any set of pools, nested or not, are then a few
-runs: neighbouring racks melt into one, and sums over a run are two look-ups however many pools it has.
+In pre-order a subtree is the slice [v, end[v]).  So the subtrees of any set of pools, nested or not, are a few runs: adjacent
+racks merge into one, and a sum over a run is two look-ups, however many pools it has.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy.typing as npt
 Vertices = npt.NDArray[np.int32]
 
 RUNS_SLICED_MAX: Final = 64
-"""Up to this number of runs are cleared slice by slice; more of them by one cumulative sum."""
+"""Up to this number, runs are cleared slice by slice; above it, by one cumulative sum."""
 
 
 class Runs(NamedTuple):
     """Disjoint runs that do not touch, as strictly ascending edges: start, stop, start, stop, …
 
-    A vertex lies in a run when an odd number of edges stands at or before it.
+    A vertex is in a run if an odd number of edges is at or before it.
     """
 
     edges: Vertices
@@ -43,16 +43,14 @@ class Runs(NamedTuple):
 
     @property
     def starts(self) -> Vertices:
-        """Where each run begins."""
         return self.edges[::2]
 
     @property
     def stops(self) -> Vertices:
-        """Where each run ends."""
         return self.edges[1::2]
 
     def outside(self, vertices: Vertices) -> npt.NDArray[np.int64]:
-        """1 for each vertex that lies in no run, else 0.
+        """1 for each vertex that is in no run, else 0.
 
         >>> Runs.of(np.array([1, 7]), np.array([6, 9])).outside(np.array([0, 1, 5, 6, 8], np.int32))
         array([1, 0, 0, 1, 0])
@@ -60,7 +58,7 @@ class Runs(NamedTuple):
         return ~self.edges.searchsorted(vertices, "right") & 1
 
     def clear(self, values: npt.NDArray[Any], base: int) -> None:
-        """Set to 0 what lies in a run; values[0] belongs to vertex `base`.
+        """Set to 0 all values within a run; values[0] belongs to vertex `base`.
 
         >>> units = np.full(5, 3)
         >>> Runs.of(np.array([1, 7]), np.array([6, 9])).clear(units, 4); units
@@ -71,7 +69,7 @@ class Runs(NamedTuple):
             for start, stop in zip(edges[::2], edges[1::2], strict=True):
                 values[start:stop] = 0
             return
-        # One turn at every edge, in bytes: a byte that overflows is as odd as before.
+        # A cumulative sum of the edges in bytes: only its parity matters, which survives overflow.
         before = int(self.edges.searchsorted(np.int32(base), "right"))
         turns = np.zeros(len(values), np.int8)
         turns[self.edges[before : int(self.edges.searchsorted(np.int32(base + len(values))))] - base] = 1

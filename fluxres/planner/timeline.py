@@ -1,7 +1,7 @@
-"""The use of all pools of one type over time, cut into blocks that come into being when first touched.
+"""The use of all pools of one type over time, divided into blocks that are created when first used.
 
-Pools are numbered within their type, in vertex order: "ordinals".  Every subtree is a run of ordinals of each
-type, so whatever concerns a subtree is a slice here.
+Pools are numbered within their type in vertex order: "ordinals".  The pools of one type in a subtree are a run of ordinals, so
+everything about a subtree is a slice here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fluxres.planner.counts import CountBlock
 
 
 def narrowest(size: int) -> np.dtype[Any]:
-    """The narrowest type that holds 0 … size: unsigned, or int64, because NumPy makes floats of int64 and uint64 together.
+    """The narrowest type that can hold 0 … size: unsigned, or int64, because NumPy promotes int64 with uint64 to float.
 
     >>> narrowest(255), narrowest(256), narrowest(2**40)
     (dtype('uint8'), dtype('uint16'), dtype('int64'))
@@ -32,12 +32,12 @@ def narrowest(size: int) -> np.dtype[Any]:
 
 
 class Timeline:
-    """Who uses how much, of one type.
+    """The use of the pools of one type over time.
 
     Args:
         length: pools of the type.
-        span: pools a block.
-        dtype: type of a count; None where one bit a pool will do.
+        span: pools per block.
+        dtype: type of a count; None if one bit per pool is enough.
     """
 
     __slots__ = ("blocks", "breakpoints", "dtype", "length", "span")
@@ -58,15 +58,15 @@ class Timeline:
     # -- one pool ---------------------------------------------------------------------------------------------
 
     def most(self, ordinal: int, start: int, end: int) -> int:
-        """Most units of one pool used at any moment of the window."""
+        """The maximum use of one pool over the window."""
         number, ordinal = divmod(ordinal, self.span)
         block = self.blocks.get(number)
         return 0 if block is None else block.most(ordinal, start, end)
 
     def change(self, ordinal: int, amount: int, limit: int, start: int, end: int) -> bool:
-        """Add `amount` to one pool over the window; False, and nothing done, where that leaves 0 … limit.
+        """Add `amount` to one pool over the window; False, without a change, if that leaves the range 0 … limit.
 
-        Errors: LimitExceeded (BREAKPOINTS_MAX); nothing done.
+        Errors: LimitExceeded (BREAKPOINTS_MAX), without a change.
         """
         number, ordinal = divmod(ordinal, self.span)
         block = self.blocks.get(number) or self._open(number)
@@ -85,7 +85,7 @@ class Timeline:
         return True
 
     def change_few(self, picks: Sequence[Pick], start: int, end: int) -> bool:
-        """As `change`, for a few pools, each once, all or nothing; False also where it needs too many breakpoints."""
+        """As `change`, for a few distinct pools, all or nothing; False also if too many breakpoints would be needed."""
         if len(picks) == 1:
             try:
                 return self.change(*picks[0], start, end)
@@ -97,7 +97,7 @@ class Timeline:
         done: list[int] = []
         for number, part in blocks.items():
             if not self._is_changed(number, part, start, end):
-                # This cannot fail: it brings back the breakpoints that were there before.
+                # This cannot fail: it restores the previous breakpoints.
                 for earlier in done:
                     back = [(ordinal, -amount, limit) for ordinal, amount, limit in blocks[earlier]]
                     self._change(earlier, back, start, end)
@@ -112,7 +112,7 @@ class Timeline:
             return False
 
     def steps(self, ordinal: int) -> list[tuple[int, int, int]]:
-        """(start, end, used) of one pool where it is used; neighbours merged."""
+        """(start, end, used) of one pool where it is used; adjacent equal steps are merged."""
         number, ordinal = divmod(ordinal, self.span)
         block = self.blocks.get(number)
         return [] if block is None else list(block.steps(ordinal))
@@ -120,7 +120,7 @@ class Timeline:
     # -- many pools -------------------------------------------------------------------------------------------
 
     def _parts(self, lo: int, hi: int) -> Iterator[tuple[int, Block, int, int]]:
-        """(base, block, lo, hi) for the blocks in use that meet the ordinals [lo, hi); lo and hi within the block."""
+        """(base, block, lo, hi) for the existing blocks that overlap the ordinals [lo, hi); lo and hi within the block."""
         span = self.span
         for number in range(lo // span, (hi + span - 1) // span):
             block = self.blocks.get(number)
@@ -129,11 +129,11 @@ class Timeline:
                 yield base, block, max(lo - base, 0), min(hi - base, block.length)
 
     def any(self, lo: int, hi: int, start: int, end: int) -> bool:
-        """Is any unit of the ordinals [lo, hi) used in the window?"""
+        """Whether any unit of the ordinals [lo, hi) is used in the window."""
         return any(block.peaks(first, stop, start, end) is not None for _, block, first, stop in self._parts(lo, hi))
 
     def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row]:
-        """Ordinals in [lo, hi) used in the window, ascending, and the most units used of each."""
+        """The ordinals in [lo, hi) that are used in the window, ascending, and the maximum use of each."""
         ordinals: list[Ints] = []
         units: list[Row] = []
         for base, block, first, stop in self._parts(lo, hi):
@@ -148,7 +148,7 @@ class Timeline:
         return np.concatenate(ordinals), np.concatenate(units)
 
     def split(self, ordinals: Ints) -> Iterator[tuple[int, slice]]:
-        """Ascending ordinals cut at the blocks: (block number, slice of them)."""
+        """Split ascending ordinals at block boundaries: (block number, slice of them)."""
         if not ordinals.size:
             return
         first, last = int(ordinals[0]) // self.span, int(ordinals[-1]) // self.span
@@ -162,7 +162,7 @@ class Timeline:
                 yield number, slice(a, b)
 
     def extremes(self, ordinals: Ints, start: int, end: int, *, least: bool = False) -> Ints:
-        """Most (or least) units used at any moment of the window, for ascending ordinals."""
+        """The maximum (or minimum) use over the window, for ascending ordinals."""
         found = np.zeros(len(ordinals), np.int64)
         for number, part in self.split(ordinals):
             block = self.blocks.get(number)
@@ -176,7 +176,7 @@ class Timeline:
         return found
 
     def add(self, ordinals: Ints, amounts: Ints, start: int, end: int) -> None:
-        """Add amounts to ascending ordinals. The caller has seen to it that all stay within 0 … size, and that there is room."""
+        """Add amounts to ascending ordinals.  The caller ensures that all stay within 0 … size and that there is room."""
         for number, part in self.split(ordinals):
             block = self.blocks.get(number) or self._open(number)
             before = len(block.times)
@@ -190,11 +190,11 @@ class Timeline:
         return sum(ends if block is None else block.missing(start, end) for block in blocks)
 
     def require_room(self, ordinals: Ints, start: int, end: int) -> None:
-        """LimitExceeded when a change of these ordinals over the window adds more breakpoints than may be."""
+        """Raise LimitExceeded if a change of these ordinals over the window would add too many breakpoints."""
         if self.breakpoints + self.missing(ordinals, start, end) > limits.BREAKPOINTS_MAX:
             raise too_many_breakpoints()
 
-    # -- all of it --------------------------------------------------------------------------------------------
+    # -- whole timeline ---------------------------------------------------------------------------------------
 
     def busy_blocks(self) -> list[tuple[int, Block]]:
         """(first ordinal, block) of the blocks in which anything is ever used."""
@@ -222,9 +222,9 @@ class Timeline:
         return sum(block.nbytes for block in self.blocks.values())
 
     def check(self) -> list[str]:
-        """What is wrong inside; empty when nothing is."""
+        """What is wrong inside; empty if nothing is."""
         found = [f"pools {number * self.span} …: {text}" for number, block in self.blocks.items() for text in block.check()]
         breakpoints = sum(len(block.times) - 1 for block in self.blocks.values())
         if breakpoints != self.breakpoints:
-            found.append(f"{breakpoints} breakpoints, {self.breakpoints} counted")
+            found.append(f"{breakpoints} breakpoints, but {self.breakpoints} are counted")
         return found

@@ -34,7 +34,7 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
     if not any(part.is_short for part in refusal.parts):
         found.append(refusal.together())
     when = " with nothing held and everything up" if refusal.never else ""
-    found += [f"With a count of {count} at {place} it would match{when}." for place, count in refusal.enough.items()]
+    found += [f"It would match with a count of {count} at {place}{when}." for place, count in refusal.enough.items()]
     return found
 
 

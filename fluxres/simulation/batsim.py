@@ -1,8 +1,8 @@
-"""Workloads of Batsim: JSON with jobs and the profiles they follow.
+"""Batsim workloads: JSON with jobs and the profiles they follow.
 
-Batsim computes how long a job takes from its profile and a platform.  A `delay` says it itself; of a parallel profile the
-computation of the busiest host is taken at a given speed, and communication, which only a network could tell, is left out and
-said so.  A composed profile is its parts one after the other, as often as it says.
+Batsim computes the run time of a job from its profile and a platform.  A `delay` profile states its run time; for a parallel
+profile, the computation of the busiest host counts at a given speed, and communication, which depends on a network, is ignored
+with a note.  A composed profile consists of its parts in sequence, repeated as often as it specifies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fluxres.documents.source import Source
 from fluxres.simulation.workload import Submission, Workload, name_of
 
 SPEED_FLOPS: Final = 1e9
-"""Floating point operations per second of a host, where nobody says."""
+"""Default floating point operations per second of a host."""
 
 _MAX_S: Final = 1e12
 _COMPUTING: Final = ("parallel", "msg_par", "parallel_homogeneous", "msg_par_hg")
@@ -73,12 +73,12 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
 
 
 class _RunTimes:
-    """How long profiles take.
+    """Run times of profiles.
 
     Args:
-        profiles: of the workload, as it has them.
+        profiles: of the workload, as in the document.
         place: of the profiles in the document.
-        notes: counts what could not be taken as it is.
+        notes: counts what could not be used as it is.
     """
 
     def __init__(self, profiles: Mapping[str, Any], place: Place, speed_flops: float, notes: Counter[str]) -> None:
@@ -89,10 +89,10 @@ class _RunTimes:
         self._found: dict[tuple[str, int], int | None] = {}
 
     def of(self, name: str, hosts: int, outer: tuple[str, ...] = ()) -> int | None:
-        """Ticks of a profile on a number of hosts; None where it has no run time.
+        """Run time in ticks of a profile on a number of hosts; None if it has none.
 
         Args:
-            outer: the composed profiles that it is a part of.
+            outer: the composed profiles that contain it.
         """
         if (name, hosts) not in self._found:
             self._found[name, hosts] = self._of(name, hosts, outer)
@@ -117,7 +117,7 @@ class _RunTimes:
         if not _is_number(most):
             raise place.at("cpu").error(f"expected operations as numbers, got {shown(cpu)}")
         if values.get("com"):
-            self.notes["communication of parallel profiles is left out"] += 1
+            self.notes["communication of parallel profiles is ignored"] += 1
         return _ticks(most / parts / self.speed_flops, place.at("cpu"))
 
     def _composed(self, values: Mapping[str, Any], place: Place, hosts: int, outer: tuple[str, ...]) -> int | None:
@@ -128,7 +128,7 @@ class _RunTimes:
             if str(part) not in self.profiles:
                 raise spot.error(f"no profile {shown(part)}")
             if str(part) in outer or len(outer) > _DEPTH_MAX:
-                raise spot.error(f"profile {shown(part)} would be a part of itself, or of more than {_DEPTH_MAX} others")
+                raise spot.error(f"profile {shown(part)} would contain itself, or be nested in more than {_DEPTH_MAX} others")
             found = self.of(str(part), hosts, outer)
             if found is None:
                 return None

@@ -1,8 +1,8 @@
-"""All runs of a study: in this process, in several, or on a cluster; begun again where it was stopped.
+"""All runs of a study: in this process, in several, or on a cluster; resumed where it was stopped.
 
-Each run has a process of its own, so that one which is killed for its memory takes nothing with it, and its memory is given
-back.  A process ends by itself when the campaign does, however that ended: it holds one end of a pipe, and the other end goes
-with the campaign.
+Each run has a process of its own, so that one killed for lack of memory takes no other with it, and its memory is returned.
+These processes end when the campaign ends, however it does: each holds one end of a pipe whose other end disappears with the
+campaign.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fluxres.simulation.folder import ResultsFolder, cannot
 from fluxres.simulation.study import Run, Study
 
 Tell = Callable[[float, str], None]
-"""Called with the number of runs that are done, parts of them included, and what is going on."""
+"""Called with the number of runs done, including fractions, and a description of what is in progress."""
 
 _LOOK_S: Final = 0.5
 _TELL_EVERY: Final = 0.01
@@ -34,8 +34,8 @@ class Campaign(NamedTuple):
     """How a campaign ended.
 
     Args:
-        made, kept: runs that were made now, and that were there already.
-        failed: why, by the key of the run.
+        made, kept: runs made now, and runs that existed already.
+        failed: the reason by the key of the run.
     """
 
     made: int
@@ -44,15 +44,15 @@ class Campaign(NamedTuple):
 
 
 def run(study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, tell: Tell | None = None) -> Campaign:
-    """Make every run of a study that is not there yet.
+    """Make every run of a study that does not exist yet.
 
     Args:
-        out: folder of results.
-        processes: how many at once; 1 makes them in this process.
-        cluster: address of a dask.distributed scheduler, which makes them instead.
+        out: directory of results.
+        processes: the number of parallel processes; 1 makes the runs in this process.
+        cluster: address of a dask.distributed scheduler to use instead.
 
-    Errors: StoreError for a folder that cannot be written or is full, UsageError for one of another study. What a run meets is
-    in `failed`, and the others are made.
+    Errors: StoreError for a directory that cannot be written or a full disk, UsageError for the directory of another study.
+    Errors of a single run are in `failed`, and the other runs are made.
     """
     folder, told = ResultsFolder(out), tell or (lambda _done, _text: None)
     with folder.writing(study):
@@ -104,7 +104,7 @@ class _Live(NamedTuple):
 
 
 class _Processes:
-    """Runs in processes of their own, a number of them at once."""
+    """Runs in processes of their own, a bounded number at a time."""
 
     def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, tell: Tell) -> None:
         self.waiting = list(reversed(runs))
@@ -114,13 +114,13 @@ class _Processes:
         self.done = 0
         self.live: dict[Any, _Live] = {}
         self.parts: dict[str, float] = {}
-        # A server that has imported everything forks in a millisecond, and has none of our threads.
+        # A server that has imported everything forks in a millisecond and has none of our threads.
         self.context: Any = multiprocessing.get_context("forkserver" if sys.platform != "win32" else "spawn")
         if sys.platform != "win32":
             self.context.set_forkserver_preload(["fluxres.simulation.forked"])
 
     def outcomes(self) -> Iterator[Outcome]:
-        """As they come."""
+        """Yields outcomes as runs end."""
         try:
             while self.waiting or self.live:
                 while self.waiting and len(self.live) < self.processes:
@@ -173,15 +173,15 @@ class _Processes:
 
 def _ended(code: int | None) -> str:
     if code == -signal.SIGKILL:
-        return "its process was killed, as happens where memory runs out"
+        return "its process was killed, which happens when memory runs out"
     if code is not None and code < 0:
-        return f"its process ended by signal {-code}"
-    return f"its process ended with status {code}"
+        return f"its process was ended by signal {-code}"
+    return f"its process exited with status {code}"
 
 
 def work(each: Run, place: Path, pipe: Any) -> None:
-    """What a process of a campaign does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the campaign decides what an interruption means
+    """The main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the campaign handles interruptions
     threading.Thread(target=_end_with, args=(pipe,), daemon=True).start()
     last = 0.0
 
@@ -196,17 +196,17 @@ def work(each: Run, place: Path, pipe: Any) -> None:
         message = execute(each, place, progress)
     except OSError as error:
         message = error
-    with suppress(OSError):  # nobody listens any more
+    with suppress(OSError):  # the campaign is gone
         pipe.send(message)
 
 
 def _end_with(pipe: Any) -> None:
-    """Wait for the campaign, which never says anything, and end when it is gone."""
+    """Wait for the campaign, which never sends anything, and exit when it is gone."""
     with suppress(OSError, EOFError):
         pipe.recv()
     os._exit(1)
 
 
 def default_processes() -> int:
-    """As many as there are processors to run on."""
+    """The number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

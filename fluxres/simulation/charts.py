@@ -1,7 +1,7 @@
 """Charts of results (extra `plot`): comparison, curves over time, Gantt charts; each as SVG and PNG.
 
-The charts are made with the object interface of matplotlib and never touch its global state, so they can be made in any
-thread and leave the settings of a notebook alone.
+The charts use the object interface of matplotlib and never touch its global state, so they can be made in any thread and do not
+change the settings of a notebook.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fluxres.simulation.coverage import Rectangles, coverage
 from fluxres.simulation.figures import FIGURES, written
 
 RECTANGLES_MAX: Final = 2_000
-"""Rectangles that are drawn one by one; beyond, a chart shows how much is in use."""
+"""Up to this number, rectangles are drawn one by one; above it, a chart shows how much is in use."""
 POINTS: Final = (600, 200)
-"""Points of that picture."""
+"""Size of that picture in points."""
 
 _EDGES_MAX: Final = 400
-"""Rectangles up to which each has a white edge; of more, the edges would be all that is seen."""
+"""Up to this number, rectangles have white edges; of more, only the edges would be visible."""
 
 INK, GRID, MAIN = "#1f2933", "#d9dee4", "#2f6f9f"
 COLOURS: Final = ("#2f6f9f", "#c8662b", "#3c8d5a", "#8a4f9e", "#b3a02c", "#4fa3a5", "#a8415b", "#6b7680")
@@ -44,7 +44,7 @@ _DPI: Final = 150
 
 
 class Chart(NamedTuple):
-    """A chart that was drawn.
+    """A finished chart.
 
     Args:
         name: of its files.
@@ -61,8 +61,8 @@ class Curve(NamedTuple):
     """Utilisation and queue of a run.
 
     Args:
-        times: seconds, the middle of each part.
-        used: share of the machine.
+        times: seconds, the middle of each interval.
+        used: fraction of the machine.
         waiting: jobs.
     """
 
@@ -73,12 +73,12 @@ class Curve(NamedTuple):
 
 
 def require() -> None:
-    """Refuse to draw without matplotlib.
+    """Check that matplotlib is available.
 
-    Errors: UsageError with the way to get it.
+    Errors: UsageError with the command to install it.
     """
     try:
-        import matplotlib  # noqa: F401 - only whether it is there
+        import matplotlib  # noqa: F401 - only tests that it is installed
     except ImportError:
         raise UsageError("charts need matplotlib", hint="pip install 'fluxres[plot]'") from None
 
@@ -114,7 +114,7 @@ def _tidy(axes: Any, *, grid: str) -> None:
 
 
 def comparison(rows: Sequence[Row], name: str) -> Chart:
-    """Bars of a figure with confidence intervals, one a setting, the values beside them."""
+    """Bars of a metric with confidence intervals, one per setting, with the values beside them."""
     figure = _figure(8.0, 0.7 + 0.3 * len(rows))
     axes = figure.subplots()
     estimates = [row.figures[name] for row in rows]
@@ -143,7 +143,7 @@ def comparison(rows: Sequence[Row], name: str) -> Chart:
 
 
 def curves(lines: Sequence[Curve]) -> Chart:
-    """Utilisation above, waiting jobs below, over the same time."""
+    """Utilisation above and waiting jobs below, over the same time axis."""
     figure = _figure(8.0, 4.2)
     upper, lower = figure.subplots(2, 1, sharex=True)
     scale, unit = time_unit(max((float(line.times[-1]) for line in lines if len(line.times)), default=0.0))
@@ -165,10 +165,10 @@ def curves(lines: Sequence[Curve]) -> Chart:
 
 
 def gantt(given: Rectangles, name: str, title: str, *, units: int, unit: str) -> Chart:
-    """Which job held what when: each job as a rectangle, or, of many, how much of each point was in use.
+    """Which job held what and when: each job as a rectangle, or for many jobs, how much of each point was in use.
 
     Args:
-        units, unit: how many numbers there are, and of what.
+        units, unit: the number of units, and what they are.
     """
     figure = _figure(8.0, 3.0)
     axes = figure.subplots()
@@ -195,7 +195,7 @@ def _draw_coverage(figure: Any, axes: Any, given: Rectangles, time: tuple[float,
     begin, until, scale = time
     picture = coverage(given, POINTS[0], min(POINTS[1], units), begin_s=begin, until_s=until, units=units)
     extent = (0, (until - begin) / scale, 0, units)
-    # The root of the part in use: a few short jobs on an idle machine stay to be seen.
+    # The square root of the fraction in use, so that a few short jobs on an idle machine stay visible.
     norm = PowerNorm(0.5, 0, 1)
     image = axes.imshow(picture, origin="lower", aspect="auto", extent=extent, cmap="Blues", norm=norm, interpolation="nearest")
     ticks = [0, 0.1, 0.25, 0.5, 1]
@@ -219,7 +219,7 @@ def _draw_rectangles(axes: Any, given: Rectangles, time: tuple[float, float, flo
 
 
 def time_unit(length_s: float) -> tuple[float, str]:
-    """Seconds in the unit that a time axis of this length is read in best.
+    """Seconds per unit, and the name of the unit, that suit a time axis of this length.
 
     >>> time_unit(50.0), time_unit(40000.0)
     ((1.0, 's'), (3600.0, 'h'))

@@ -1,7 +1,7 @@
-"""What can be known of a study before its first run: that machines and traces can be read, and that hierarchies fit.
+"""Check a study before its first run: machines and traces must be readable, and hierarchies must fit.
 
-An hour into a campaign is late to hear of a misspelt policy.  Each different part is made once, and what is wrong with it is
-told at its line, with the run that would have met it.
+Nobody wants to learn of a misspelt policy an hour into a campaign.  So each distinct part is built once, and errors are reported
+at its line, with the run that would have hit them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check(study: Study) -> None:
-    """Refuse a study that has a part no run could use.
+    """Refuse a study with a part that no run could use.
 
     Cost: reads each machine and each trace once. Errors: InputError with the line of the part.
     """
@@ -67,7 +67,7 @@ def _inventory(run: Run, machine: Machine) -> None:
 
 
 def _request(run: Run, machine: Machine) -> None:
-    """Refuse a template whose smallest request the machine can never satisfy: larger ones ask for more of the same."""
+    """Refuse a template whose smallest request the machine can never satisfy; larger ones request more of the same."""
     if run.workload.request is None:
         return
     smallest = parts.asking(run.workload.request, 1)
@@ -76,7 +76,7 @@ def _request(run: Run, machine: Machine) -> None:
 
 
 def _workload(run: Run, size: int) -> bool:
-    """Read a trace as a whole; of a model and of a template one job is enough.  Whether its jobs ask for more than a number."""
+    """Read a trace completely; one job of a model or template is enough.  Returns whether jobs request more than a number."""
     found = parts.workload(run, size)
     next(iter(found), None)
     return found.has_requests

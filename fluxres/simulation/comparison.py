@@ -1,4 +1,4 @@
-"""Results side by side: each setting with the mean of its repeats, how sure that is, and its ratio to the baseline."""
+"""Compare results: each setting with the mean of its repeats, its confidence interval, and its ratio to the baseline."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Row:
     """One setting.
 
     Args:
-        settings: what varies.
-        runs: with the document of each that is there.
-        errors: by key, of those that failed.
-        figures: by name.
-        ratios: to the baseline; empty where there is none.
+        settings: the varied values.
+        runs: the existing runs with their documents.
+        errors: of failed runs, by key.
+        figures: metrics by name.
+        ratios: to the baseline; empty if there is none.
     """
 
     settings: dict[str, Any]
@@ -41,23 +41,23 @@ class Row:
 
     @property
     def label(self) -> str:
-        """The setting as people read it."""
+        """The setting in readable form."""
         return label(self.settings, self.labels) or "all"
 
     def values(self, name: str) -> dict[int, float]:
-        """A figure by repeat."""
+        """A metric by repeat."""
         found = {run.repeat: document["metrics"].get(name) for run, document in self.runs}
         return {repeat: value for repeat, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One expectation held against one setting.
+    """One expectation compared with one setting.
 
     Args:
         label: of the setting.
         against: what it is divided by, in words; empty for nothing.
-        value: the figure or the ratio; None where there is none.
+        value: the metric or the ratio; None if there is none.
         holds: whether it is within the bounds.
     """
 
@@ -69,17 +69,16 @@ class Checked:
 
     @property
     def text(self) -> str:
-        """What was expected of what, and what came."""
+        """The expectation and the actual value."""
         low, high = self.expected.ratio or self.expected.range or [0.0, 0.0]
         what = f"{self.expected.metric} of {self.label}"
         if self.against:
-            what += f" by {self.against}"
+            what += f" relative to {self.against}"
         got = "nothing" if self.value is None else f"{self.value:.6g}"
         source = f" ({self.expected.source})" if self.expected.source else ""
         return f"{what}: {got}, expected {low:g} to {high:g}{source}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
         return {**msgspec.to_builtins(self.expected), "setting": self.label, "value": self.value, "holds": self.holds}
 
 
@@ -88,7 +87,7 @@ class Comparison:
     """All results of a study.
 
     Args:
-        rows: one a setting, in the order of the study.
+        rows: one per setting, in the order of the study.
     """
 
     study: Study
@@ -96,12 +95,12 @@ class Comparison:
 
     @property
     def missing(self) -> list[str]:
-        """Keys of runs that are neither there nor failed."""
+        """Keys of runs that neither exist nor failed."""
         known = {run.key for row in self.rows for run, _ in row.runs} | {key for row in self.rows for key in row.errors}
         return [run.key for run in self.study.runs if run.key not in known]
 
     def base(self, row: Row, settings: Mapping[str, Any]) -> Row | None:
-        """What a row is compared with: the same with these settings."""
+        """The row to compare a row with: the one that differs only in these settings."""
         wanted = {**row.settings, **settings}
         return next((other for other in self.rows if matches(other.settings, wanted)), None)
 
@@ -109,7 +108,7 @@ class Comparison:
 def compare(study: Study, folder: ResultsFolder) -> Comparison:
     """Read all results of a study.
 
-    Errors: InputError for a damaged one.
+    Errors: InputError for a damaged result.
     """
     rows = [Row(settings, study.page.labels) for settings in study.settings]
     at = 0
@@ -132,7 +131,7 @@ def compare(study: Study, folder: ResultsFolder) -> Comparison:
 
 
 def check(found: Comparison) -> list[Checked]:
-    """Every expectation against every setting it speaks of."""
+    """Every expectation with every setting that it applies to."""
     return [
         _checked(found, expected, row)
         for expected in found.study.page.expect
@@ -159,7 +158,7 @@ def _checked(found: Comparison, expected: Expectation, row: Row) -> Checked:
 
 
 def runs_csv(found: Comparison) -> str:
-    """A row a run: settings and figures."""
+    """One row per run: settings and metrics."""
     names = columns(found.study.shown)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -177,7 +176,7 @@ def runs_csv(found: Comparison) -> str:
 
 
 def comparison_csv(found: Comparison) -> str:
-    """A row a setting: for each figure mean, bounds of the confidence interval, and the same of the ratio to the baseline."""
+    """One row per setting: for each metric the mean and its confidence interval, and the same for the ratio to the baseline."""
     names = columns(found.study.shown)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -1,9 +1,9 @@
-"""What a scheduling decision costs, in simulated time.
+"""What a scheduling decision costs in simulated time.
 
-One scheduler decides one thing after the other, and that is what limits a flat instance with a million short jobs.  A cost
-model says how long a decision keeps its instance busy: nothing, always the same, by what it had to look at, or as long as it
-really took here, with the real matcher on the real graph.  A decision is at most one start; who waits for the next one waits
-for it.
+A scheduler makes one decision after the other, and that is what limits a flat instance with a million short jobs.  A cost model
+states how long a decision keeps its instance busy: not at all, always the same time, depending on what it had to look at, or as
+long as it actually took here, with the real matcher on the real graph.  A decision starts at most one job; a job that needs the
+next decision waits for it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Decision(NamedTuple):
 
     Args:
         considered: starts and reservations that were tried.
-        started: 1 when a job was started, else 0.
-        queued: jobs that waited.
+        started: 1 if a job was started, else 0.
+        queued: waiting jobs.
         size: units of the machine of the instance.
         took_s: how long it took here; 0 unless the model measures.
     """
@@ -40,7 +40,7 @@ class Cost(Protocol):
 
     @property
     def measures(self) -> bool:
-        """Whether `took_s` is wanted."""
+        """Whether the model needs `took_s`."""
 
     def decide(self, made: Decision) -> float:
         """Seconds that a decision takes."""
@@ -48,14 +48,14 @@ class Cost(Protocol):
 
 @dataclass(frozen=True)
 class Fitted:
-    """A sum of parts; `fixed` is the special case of one part.
+    """A sum of terms; `fixed` is the special case of one term.
 
     Args:
-        base_s: each decision.
-        start_s: each start.
-        considered_s: each job that was tried.
-        queued_s: each job that waits.
-        size_s: each unit of the machine.
+        base_s: per decision.
+        start_s: per start.
+        considered_s: per job that was tried.
+        queued_s: per waiting job.
+        size_s: per unit of the machine.
     """
 
     base_s: float = 0.0
@@ -66,11 +66,9 @@ class Fitted:
 
     @property
     def measures(self) -> bool:
-        """No."""
         return False
 
     def decide(self, made: Decision) -> float:
-        """Seconds that a decision takes."""
         return (
             self.base_s
             + self.start_s * made.started
@@ -80,7 +78,7 @@ class Fitted:
         )
 
     def __str__(self) -> str:
-        """As `parse` takes it.
+        """The form that `parse` accepts.
 
         >>> str(Fitted(start_s=0.02, size_s=1e-6))
         'fitted:start=0.02,size=1e-06'
@@ -91,21 +89,19 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Measured:
-    """As long as it took on this machine, times a factor.
+    """The time it took on this machine, multiplied by a factor.
 
     Args:
-        factor: of a machine that is slower (above 1) or faster.
+        factor: for a machine that is slower (above 1) or faster.
     """
 
     factor: float = 1.0
 
     @property
     def measures(self) -> bool:
-        """Yes."""
         return True
 
     def decide(self, made: Decision) -> float:
-        """Seconds that a decision takes."""
         return made.took_s * self.factor
 
 
@@ -113,13 +109,13 @@ _FITTED: Final = ("base", "start", "considered", "queued", "size")
 
 
 class Fit:
-    """A cost model that stands before another one and learns what it says as a sum of parts.
+    """A cost model that wraps another one and fits a sum of terms to what that one returns.
 
-    Least squares over all decisions, no part below 0; a part that explains nothing more is left out, so that of a machine
-    that always has one size nothing is said.  Keeps sums of products, whatever the number of decisions.
+    Least squares over all decisions with no negative term.  A term that explains nothing more is left out, so that a machine of
+    constant size gets no size term.  Stores sums of products, independent of the number of decisions.
 
     Args:
-        cost: what decisions take, usually as measured.
+        cost: the wrapped model, usually `Measured`.
 
     >>> fit = Fit(Fitted(base_s=0.5, considered_s=0.25))
     >>> [fit.decide(Decision(tried, tried % 2, 9 - tried, 16, 0.0)) for tried in (1, 2, 3, 4)]
@@ -134,20 +130,18 @@ class Fit:
 
     @property
     def measures(self) -> bool:
-        """As the other one."""
         return self.cost.measures
 
     def decide(self, made: Decision) -> float:
-        """Seconds that a decision takes, as the other one says."""
         found = self.cost.decide(made)
         row = np.array((1.0, made.started, made.considered, made.queued, made.size, found))
         self._products += np.outer(row, row)
         return found
 
     def fitted(self) -> Fitted:
-        """The sum that comes closest.
+        """The best fitting sum.
 
-        Cost: a small equation for each set of parts, of which there are 31.
+        Cost: one small system of equations for each of the 31 sets of terms.
         """
         scale = np.sqrt(np.diag(self._products))
         scale[scale == 0.0] = 1.0
@@ -165,14 +159,14 @@ class Fit:
 
 
 _GAIN_LEAST: Final = 1e-9
-"""Of the sum of squares: what a further part has to explain."""
+"""The fraction of the sum of squares that a further term has to explain."""
 
 
 def parse(text: str | None) -> Cost | None:
-    """A cost model from what a command line says.
+    """A cost model from a command line argument.
 
     Args:
-        text: ``none``; ``fixed:0.02`` seconds for each start; ``fitted:start=0.01,considered=1e-4,size=1e-6``; ``measured`` or
+        text: ``none``; ``fixed:0.02`` seconds per start; ``fitted:start=0.01,considered=1e-4,size=1e-6``; ``measured`` or
             ``measured:2``.
 
     Errors: UsageError.

@@ -1,7 +1,7 @@
 """Jobs on units over time, as rectangles and as a picture of a fixed size.
 
-A few thousand rectangles can be drawn; of a hundred thousand nobody sees one.  Then each point of the picture says how much of
-it is in use, which is exact: area by area, not by sampling.
+A few thousand rectangles can be drawn; a hundred thousand are not visible.  Then each point of the picture shows how much of it
+is in use.  This is exact, computed by area and not by sampling.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 class Rectangles(NamedTuple):
-    """What jobs held, one row for each run of unit numbers.
+    """What jobs held, one row per run of consecutive unit numbers.
 
     Args:
         start, end: seconds.
@@ -40,7 +40,7 @@ class Rectangles(NamedTuple):
 def rectangles(path: Path) -> Rectangles:
     """The rectangles of a `jobs.csv`.
 
-    Errors: InputError with the line of what is no such file.
+    Errors: InputError with the line, if it is not such a file.
     """
     rows: list[tuple[float, float, float, float]] = []
     jobs: list[int] = []
@@ -56,20 +56,20 @@ def rectangles(path: Path) -> Rectangles:
                     rows.append((start, end, float(low), float(high or low) + 1))
                     jobs.append(number)
         except (KeyError, ValueError, TypeError):
-            raise InputError("not a table of jobs as fluxres writes it", where=f"{path}:{lines.line_num}") from None
+            raise InputError("not a table of jobs written by fluxres", where=f"{path}:{lines.line_num}") from None
     start_s, end_s, low_unit, high_unit = np.array(rows, np.float64).reshape(-1, 4).T
     return Rectangles(start_s, end_s, low_unit, high_unit, np.array(jobs, np.int64))
 
 
 def coverage(given: Rectangles, width: int, height: int, *, until_s: float, units: int, begin_s: float = 0.0) -> Floats:
-    """How much of each point of a picture is in use, from 0 to 1; row 0 has the lowest units.
+    """The fraction in use of each point of a picture, from 0 to 1; row 0 has the lowest units.
 
     Args:
-        width, height: of the picture; time to the right, units upwards.
-        begin_s, until_s: what it shows of the time.
-        units: what it shows of the machine.
+        width, height: of the picture; time goes to the right, units upwards.
+        begin_s, until_s: the time shown.
+        units: the units shown.
 
-    Cost: O(rectangles + points). A rectangle is at least half a point wide, so that jobs of no length are seen.
+    Cost: O(rectangles + points). A rectangle is at least half a point wide, so that jobs of zero length are visible.
 
     >>> one = Rectangles(*(np.array([x], float) for x in (0, 5, 0, 1)), np.array([0]))
     >>> coverage(one, 2, 2, until_s=10.0, units=2)
@@ -80,7 +80,7 @@ def coverage(given: Rectangles, width: int, height: int, *, until_s: float, unit
     left = np.clip((given.start - begin_s) * scale_x, 0, width)
     right = np.clip(np.maximum((given.end - begin_s) * scale_x, left + 0.5), 0, width)
     low, high = np.clip(given.first * scale_y, 0, height), np.clip(given.after * scale_y, 0, height)
-    # How much of each bin lies right of x is a ramp; its differences stand in two bins.  Four corners of ramps make a rectangle.
+    # The part of each bin right of x is a ramp with differences in two bins.  Four ramp corners make a rectangle.
     found = np.zeros((height + 2, width + 2))
     for x, sign_x in ((left, 1.0), (right, -1.0)):
         at_x, part_x = _split(x)

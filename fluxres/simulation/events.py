@@ -1,4 +1,4 @@
-"""Simulated time: a clock that jumps from event to event, and the events that are to come."""
+"""Simulated time: a clock that jumps from event to event, and the queue of future events."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BOOT: Final = 1
 TIMER: Final = 2
 END: Final = 3
 PASS: Final = 4
-"""Kinds of events, in the order in which those of one moment are handled; ends in the order in which their jobs started."""
+"""Kinds of events, in the order in which those of one moment are handled; ends are handled in the order of the starts."""
 
 
 class SimulatedClock:
-    """Now, as the simulator has it.
+    """The current time of the simulator.
 
     >>> clock = SimulatedClock(); clock.now = 1_500_000; clock()
     1.5
@@ -31,12 +31,12 @@ class SimulatedClock:
         return seconds(self.now)
 
     def ticks(self) -> int:
-        """Now in ticks, for those who count in them."""
+        """Now in ticks."""
         return self.now
 
 
 class Events:
-    """What is to come, by moment, kind and order of announcement."""
+    """Future events, sorted by moment, kind and insertion order."""
 
     __slots__ = ("_heap", "_made")
 
@@ -48,10 +48,8 @@ class Events:
         return len(self._heap)
 
     def push(self, moment: int, kind: int, what: Any) -> None:
-        """Announce an event."""
         self._made += 1
         heappush(self._heap, (moment, kind, self._made, what))
 
     def pop(self) -> tuple[int, int, int, Any]:
-        """The next event."""
         return heappop(self._heap)

@@ -1,8 +1,8 @@
-"""One run of a study: the page with its settings → a simulation → a folder of files.
+"""One run of a study: the page with its settings → a simulation → a directory of files.
 
-It is the same in this process, in another one and on a cluster, so it takes nothing but the run and a folder, and knows
-nothing of campaigns.  A queue policy that goes wrong ends its instance; what there is of such a run is written as well, and the
-run counts as failed.
+A run is the same in this process, in another one and on a cluster, so this module takes only the run and a directory and knows
+nothing about campaigns.  A queue policy that raises ends its instance; the results so far are written too, and the run counts as
+failed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SWF: Final = "jobs.swf"
 INSTANCES: Final = "instances.csv"
 METRICS: Final = "metrics.json"
 LAID_OUT_UNITS_MAX: Final = 20_000_000
-"""Units of all jobs together up to which units without numbers are laid out: each is a step in Python."""
+"""Bound on the units of all jobs together for laying out units without numbers, which takes a Python step each."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Outcome:
 
     Args:
         key: of the run.
-        figures: by name; empty where it did not come that far.
+        figures: metrics by name; empty if it did not get that far.
         error: what went wrong, or empty.
     """
 
@@ -57,35 +57,34 @@ class Outcome:
 
 
 class ByInstance:
-    """A sink: figures of each instance that ran jobs."""
+    """A sink: metrics of each instance that ran jobs."""
 
     def __init__(self) -> None:
         self.running: dict[int, RunningMetrics] = {}
 
     def add(self, job: Finished) -> None:
-        """One more."""
         own = self.running.get(job.instance)
         if own is None:
             own = self.running[job.instance] = RunningMetrics(0)
         own.add(job)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """No-op: nothing is buffered."""
 
     def metrics(self, row: InstanceRow) -> Metrics:
-        """Of this instance, in whose size its utilisation is."""
+        """The metrics of this instance; utilisation is relative to its own size."""
         own = self.running.get(row.number) or RunningMetrics(0)
         own.size = row.size
         return own.metrics()
 
 
 def execute(run: Run, folder: Path, progress: Callable[[float], None] | None = None) -> Outcome:
-    """Make a run, and write what came of it to a folder that exists.
+    """Make a run, and write the results to an existing directory.
 
     Args:
-        progress: called with the part that is done, now and then, where that is known.
+        progress: called now and then with the fraction done, if that is known.
 
-    Errors: none of fluxres; they are in the outcome. OSError for a folder that cannot be written.
+    Errors: OSError for a directory that cannot be written; errors of fluxres are in the outcome.
     """
     try:
         return _execute(run, folder, progress)
@@ -142,7 +141,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
 
 
 def _lay_out(path: Path, series: Series, units: int) -> None:
-    """Fill in numbers for units that have none, in the lines of the jobs."""
+    """Fill in unit numbers, in the lines of the jobs, for units that have none."""
     _, start, end, size = series.columns()
     if not len(size) or int(size[start >= 0].sum()) > LAID_OUT_UNITS_MAX:
         return
@@ -195,7 +194,7 @@ def _document(run: Run, result: Result, found: Mapping[str, float | None], serie
 
 
 def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
-    """A row for each level; jobs run in the innermost one only, and its figures of jobs are those of the run."""
+    """A row for each level; only the innermost level runs jobs, and its job metrics are those of the run."""
     makespan = result.metrics.makespan_s
     for level in range(levels.levels):
         rows = [row for row in result.instances if row.level == level]

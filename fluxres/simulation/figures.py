@@ -1,6 +1,6 @@
-"""The figures of a run by name: what they are called in tables, and how they are written.
+"""The metrics of a run by name: their titles in tables, and how their values are written.
 
-One table, so that the reports, the checks of a study and the documentation speak of the same figures.
+One table, so that reports, checks of a study and documentation name the same metrics.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Figure(NamedTuple):
-    """What a figure is.
+    """The description of a metric.
 
     Args:
         title: for headings.
-        unit: of it, or empty.
-        lower_is_better: None where neither is.
+        unit: or empty.
+        lower_is_better: None if neither direction is better.
     """
 
     title: str
@@ -45,16 +45,16 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "decisions": Figure("decisions", "", None),
     "busiest_share": Figure("busiest scheduler", "", None),
 }
-"""All figures of a run."""
+"""All metrics of a run."""
 
 SHOWN: Final = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "makespan_s")
-"""Those that are shown first where a study does not say."""
+"""The metrics shown first unless a study specifies others."""
 
 
 def figures(result: Result) -> dict[str, float | None]:
-    """The figures of a result; None where there was no job.
+    """The metrics of a result; None if there was no job.
 
-    `busiest_share` is the largest part of the makespan that one instance spent deciding.
+    `busiest_share` is the largest fraction of the makespan that one instance spent on decisions.
     """
     found: dict[str, Any] = result.metrics.to_dict()
     found["refused"], found["left"] = len(result.refusals), result.left
@@ -66,12 +66,12 @@ def figures(result: Result) -> dict[str, float | None]:
 
 
 def share(busy_s: float, makespan_s: float | None) -> float | None:
-    """The part of the makespan spent on decisions; the last ones may be made when the last job has ended."""
+    """The fraction of the makespan spent on decisions; capped at 1, because some may come after the last job has ended."""
     return min(busy_s / makespan_s, 1.0) if makespan_s else None
 
 
 def written(name: str, value: float | None) -> str:
-    """A figure for a table.
+    """A metric as text for a table.
 
     >>> written("mean_wait_s", 12345.678), written("utilisation", 0.98765), written("jobs", 5), written("mean_wait_s", None)
     ('12,346', '0.9877', '5', '-')
@@ -85,5 +85,5 @@ def written(name: str, value: float | None) -> str:
 
 
 def columns(wanted: Sequence[str]) -> list[str]:
-    """All figures, those wanted first."""
+    """All metrics, the wanted ones first."""
     return [*wanted, *(name for name in FIGURES if name not in wanted)]

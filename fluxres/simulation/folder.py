@@ -1,8 +1,8 @@
-"""The folder of results: one folder a run, which is there as a whole or not at all.
+"""The results directory: one subdirectory per run, which exists either completely or not at all.
 
-A run is written beside its place and moved to it by one rename, so a campaign can be killed at any moment and is continued by
-the same command.  A folder belongs to one study: the page and the bytes of every file it reads are noted, and other ones
-are refused, since runs of different studies in one table would compare what is not alike.
+A run is written beside its final place and moved there by one rename, so a campaign can be killed at any moment and is resumed by
+the same command.  A directory belongs to one study: the page and the bytes of every file it reads are recorded, and others are
+refused, because a table with runs of different studies would compare different things.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ResultsFolder:
     """Results of one study.
 
     Args:
-        path: of the folder.
+        path: of the directory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,9 +48,9 @@ class ResultsFolder:
 
     @contextmanager
     def writing(self, study: Study) -> Iterator[None]:
-        """Make the folder this study's, and keep others out while the block runs.
+        """Claim the directory for this study, and lock out other campaigns within the block.
 
-        Errors: StoreError for a folder that cannot be written; StoreBusy; UsageError for one of another study.
+        Errors: StoreError for a directory that cannot be written; StoreBusy; UsageError for the directory of another study.
         """
         with translated(self.path):
             self._require_own()
@@ -79,30 +79,29 @@ class ResultsFolder:
                 shutil.rmtree(left)
 
     def _require_own(self) -> None:
-        """Nothing is put beside the files of others."""
+        """Refuse a directory with files of other programs."""
         known = (RUNS, _LOCK)
         if not self.path.is_dir() or (self.path / IDENTITY).exists():
             return
         if any(child.name not in known and not child.name.endswith(_PART) for child in self.path.iterdir()):
-            raise UsageError("holds something else than results", where=str(self.path), hint="give a folder that is new or empty")
+            raise UsageError("contains files other than results", where=str(self.path), hint="give a new or empty directory")
 
     def _require_same(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         if old["study"] != new["study"]:
             keys = [key for key in {**old["study"], **new["study"]} if old["study"].get(key) != new["study"].get(key)]
-            what = f"holds results of another study: {', '.join(keys)} differ{'s' * (len(keys) == 1)}"
+            what = f"contains results of another study: {', '.join(keys)} differ{'s' * (len(keys) == 1)}"
         elif old["inputs"] != new["inputs"]:
             files = [file for file in new["inputs"] if old["inputs"].get(file) != new["inputs"][file]]
-            what = f"holds results made of other files: {', '.join(files)} changed since"
+            what = f"contains results made from other files: {', '.join(files)} changed since"
         else:
             return
         raise UsageError(what, where=str(self.path), hint="give another --out, or remove this one")
 
     def is_done(self, run: Run) -> bool:
-        """Whether a run is there."""
         return (self.runs / run.key / METRICS).exists()
 
     def begin(self, run: Run) -> Path:
-        """A new folder for what a run writes."""
+        """A new directory for the files of a run."""
         place = self.runs / f".{run.key}{_PART}"
         with translated(place):
             shutil.rmtree(place, ignore_errors=True)
@@ -110,7 +109,7 @@ class ResultsFolder:
         return place
 
     def finish(self, run: Run, place: Path, outcome: Outcome) -> None:
-        """What was written goes to its place; that of a run that failed stands beside, with its error."""
+        """Move the written files to their place; those of a failed run go beside it, with the error."""
         good, bad = self.runs / run.key, self.runs / f"{run.key}{FAILED}"
         with translated(place):
             shutil.rmtree(bad, ignore_errors=True)
@@ -119,7 +118,7 @@ class ResultsFolder:
             place.rename(bad if outcome.error else good)
 
     def read(self, run: Run) -> dict[str, Any] | None:
-        """The metrics document of a run; None where it is not there.
+        """The metrics document of a run; None if it does not exist.
 
         Errors: InputError for one that cannot be read.
         """
@@ -130,27 +129,28 @@ class ResultsFolder:
         except FileNotFoundError:
             return None
         except (orjson.JSONDecodeError, KeyError, TypeError):
-            raise InputError("no metrics of a run", where=str(path), hint="remove its folder and run the study again") from None
+            hint = "remove its directory and run the study again"
+            raise InputError("not the metrics of a run", where=str(path), hint=hint) from None
         return document
 
     def error(self, run: Run) -> str | None:
-        """Why a run failed; None where it did not."""
+        """Why a run failed; None if it did not."""
         path = self.runs / f"{run.key}{FAILED}" / ERROR
         return path.read_text(encoding="utf-8").strip() if path.exists() else None
 
     def study(self) -> Study:
         """The study whose results these are.
 
-        Errors: InputError where there are none.
+        Errors: InputError if there are none.
         """
         if not (self.path / IDENTITY).exists():
-            raise InputError("no results of an experiment", where=str(self.path), hint="fluxres experiment run makes some")
+            raise InputError("no results of an experiment", where=str(self.path), hint="`fluxres experiment run` makes some")
         return load(self.path / STUDY)
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """What the system says of a folder, as an error that names it and the way out."""
+    """A context that turns an OSError about a directory into an error that names it and a remedy."""
     try:
         yield
     except OSError as error:
@@ -158,9 +158,9 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def cannot(path: Path, error: OSError) -> StoreError:
-    """The error of a place that cannot be written."""
+    """The error for a place that cannot be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    hint = "free some space, and give the same command again: runs that are done stay" if full else "give another --out"
+    hint = "free some disk space and repeat the command: finished runs are kept" if full else "give another --out"
     return StoreError((error.strerror or str(error)).lower(), where=str(error.filename or path), hint=hint)
 
 
@@ -181,7 +181,7 @@ def _identity(study: Study) -> dict[str, Any]:
 
 
 def _plain(study: Study) -> Any:
-    """The page with its defaults, and with paths that hold from anywhere."""
+    """The page with its defaults, and with absolute paths."""
     values: Any = _without_nulls(msgspec.to_builtins(study.page))
     values["machine"] = _absolute(values["machine"], study.folder)
     entries = values["workload"] if isinstance(values["workload"], list) else [values["workload"]]

@@ -1,7 +1,7 @@
-"""What the server that forks the runs of a campaign has imported beforehand; imported by nobody else.
+"""Preloaded by the server that forks the runs of a campaign; nothing else imports it.
 
-A campaign that is killed while it starts a run leaves a process that has been told nothing.  There is nothing to run and nobody
-to tell, so that process ends without a traceback.
+A campaign killed while it starts a run leaves a process that received nothing.  That process has nothing to run and nothing to
+report, so it exits without a traceback.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fluxres.simulation import execution
 __all__ = ["execution"]
 
 
-def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _exit_silently(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not issubclass(kind, EOFError | ConnectionError):
         sys.__excepthook__(kind, error, trace)
 
 
-sys.excepthook = _told
+sys.excepthook = _exit_silently

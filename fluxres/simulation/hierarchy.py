@@ -1,8 +1,8 @@
-"""Levels of instances over one machine: how many children each has, what they are given, which jobs go where.
+"""Levels of instances over one machine: how many children each has, what they get, which jobs go where.
 
-`36x32` is 36 children of the outermost instance, each with 32 of its own.  An instance divides what it has evenly, in the
-coarsest pools of which there are enough: 36 nodes to 36 children, then the 32 cores of each node to 32.  Jobs are dealt to
-the innermost instances like cards.
+`36x32` means 36 children of the outermost instance, each with 32 of its own.  An instance divides its resources evenly, in the
+coarsest pools of which there are enough: 36 nodes among 36 children, then the 32 cores of each node among 32.  Jobs are dealt to
+the innermost instances in turns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluxres.match.policy import policy as match_policy
 from fluxres.model import ResourceGraph
 
 _MANY = 10
-"""Pools of each child from which on one more or less is no reason to divide something finer."""
+"""With this many pools per child, one more or less does not justify dividing a finer type."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Hierarchy:
 
     Args:
         fan_outs: children of each instance, by level; empty for one flat instance.
-        queue_policies, match_policies: by level from the outermost on; the last one holds for all that follow.
-        boot_s: how long an instance takes to begin.
+        queue_policies, match_policies: by level from the outermost on; the last one applies to all further levels.
+        boot_s: how long an instance takes to start.
         ahead: how many jobs may wait in an innermost instance before it takes more of its share; 0 for any number. By default
-            four times its units for ensembles, whose jobs wait for nothing but room, and any number for the rest.
+            four times its units for ensembles, whose jobs wait only for room, and any number otherwise.
         divide: types of the pools that instances divide among their children, by level; by default `shares` chooses.
     """
 
@@ -55,24 +55,22 @@ class Hierarchy:
 
     @property
     def leaves(self) -> int:
-        """Innermost instances."""
+        """The number of innermost instances."""
         return prod(self.fan_outs)
 
     @property
     def levels(self) -> int:
-        """Levels of instances, the outermost among them."""
+        """The number of levels of instances, including the outermost."""
         return len(self.fan_outs) + 1
 
     def queue_policy(self, level: int) -> str:
-        """The queue policy of a level."""
         return self.queue_policies[min(level, len(self.queue_policies) - 1)]
 
     def match_policy(self, level: int) -> str:
-        """The match policy of a level."""
         return self.match_policies[min(level, len(self.match_policies) - 1)]
 
     def divides(self, level: int) -> str:
-        """What an instance of a level divides; empty to choose."""
+        """What an instance of a level divides; empty to choose automatically."""
         return self.divide[min(level, len(self.divide) - 1)] if self.divide else ""
 
 
@@ -106,18 +104,18 @@ def by_level(text: str) -> tuple[str, ...]:
 
 
 def shares(graph: ResourceGraph, number: int, where: str, *, by: str = "", finest: str = "") -> tuple[str, list[int]]:
-    """How an instance divides what it has among children: a type, and how many of it each child gets.
+    """How an instance divides its resources among children: a type, and how many pools of it each child gets.
 
-    The coarsest type is taken of which each child gets as many, or so many that one more hardly counts, else the coarsest of
-    which each gets at least one. 3,018 nodes among four are nodes, though their cores would come out even. Types that would
-    leave something behind (cores, where nodes have GPUs too) come last. Pools are counted, not weighed: where nodes differ,
-    so do the parts.
+    Chooses the coarsest type of which each child gets equally many, or so many that one more hardly matters; failing that, the
+    coarsest of which each gets at least one.  3,018 nodes among four are divided as nodes, although their cores would divide
+    evenly.  Types that would leave something behind (cores, if nodes also have GPUs) come last.  Pools are counted, not weighed:
+    if nodes differ, so do the parts.
 
     Args:
         by: the type to divide; empty to choose.
-        finest: what jobs ask for, below which nothing is divided; empty for anything.
+        finest: the type that jobs request, below which nothing is divided; empty for any.
 
-    Errors: InfeasibleRequest where there is not enough of anything.
+    Errors: InfeasibleRequest if there is not enough of anything.
     """
     structure = graph.structure
     counted = []
@@ -139,9 +137,9 @@ def shares(graph: ResourceGraph, number: int, where: str, *, by: str = "", fines
     most = max(divisible, key=lambda found: found.units, default=_Divisible(0, by or "any", 0, 0))
     hint = "use a smaller fan-out"
     if not by and len(divisible) < len(counted):
-        hint += f", or jobs that ask for less than a {finest}"
+        hint += f", or jobs that request less than a {finest}"
     raise InfeasibleRequest(
-        f"{number} children asked for, and there are at most {most.units} of type {most.type} to divide", where=where, hint=hint
+        f"{number} children requested, but there are at most {most.units} of type {most.type} to divide", where=where, hint=hint
     )
 
 
@@ -153,7 +151,7 @@ class _Divisible(NamedTuple):
 
 
 def _leaves(graph: ResourceGraph, own: np.ndarray) -> int:
-    """Pools without children in these."""
+    """Pools among these without children."""
     structure = graph.structure
     end = structure.end[: structure.tree_end]
     before = np.concatenate([[0], np.cumsum(end == np.arange(1, len(end) + 1))])

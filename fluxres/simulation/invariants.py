@@ -1,8 +1,8 @@
-"""What must hold of every schedule, whatever made it; tests run this over all they produce.
+"""Invariants of every schedule, whatever made it; tests run this over all schedules they produce.
 
-Nothing here knows how a schedule came about.  It takes the records and looks again: whether anything was held twice, anyone
-started before they came or could, anyone ran past their limit.  Promises of policies need the reservations made on the way,
-which a watched policy notes.
+Nothing here knows how a schedule was made.  It only looks at the records: whether anything was held twice, whether a job started
+before it was submitted or could start, whether a job exceeded its limit.  To check promises of policies it needs the reservations
+made along the way, which a `Watched` policy records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def violations(schedule: Schedule, size: int, workload: Iterable[Submission] = ()) -> list[str]:
-    """What is wrong with a schedule; empty when nothing is.
+    """What is wrong with a schedule; empty if nothing is.
 
     Args:
         size: units of the machine.
@@ -41,7 +41,7 @@ def _times(schedule: Schedule, given: dict[int | str, Submission]) -> Iterator[s
         if start < 0:
             continue
         if start < submit:
-            yield f"job {job} starts at {seconds(start)}, before it came at {seconds(submit)}"
+            yield f"job {job} starts at {seconds(start)}, before it was submitted at {seconds(submit)}"
         if end - start > schedule.limit[at]:
             yield f"job {job} runs {seconds(end - start)} s, its limit is {seconds(schedule.limit[at])} s"
         known = given.get(job)
@@ -63,7 +63,7 @@ def _numbers(schedule: Schedule, size: int) -> Iterator[str]:
 
 
 def _names(schedule: Schedule, size: int) -> Iterator[str]:
-    """Each named unit, by time: a job must not take it before the last one gave it back."""
+    """Each numbered unit by time: a job must not take it before the previous one released it."""
     order = sorted(range(len(schedule)), key=lambda at: (schedule.start[at], schedule.end[at]))
     allocated = schedule.allocated
     held_by: dict[int, tuple[int, int | str]] = {}
@@ -101,7 +101,7 @@ def _dependencies(schedule: Schedule, given: dict[int | str, Submission]) -> Ite
 
 
 def _singletons(schedule: Schedule, started: Iterable[Submission], at: dict[str, int]) -> Iterator[str]:
-    """A job that asks for it begins when all of its name that came before have ended."""
+    """A singleton starts only after all earlier jobs of its user and name have ended."""
     ended: dict[tuple[str | None, str | None], int] = {}
     for job in started:
         place, family = at[str(job.id)], (job.user, job.name)
@@ -111,11 +111,11 @@ def _singletons(schedule: Schedule, started: Iterable[Submission], at: dict[str,
 
 
 class Watched(QueuePolicy):
-    """A policy, and a note of every promise it makes.
+    """A policy that records every promise it makes.
 
     Args:
         policy: whose passes are watched.
-        head_only: only what is promised to the head of the queue counts (EASY); else every reservation (conservative).
+        head_only: only promises to the head of the queue count (EASY); otherwise every reservation (conservative).
     """
 
     def __init__(self, policy: QueuePolicy, *, head_only: bool) -> None:
@@ -128,7 +128,6 @@ class Watched(QueuePolicy):
         self.broken: list[str] = []
 
     def schedule(self, queue: Queue) -> None:
-        """A pass, and then a look at what is reserved."""
         self.policy.schedule(queue)
         for job in queue:
             if job.reserved >= 0:
@@ -139,16 +138,15 @@ class Watched(QueuePolicy):
     def _note(self, job: Job) -> None:
         before = self.promised.get(job)
         if before is not None and job.reserved > before:
-            self.broken.append(f"job {job.id}: {seconds(before)} was promised, now it is {seconds(job.reserved)}")
+            self.broken.append(f"job {job.id}: promised {seconds(before)}, now {seconds(job.reserved)}")
         self.promised[job] = job.reserved
 
     def finished(self, job: Job, now_s: float) -> None:
-        """Whether it came as promised."""
+        """Check whether the job started as promised."""
         before = self.promised.pop(job, None)
         if before is not None and job.started > before:
-            self.broken.append(f"job {job.id}: {seconds(before)} was promised, it started at {seconds(job.started)}")
+            self.broken.append(f"job {job.id}: promised {seconds(before)}, started at {seconds(job.started)}")
         self.policy.finished(job, now_s)
 
     def priority(self, job: Job, now_s: float) -> int:
-        """As the policy has it."""
         return self.policy.priority(job, now_s)

@@ -1,21 +1,23 @@
-"""Workloads as lists of requests: what SWF cannot say, such as sockets, GPUs, power, dependencies.
+"""Workloads as lists of requests, for what SWF cannot express, such as sockets, GPUs, power and dependencies.
 
 A YAML or JSON list, or a mapping with the list under `jobs`:
 
     - id: prepare
       request: slot=4/[core=2;gpu=1]     # a shape, short options, or a jobspec as a mapping
       submit: 0                          # seconds, or a Flux standard duration such as 30m; 0 by default
-      run: 90                            # how long it runs; by default as long as its limit
-      duration: 120                      # its limit; by default that of the jobspec, else none
+      run: 90                            # run time; by default the limit
+      duration: 120                      # limit; by default that of the jobspec, else none
       user: ann
       name: prep
       urgency: 16
-      dependencies: [afterok:other]      # by ids of this list
-      status: 0                          # wait status when it is done
-      count: 10                          # ten of the same, with ids prepare.0 to prepare.9
 
-Jobs that wait for each other are handed in antecedents first; a job cannot wait for one that is submitted later, and a circle
-is refused.
+      dependencies: [afterok:other]      # ids of this list
+      status: 0                          # wait status at its end
+      count: 10                          # ten equal jobs, with ids prepare.0 to prepare.9
+
+
+Of jobs submitted at the same moment, those that others depend on are submitted first.  A job cannot depend on one that is
+submitted later, and cycles are refused.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def read(source: Source) -> Workload:
     for number, entry in enumerate(place.sequence(values, "a list of jobs")):
         for job in _jobs(entry, place.at(number), number):
             if str(job.id) in spots:
-                raise place.at(number).error(f"the id {job.id!r} stands twice")
+                raise place.at(number).error(f"the id {job.id!r} occurs twice")
             spots[str(job.id)] = place.at(number)
             found.append(job)
         if len(found) > limits.JOBS_LISTED_MAX:
@@ -144,7 +146,7 @@ def _dependencies(given: object, place: Place) -> Iterator[str]:
 
 
 def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place]) -> list[Submission]:
-    """By submission, and within a moment antecedents first."""
+    """By submission time, and at the same moment dependencies first."""
     by_id = {str(job.id): job for job in jobs}
     waits: dict[str, list[str]] = {}
     for job in jobs:
@@ -162,7 +164,7 @@ def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place]) -> list[Su
         rank = {job: at for at, job in enumerate(TopologicalSorter(waits).static_order())}
     except CycleError as error:
         circle: list[str] = error.args[1]
-        raise spots[circle[0]].at("dependencies").error(f"a circle of dependencies: {' → '.join(reversed(circle))}") from None
+        raise spots[circle[0]].at("dependencies").error(f"a cycle of dependencies: {' → '.join(reversed(circle))}") from None
     first = {str(job.id): at for at, job in enumerate(jobs)}
     plain = not any(waits.values())
     return sorted(jobs, key=lambda job: (job.submit, 0 if plain else rank[str(job.id)], first[str(job.id)]))

@@ -1,7 +1,7 @@
-"""Which jobs of a workload have to go to one instance, because they wait for each other.
+"""Which jobs of a workload must go to the same instance because they depend on each other.
 
-A dependency is a matter of one queue: an instance does not know the jobs of its siblings.  So where a workload is dealt to
-several instances, jobs that are connected by dependencies are one card.
+Dependencies work within one queue: an instance does not know the jobs of its siblings.  So when a workload is dealt to several
+instances, jobs that are connected by dependencies are dealt together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fluxres.simulation.workload import Submission
 
 
 def hands(jobs: Sequence[Submission], number: int) -> list[list[int]]:
-    """Jobs by the instance they go to, each ascending: groups are dealt in turns, in the order of their first jobs.
+    """Jobs by the instance they go to, each ascending: connected groups are dealt in turns, in the order of their first jobs.
 
     Cost: O(jobs + dependencies), nearly.
 
@@ -34,7 +34,7 @@ def hands(jobs: Sequence[Submission], number: int) -> list[list[int]]:
         known[str(job.id)] = at
         named = [_other(job, dependency) for dependency in job.dependencies]
         if (job.user, job.name) in alone:
-            named.append((job.user, job.name))  # a singleton waits also for those that do not ask for it themselves
+            named.append((job.user, job.name))  # a singleton also waits for jobs that are not singletons themselves
         for name in named:
             if name is not None:
                 low, high = sorted((top(known.setdefault(name, at)), top(at)))
@@ -47,7 +47,7 @@ def hands(jobs: Sequence[Submission], number: int) -> list[list[int]]:
 
 
 def _other(job: Submission, dependency: str) -> object:
-    """Who is waited for: a job by its id, all of a user and name, nobody (None)."""
+    """What a dependency refers to: a job id, all jobs of a user and name, or nothing (None)."""
     scheme, _, value = dependency.partition(":")
     if scheme == SINGLETON:
         return (job.user, job.name)

@@ -1,9 +1,9 @@
 """The workload model of Lublin and Feitelson for parallel machines.
 
-U. Lublin and D. G. Feitelson, The workload on parallel supercomputers: modeling the characteristics of rigid jobs, J.
-Parallel Distrib. Comput. 63(11), 2003.  Fitted to logs of the nineties: a quarter of the jobs is serial, most others have a
-power of two of processors, the logarithm of the run time is a mixture of two gamma distributions that shifts with the size,
-and submissions follow the day.  The numbers below are those the paper gives for all jobs together.
+U. Lublin and D. G. Feitelson, The workload on parallel supercomputers: modeling the characteristics of rigid jobs, J. Parallel
+Distrib. Comput. 63(11), 2003.  Fitted to logs of the 1990s: a quarter of the jobs is serial, most others use a power of two of
+processors, the logarithm of the run time is a mixture of two gamma distributions that depends on the size, and submissions follow
+a daily cycle.  The constants below are those the paper gives for all jobs together.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from fluxres.simulation.workload import Submission
 
 SERIAL, POWER_OF_TWO = 0.244, 0.576
 LOWEST, MOSTLY = 0.8, 0.86
-"""log2 of the smallest parallel size, and how many jobs are below the middle of the range."""
+"""log2 of the smallest parallel size, and the fraction of jobs below the middle of the range."""
 BELOW_LARGEST: Final = 2.5
-"""How far that middle is below log2 of the machine."""
+"""How far that middle is below log2 of the machine size."""
 SHORT, LONG = (4.2, 0.94), (312.0, 0.03)
-"""Shape and scale of the two gammas of the logarithm of the run time."""
+"""Shape and scale of the two gamma distributions of the logarithm of the run time."""
 SLOPE, SHORT_MOST = -0.0054, 0.78
-"""How likely the shorter one is: falls with the size."""
+"""Probability of the shorter one, which decreases with the size."""
 LOG_RUN_MAX: Final = 12.0
 ARRIVAL: Final = (10.2303, 0.4871)
-"""Shape and scale of the gamma of the logarithm of the gap between submissions."""
+"""Shape and scale of the gamma distribution of the logarithm of the gap between submissions."""
 LOG_GAP_MAX: Final = 13.0
-"""A longer gap (five days) is drawn again: the gamma of a logarithm has a tail that no log has shown."""
+"""Longer gaps (above five days) are drawn again, because no log has the long tail of this distribution."""
 DAY: Final = (8.1737, 3.9631)
 RUSH: Final = 1.0225
 DAY_BEGINS_H: Final = 11
@@ -44,10 +44,10 @@ class Lublin:
     """Jobs of the model.
 
     Args:
-        jobs: how many.
+        jobs: number of jobs.
         size: processors of the machine.
-        seed: of everything.
-        overestimate: limits are the run time times a number from 1 up to this, uniformly; 1 for exact limits.
+        seed: for all random numbers.
+        overestimate: limits are the run time times a uniformly distributed factor from 1 to this; 1 for exact limits.
 
     >>> [job.ask for job in Lublin(5, 128, seed=1)] == [job.ask for job in Lublin(5, 128, seed=1)]
     True
@@ -103,7 +103,7 @@ def _run_s(drawn: random.Random, size: int) -> float:
 
 
 def _arrivals(drawn: random.Random) -> Iterator[float]:
-    """Moments of submission: gaps of the rush hours, stretched by how much busier those are than the half hour it is."""
+    """Submission times: gaps of the rush hours, stretched by how much busier these are than the current half hour."""
     weights = _weights()
     shape, scale = ARRIVAL[0] * RUSH, ARRIVAL[1]
     now = 0.0
@@ -126,7 +126,7 @@ def _arrivals(drawn: random.Random) -> Iterator[float]:
 
 
 def _weights() -> list[float]:
-    """How busy each half hour of the day is, on average 1; the day of the model begins at eleven."""
+    """How busy each half hour of the day is, with mean 1; the day of the model begins at eleven."""
     found = [0.0] * BUCKETS
     for at in range(BUCKETS):
         found[(at + 2 * DAY_BEGINS_H) % BUCKETS] = _gamma(at + 1.0)

@@ -1,4 +1,4 @@
-"""The machine of a simulation: a graph from anywhere, and what a workload's number of processors means on it."""
+"""The machine of a simulation: a graph from any source, and the meaning of a workload's number of processors on it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SHAPE: Final = re.compile(r"[A-Za-z_]\w*(=|/|\[|$)")
 
 @dataclass
 class Machine:
-    """A machine for workloads that say numbers.
+    """A machine for workloads that specify numbers.
 
     Args:
         graph: the machine.
-        unit: type of the pools that a number counts; by default `node`, the one pool of several units, or the type without
-            children of which there are most.
+        unit: type of the pools that a number counts; by default `node`, else the only pool with several units, else the most
+            frequent type without children.
     """
 
     graph: ResourceGraph
@@ -53,12 +53,12 @@ class Machine:
 
     @property
     def count(self) -> int:
-        """How many of the unit there are."""
+        """The number of units."""
         structure = self.graph.structure
         return int(structure.size[structure.of_type(self.unit)].sum())
 
     def asking(self, number: int) -> Request:
-        """The request for a number of the unit."""
+        """The request for a number of units."""
         found = self._requests.get(number)
         if found is None:
             if self._pattern is None:
@@ -75,7 +75,7 @@ class Machine:
 
 
 def of_number(number: int, name: str = "processors") -> ResourceGraph:
-    """A machine of processors that have no names: one pool.
+    """A machine of processors without names: one pool.
 
     >>> of_number(100).find("type=core").vertices.tolist()
     [1]
@@ -84,9 +84,9 @@ def of_number(number: int, name: str = "processors") -> ResourceGraph:
 
 
 def of_shape(text: str) -> ResourceGraph:
-    """A machine written like a request: ``rack=2/node=16/[core=8;gpu=2]``; every pool has a number and a name.
+    """A machine in the syntax of a request: ``rack=2/node=16/[core=8;gpu=2]``; every pool has a number and a name.
 
-    Errors: InputError for what is no shape, a slot, or counts that leave a choice.
+    Errors: InputError for an invalid shape, a slot, or counts that leave a choice.
 
     >>> len(of_shape("node=4/core=2"))
     13
@@ -111,17 +111,17 @@ def _graph(root: Recipe) -> ResourceGraph:
 
 
 def read(text: str | None, processors: int | None = None) -> ResourceGraph:
-    """A machine from what a command line says: a number, a shape, or the source of a graph; else from the workload.
+    """A machine from a command line argument: a number, a shape, or the source of a graph; otherwise from the workload.
 
     Args:
-        text: ``100``, ``node=32/core=8``, a file or URL; None to take `processors`.
-        processors: what the workload says of its machine.
+        text: ``100``, ``node=32/core=8``, a file or URL; None to use `processors`.
+        processors: the size of the machine according to the workload.
 
-    Errors: UsageError where neither says; those of reading a graph.
+    Errors: UsageError if neither is given; those of reading a graph.
     """
     if text is None:
         if processors is None:
-            raise UsageError("the workload does not say on how many processors it ran", hint="give --machine")
+            raise UsageError("the workload does not specify its number of processors", hint="give --machine")
         return of_number(processors)
     if _NUMBER.fullmatch(text):
         if not 0 < int(text) <= limits.SIZE_MAX:

@@ -1,8 +1,9 @@
-"""Figures of a run, summed up while jobs finish.
+"""Metrics of a run, accumulated while jobs finish.
 
-Definitions as in the literature: wait is start minus submission, turnaround end minus submission, stretch turnaround by run
-time, and bounded slowdown max(1, turnaround / max(run time, 10 s)) (Feitelson 2001).  Utilisation is the area of the jobs by
-the area of the machine from the first submission to the last end.  The peak is the most units that jobs held at one moment.
+Definitions as in the literature: wait is start minus submission, turnaround end minus submission, stretch turnaround divided by
+run time, and bounded slowdown max(1, turnaround / max(run time, 10 s)) (Feitelson 2001).  Utilisation is the area of the jobs
+divided by the area of the machine from the first submission to the last end.  The peak is the largest number of units that jobs
+held at one moment.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from fluxres.clock import TICKS_PER_S, seconds
 from fluxres.simulation.schedule import Finished
 
 BOUND_S: Final = 10.0
-"""Run times below it count as so long in the bounded slowdown."""
+"""Shorter run times count as this long in the bounded slowdown."""
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """Figures of a run; times in seconds, None where there was no job."""
+    """Metrics of a run; times in seconds, None if there was no job."""
 
     jobs: int
     results: dict[str, int]
@@ -36,12 +37,11 @@ class Metrics:
     peak: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self)
 
 
 class RunningMetrics:
-    """A sink that keeps sums.
+    """A sink that accumulates sums.
 
     Args:
         size: units of the machine, for the utilisation.
@@ -59,7 +59,7 @@ class RunningMetrics:
         self._held: list[tuple[int, int]] = []
 
     def add(self, job: Finished) -> None:
-        """One more; one that never ran counts by its result only."""
+        """Count a job; one that never ran counts only by its result."""
         self.results[job.result] = self.results.get(job.result, 0) + 1
         if self._first is None or job.submit < self._first:
             self._first = job.submit
@@ -83,10 +83,10 @@ class RunningMetrics:
         self._max_slowdown = max(self._max_slowdown, slowdown)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """No-op: nothing is buffered."""
 
     def metrics(self) -> Metrics:
-        """The figures so far."""
+        """The metrics so far."""
         n = self.jobs
         if not n or self._first is None:
             return Metrics(0, dict(self.results))
@@ -108,7 +108,7 @@ class RunningMetrics:
         )
 
     def _peak(self) -> int:
-        """Most units held at one moment; what ends at a moment is given back before what starts then."""
+        """The largest number of units held at one moment; ends at a moment count before starts."""
         used = most = 0
         for _, change in sorted(self._held):
             used += change

@@ -1,7 +1,7 @@
-"""Workloads made by a model, the same for the same seed.
+"""Workloads made by a model, reproducible by seed.
 
-Each job is drawn with random numbers of its own, by seed and number, so that a share of a workload (every n-th job, for one of n
-instances) is made without making the rest.  A model is as long as it is asked to be and takes no memory.
+Each job is drawn with its own random numbers, by seed and number, so that a share of a workload (every n-th job, for one of n
+instances) can be made without the rest.  A model can be arbitrarily long and takes no memory.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def of_job(seed: int, number: int) -> random.Random:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Many short jobs of one kind, as ensembles and parameter studies hand them in.
+    """Many short jobs of one kind, as submitted by ensembles and parameter studies.
 
     Args:
-        jobs: how many.
+        jobs: number of jobs.
         run_s: mean run time.
         distribution: of run times: fixed, uniform (from 0 to twice the mean) or exponential.
         size: units of each job.
-        interval_s: between submissions; 0 for all at the beginning.
+        interval_s: between submissions; 0 submits all at the beginning.
         limit_s: of each job; none by default.
-        seed: of run times.
+        seed: for run times.
 
     >>> [job.run for job in Ensemble(2, run_s=1.5)]
     [1500000, 1500000]
@@ -76,15 +76,15 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class Bursts:
-    """On-off arrivals: Poisson while it is on, nothing while it is off; both last exponential times.
+    """On-off arrivals: Poisson during on periods, none during off periods; the lengths of both are exponential.
 
     Args:
-        jobs: how many.
+        jobs: number of jobs.
         on_s, off_s: mean lengths of the periods.
         interval_s: mean time between submissions in an on period.
         run_s: mean run time, exponential.
-        size: sizes are powers of two up to it, each as likely.
-        seed: of everything.
+        size: sizes are powers of two up to it, equally likely.
+        seed: for all random numbers.
     """
 
     jobs: int
@@ -108,7 +108,7 @@ class Bursts:
         for number in range(self.jobs):
             now += drawn.expovariate(1 / self.interval_s)
             while now > over:
-                # What is left of the gap is drawn anew in the next period: the exponential has no memory.
+                # The rest of the gap is drawn again in the next period, as the exponential distribution is memoryless.
                 now = over + drawn.expovariate(1 / self.off_s)
                 over = now + drawn.expovariate(1 / self.on_s)
                 now += drawn.expovariate(1 / self.interval_s)

@@ -1,8 +1,8 @@
-"""Numbers of units for charts and for the CSV of Batsim, the same throughout a run.
+"""Unit numbers for charts and for Batsim's CSV, consistent throughout a run.
 
-An instance numbers the pools it was given from 0 on.  Whoever looks at the whole machine wants them as the machine has them,
-so what a child says is translated once per child.  Units of one pool have no numbers at all: for them the lowest that are free
-are written down afterwards, which is one way to lay the jobs out, and the way a chart of them is drawn.
+An instance numbers the pools it was given from 0 on.  For the whole machine, these are translated to the numbers of the machine,
+once per child.  Units of a single pool have no numbers at all; afterwards, the lowest free numbers are assigned to them, which is
+one possible layout of the jobs and the one charts show.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
 
 
-class _Said:
-    """In place of an inventory: what a job held is already text."""
+class _TextInventory:
+    """Replaces an inventory when what a job held is text already."""
 
     def ids(self, claim: Any) -> str:
         return str(claim)
 
 
-_SAID: Any = _Said()
+_TEXT: Any = _TextInventory()
 
 
 class Translated:
-    """A sink before another one: unit numbers of any instance become those of the machine.
+    """A sink that forwards records with the unit numbers of any instance translated to those of the machine.
 
     Args:
-        sink: gets the records.
+        sink: receives the records.
         whole: structure of the machine.
-        unit: type of the pools that have the numbers.
+        unit: type of the numbered pools.
     """
 
     def __init__(self, sink: Sink, whole: Structure, unit: str) -> None:
@@ -44,20 +44,18 @@ class Translated:
         self.whole = whole
         self.unit = unit
         self.count = 0
-        """Jobs that held units with numbers."""
+        """Number of jobs that held units with numbers."""
         self._numbers: dict[int, tuple[Structure, list[int]]] = {}
 
     def add(self, job: Finished) -> None:
-        """One more."""
         if job.claim is None:
             self.sink.add(job)
             return
         text = self._text(job)
         self.count += bool(text)
-        self.sink.add(job._replace(claim=text, inventory=_SAID))
+        self.sink.add(job._replace(claim=text, inventory=_TEXT))
 
     def close(self) -> None:
-        """That was all."""
         self.sink.close()
 
     def _text(self, job: Finished) -> str:
@@ -74,11 +72,11 @@ class Translated:
         return idset.format(known[1][at] for at in idset.parse(own)) if own and known[1] else ""
 
     def _translation(self, own: Structure) -> list[int]:
-        """By position in an instance, the position in the machine."""
+        """The index in the machine by index in an instance."""
         if self.unit not in own.types or (self.whole.size[self.whole.of_type(self.unit)] > 1).any():
             return []
         found = own.of_type(self.unit)
-        # Pools above what it was given are not the instance's, and have no number there.
+        # Pass-through pools above what an instance was given have no number in it.
         vertices = found[(own.flags[found] & WAY) == 0].tolist()
         return [self._place[self.whole.vertex(own.path(v))] for v in vertices]
 
@@ -93,9 +91,9 @@ def laid_out(start: Sequence[int], end: Sequence[int], size: Sequence[int], unit
     Args:
         start, end: of each job; start -1 for one that never ran.
         size: units it held.
-        units: how many there are.
+        units: the number of units there are.
 
-    Cost O(n log n) and O(log units) for each unit of each job.
+    Cost O(n log n), and O(log units) for each unit of each job.
 
     >>> laid_out([0, 0, 5], [5, 9, 6], [2, 1, 1], 3)
     [[0, 1], [2], [0]]

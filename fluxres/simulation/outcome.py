@@ -1,4 +1,4 @@
-"""What comes of a run besides its schedule."""
+"""The result of a run besides its schedule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDS_SHOWN = 100
 class Refusals:
     """Jobs that the machine can never run, or whose request stays undecided on the idle machine, by reason.
 
-    They are in no figure.
+    They do not count in any metric.
 
     Args:
         ids: the first of them.
@@ -28,13 +28,12 @@ class Refusals:
     ids: list[int | str] = field(default_factory=list)
 
     def add(self, job: int | str, reason: str) -> None:
-        """One more."""
         self.reasons[reason] += 1
         if len(self.ids) < IDS_SHOWN:
             self.ids.append(job)
 
     def listed(self, at_most: int = 10) -> str:
-        """The ids of the first of them, as words."""
+        """The ids of the first of them, as text."""
         shown = self.ids[:at_most]
         more = len(self) - len(shown)
         return ", ".join(map(str, shown)) + f" and {more} more" * (more > 0)
@@ -45,16 +44,16 @@ class Refusals:
 
 @dataclass
 class Result:
-    """What came of a run.
+    """The result of a run.
 
     Args:
-        schedule: all jobs, where they were kept.
-        metrics: figures.
+        schedule: all jobs, if they were kept.
+        metrics: metrics of the run.
         refusals: jobs that can never run here.
-        errors: queue policies that went wrong, by the address of the instance they ended.
-        left: jobs that still waited when nothing more could happen, or never came because their instance had ended.
-        events: handled.
-        instances: what each did.
+        errors: queue policies that failed, by the address of the instance they ended.
+        left: jobs still waiting when nothing more could happen, or never submitted because their instance had ended.
+        events: number of events handled.
+        instances: what each instance did.
     """
 
     schedule: Schedule | None

@@ -1,7 +1,7 @@
-"""What a run of a study is made of: its machine, its workload, its hierarchy, what its decisions cost.
+"""The parts of a run of a study: its machine, its workload, its hierarchy, the cost of its decisions.
 
-Each part is made from the typed page alone, so a check before the first run and the run itself, here or on another machine,
-make the same.
+Each part is built from the typed page alone, so that a check before the first run builds the same as the run itself, here or on
+another machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
 
 
 def machine_file(text: object, folder: Path) -> Path | None:
-    """The file a machine is read from; None for a number, a shape, a URL and one that is written on the page."""
+    """The file a machine is read from; None for a number, a shape, a URL and a machine written on the page."""
     if not isinstance(text, str) or text.isdecimal() or "://" in text:
         return None
     path = folder / text
@@ -69,7 +69,6 @@ def machine(run: Run) -> Machine:
 
 
 def workload_file(entry: WorkloadEntry, folder: Path) -> Path | None:
-    """The file a workload is read from."""
     return folder / entry.file if entry.file is not None else None
 
 
@@ -79,17 +78,17 @@ def workload(run: Run, size: int) -> Workload:
     Args:
         size: units of the machine, for a model that needs it.
 
-    Errors: those of reading it; UsageError for an entry that is not one of a file and a model.
+    Errors: those of reading it; UsageError for an entry that does not name exactly one file or model.
     """
     entry, hierarchy = run.workload, run.page.hierarchy
     found = _source(entry, run, size)
     jobs: Any = found.submissions
     leaves = math.prod(fan_outs(str(hierarchy.topology)))
     if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
-        # To be dealt, what a model makes in one go has to be there as a whole.
+        # Dealing needs all jobs of a model that generates them in sequence.
         if (found.count or 0) > limits.JOBS_LISTED_MAX:
             raise LimitExceeded(
-                f"{found.count} jobs to be dealt, which are kept as a list, and at most {limits.JOBS_LISTED_MAX} can be",
+                f"{found.count} jobs to deal, which are kept as a list; at most {limits.JOBS_LISTED_MAX} are allowed",
                 where="workload",
                 hint="deal an ensemble evenly, which takes no memory",
             )
@@ -109,7 +108,7 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
     if entry.file is not None:
         return reading.read(str(run.folder / entry.file))
     if entry.jobs is not None:
-        raise UsageError("'jobs' beside a model: it has a number of jobs of its own", where="workload")
+        raise UsageError("'jobs' cannot be combined with a model, which has its own number of jobs", where="workload")
     seed, model = run.seed, entry.ensemble
     if model is not None:
         made: Iterable[Submission] = Ensemble(
@@ -126,9 +125,9 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
 
 
 class Dealt:
-    """Jobs dealt otherwise than in turns: in blocks, or each to who was given the least work so far.
+    """Jobs dealt in blocks, or each to the instance with the least work so far, instead of in turns.
 
-    Work is run time by size, as it turns out to be: the most that a dealer could know.
+    Work is actual run time times size, which is more than a real dealer could know.
     """
 
     def __init__(self, jobs: Sequence[Submission], *, by_work: bool) -> None:
@@ -143,7 +142,7 @@ class Dealt:
         return iter(self.jobs)
 
     def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs of one of a number of instances."""
+        """The jobs for one of `number` instances."""
         if not self.by_work:
             count = len(self.jobs)
             return iter(self.jobs[count * index // number : count * (index + 1) // number])
@@ -165,14 +164,14 @@ class Dealt:
 
 @dataclass
 class Changed:
-    """Jobs that come closer together, or ask for something else.
+    """Jobs with shorter gaps between them, or with other requests.
 
     Args:
-        jobs: as they were.
-        load: how many times as fast they come.
-        request: a shape in which `{size}` is the number of a job, and `{size/36}` that by 36, rounded up.
-        size_max: what jobs that ask for more ask for instead.
-        notes: told of each that does.
+        jobs: the original jobs.
+        load: factor by which submissions are faster.
+        request: a shape in which `{size}` is the number of a job, and `{size/36}` that divided by 36, rounded up.
+        size_max: the size given to larger jobs.
+        notes: counts such jobs.
     """
 
     jobs: Any
@@ -189,7 +188,7 @@ class Changed:
         return map(self._changed, self.jobs)
 
     def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs of one of a number of instances."""
+        """The jobs for one of `number` instances."""
         return map(self._changed, workloads.share(self.jobs, index, number))
 
     def _changed(self, job: Submission) -> Submission:
@@ -209,7 +208,7 @@ class Changed:
 def asking(text: str, size: int) -> Request:
     """The request of a template for a job of this size.
 
-    Errors: InputError for what is no shape.
+    Errors: InputError for an invalid shape.
 
     >>> asking("slot={size/4}/node{x}", 6).resources[0].count.fixed
     2
@@ -243,9 +242,9 @@ def require_room(machine: Machine, levels: Hierarchy, *, has_requests: bool = Fa
     """Refuse a hierarchy with more innermost instances than there are pools of any type that may be divided among them.
 
     Args:
-        has_requests: jobs ask for more than a number of the unit, so that pools finer than it may be divided as well.
+        has_requests: jobs request more than a number of the unit, so that finer pools may be divided as well.
 
-    Errors: InfeasibleRequest. What passes may still be refused by an instance that was given too little to divide.
+    Errors: InfeasibleRequest. A hierarchy that passes may still be refused by an instance that gets too little to divide.
     """
     if levels.leaves == 1:
         return
@@ -261,7 +260,7 @@ def require_room(machine: Machine, levels: Hierarchy, *, has_requests: bool = Fa
         if not by and len(names) < len(contained):
             hint += f", or a unit finer than {machine.unit}"
         raise InfeasibleRequest(
-            f"{levels.leaves} innermost instances, and the machine has at most {most} of type {name} to divide", hint=hint
+            f"{levels.leaves} innermost instances, but the machine has at most {most} of type {name} to divide", hint=hint
         )
 
 
@@ -270,9 +269,9 @@ def _depth(structure: Structure, name: str) -> int:
 
 
 def cost(entry: CostEntry | str) -> Cost | None:
-    """What a decision costs; None for nothing.
+    """The cost model of decisions; None for no cost.
 
-    Errors: UsageError for more than one model, and for none of them.
+    Errors: UsageError unless exactly one model is named.
     """
     if isinstance(entry, str):
         return Measured() if entry == "measured" else None

@@ -1,4 +1,4 @@
-"""A workload from whatever a command line names: a trace, told by its content, or a model with its parameters."""
+"""Read a workload from a command line argument: a trace, whose format its content decides, or a model with parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a study: tables and charts in one HTML file that needs nothing beside it."""
+"""The report of a study: tables and charts in one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from fluxres.simulation.statistics import Estimate
 from fluxres.simulation.study import Study, told
 
 GANTTS_MAX: Final = 12
-"""Gantt charts of a report: more are not looked at, and each takes seconds to draw."""
+"""Maximum number of Gantt charts in a report; each takes seconds to draw."""
 CURVE_POINTS: Final = 100
 """Points of a curve."""
 BARS_MAX: Final = 40
-"""Settings side by side in one chart."""
+"""Maximum number of settings in one chart."""
 
 REPORT: Final = "report.html"
 FIGURES_FOLDER: Final = "figures"
 
 
 def write(study: Study, folder: ResultsFolder) -> tuple[Comparison, list[str]]:
-    """Write tables, charts and the report of what is there; the comparison, and notes on what was left out.
+    """Write tables, charts and the report of the existing results; returns the comparison, and notes on what was left out.
 
-    Errors: StoreError where the folder cannot be written; InputError for damaged results.
+    Errors: StoreError if the directory cannot be written; InputError for damaged results.
     """
     found = compare(study, folder)
     drawn, notes = _charts(found, folder)
@@ -67,12 +67,12 @@ def _charts(found: Comparison, folder: ResultsFolder) -> tuple[list[Chart], list
     if len(rows) > BARS_MAX:
         notes.append(f"charts compare the first {BARS_MAX} of {len(rows)} settings")
     if len(rows) > len(charts.COLOURS):
-        notes.append(f"curves are those of the first {len(charts.COLOURS)} of {len(rows)} settings")
+        notes.append(f"curves show the first {len(charts.COLOURS)} of {len(rows)} settings")
     drawn.append(charts.curves([_curve(row) for row in rows[: len(charts.COLOURS)]]))
     for row in rows[:GANTTS_MAX]:
         drawn += _gantt(row, folder.runs)
     if len(rows) > GANTTS_MAX:
-        notes.append(f"Gantt charts are those of the first {GANTTS_MAX} of {len(rows)} settings")
+        notes.append(f"Gantt charts show the first {GANTTS_MAX} of {len(rows)} settings")
     return drawn, notes
 
 
@@ -86,7 +86,7 @@ def _curve(row: Row) -> Curve:
 
 
 def _coarser(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means of neighbours: several curves in one chart cannot be told apart with every peak in them."""
+    """Means of adjacent values: with every peak in them, several curves in one chart are hard to tell apart."""
     step = max(len(values) // CURVE_POINTS, 1)
     found: NDArray[np.float64] = values[: len(values) // step * step].reshape(-1, step).mean(1)
     return found
@@ -111,18 +111,18 @@ def page(found: Comparison, checked: Sequence[Checked], drawn: Sequence[Chart], 
     repeats = f", {study.page.repeats} repeats of each of {len(found.rows)} settings" if study.page.repeats > 1 else ""
     sentences = [f"{done} of {len(study.runs)} runs{repeats}."]
     sentences += [f"{len(failed)} failed."] * bool(failed)
-    sentences += [f"{len(found.missing)} are still to be made."] * bool(found.missing)
+    sentences += [f"{len(found.missing)} have not been made yet."] * bool(found.missing)
     compared = [chart for chart in drawn if chart.name.startswith("comparison")]
     over_time = [chart for chart in drawn if chart.name == "curves"]
     gantts = [chart for chart in drawn if chart.name.startswith("gantt")]
     body = [
         _section("Comparison", _comparison(found) + _images(compared)),
-        _section("Expected figures", _expected(checked)) if checked else "",
+        _section("Expected results", _expected(checked)) if checked else "",
         _section("Over time", "<p>First repeat of each setting.</p>" + _images(over_time)) if over_time else "",
-        _section("Who held what", _captioned(gantts)) if gantts else "",
-        _section("Levels of instances", _levels(found)),
-        _section("Runs that failed", _failures(failed)) if failed else "",
-        _section("All figures", _all(found)),
+        _section("Allocation over time", _captioned(gantts)) if gantts else "",
+        _section("Scheduler levels", _levels(found)),
+        _section("Failed runs", _failures(failed)) if failed else "",
+        _section("All metrics", _all(found)),
         _section("Notes", "".join(f"<p>{escape(note)}</p>" for note in notes)) if notes else "",
     ]
     return _PAGE.substitute(
@@ -138,7 +138,7 @@ def _section(title: str, content: str) -> str:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    """A table whose first `words` columns are words; cells are HTML already."""
+    """A table whose first `words` columns are text; cells are HTML already."""
     head = "".join(f"<th{'' if at < words else ' class=n'}>{escape(text)}</th>" for at, text in enumerate(headings))
     lines = "".join(
         "<tr>" + "".join(f"<td{'' if at < words else ' class=n'}>{cell}</td>" for at, cell in enumerate(row)) + "</tr>\n"
@@ -196,8 +196,8 @@ def _expected(checked: Sequence[Checked]) -> str:
     rows = []
     for each in checked:
         low, high = each.expected.ratio or each.expected.range or [0.0, 0.0]
-        what = FIGURES[each.expected.metric].title + (f", by {each.against}" if each.against else "")
-        mark = "<b class=good>holds</b>" if each.holds else "<b class=bad>does not hold</b>"
+        what = FIGURES[each.expected.metric].title + (f", relative to {each.against}" if each.against else "")
+        mark = "<b class=good>pass</b>" if each.holds else "<b class=bad>fail</b>"
         value = "-" if each.value is None else f"{each.value:.4g}"
         rows.append([escape(each.label), escape(what), mark, escape(each.expected.source), value, f"{low:g} – {high:g}"])
     return _table(["setting", "figure", "", "source", "value", "expected"], rows, 4)
@@ -213,8 +213,8 @@ def _levels(found: Comparison) -> str:
             rows.append([*own, f"{level['busy_s']:,.2f}", "-" if share is None else f"{share:.1%}"])
     headings = ["setting", "level", "queue policy", "match policy", "instances", "jobs", "decisions", "busy (s)", "busiest"]
     return (
-        "<p>First repeat of each setting. Busy is the time schedulers spent on decisions, by the cost model; busiest, the largest"
-        " part of the makespan that one of them did.</p>" + _table(headings, rows, 4)
+        "<p>First repeat of each setting. Busy is the time schedulers spent on decisions, by the cost model; busiest is the"
+        " largest fraction of the makespan that any one scheduler spent deciding.</p>" + _table(headings, rows, 4)
     )
 
 

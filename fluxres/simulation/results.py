@@ -1,6 +1,6 @@
-"""Results as text while a run goes on: the CSV of Batsim, which evalys and others read, and the Standard Workload Format.
+"""Results as text, written while a run goes on: Batsim's CSV, which evalys and others read, and the Standard Workload Format.
 
-A line is written as a job ends, so a run of any length takes no memory for it.
+A line is written when a job ends, so memory does not grow with the length of a run.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class BatsimCsv:
 
     Args:
         file: open for text; the caller closes it.
-        workload: name of it.
+        workload: its name.
 
-    Times are in seconds with six digits. A job that never ran has no start. Energy is not computed: the column stays empty,
-    and so does `metadata`.
+    Times are in seconds with six decimals. A job that never ran has no start. Energy is not computed: the column stays empty, and
+    so does `metadata`.
     """
 
     def __init__(self, file: IO[str], workload: str = "workload") -> None:
@@ -57,7 +57,6 @@ class BatsimCsv:
         self._writer.writerow(COLUMNS)
 
     def add(self, job: Finished) -> None:
-        """One line."""
         ran = job.start >= 0
         run = job.end - job.start if ran else 0
         turnaround = job.end - job.submit
@@ -84,7 +83,7 @@ class BatsimCsv:
         )
 
     def close(self) -> None:
-        """Nothing is kept back."""
+        """No-op: nothing is buffered."""
 
 
 def _text(ticks: int) -> str:
@@ -113,7 +112,6 @@ class SwfText:
         self._numbers: dict[str, int] = {}
 
     def add(self, job: Finished) -> None:
-        """One line."""
         ran = job.start >= 0
         values = [-1] * 18
         values[0] = job.id if isinstance(job.id, int) else self._number(str(job.id))
@@ -131,7 +129,7 @@ class SwfText:
         return self._numbers.setdefault(text, len(self._numbers) + 1)
 
     def close(self) -> None:
-        """Nothing is kept back."""
+        """No-op: nothing is buffered."""
 
 
 def _whole(ticks: int) -> int:

@@ -1,7 +1,7 @@
-"""What happened, job by job: a record when a job is over, and those who take it.
+"""What happened, job by job: the record of a finished job, and the sinks that receive it.
 
-A run of a million jobs must not keep a million objects, so records go to sinks as they come; one of them keeps columns of
-eight bytes, for programs that look at all.
+A run of a million jobs must not keep a million objects, so records go to sinks as jobs finish.  One of the sinks keeps columns of
+eight bytes per value, for programs that look at all jobs.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from fluxres.instance.inventory import Claim, Inventory
 
 
 class Finished(NamedTuple):
-    """A job that is over; times in ticks.
+    """A finished job; times in ticks.
 
     Args:
-        id: as the workload has it.
+        id: from the workload.
         submit, start, end: start is -1 for a job that never ran.
-        limit: how long it might have run.
-        size: how large it was, in units of the machine's measure.
+        limit: the longest it was allowed to run.
+        size: in units of the machine's measure.
         status: wait status; 0 is success.
         result: completed, failed, canceled, timeout.
-        user: of the workload.
+        user: from the workload.
         instance: number of the instance that ran it, 0 for the outermost.
-        claim, inventory: what it held, to be said on demand by `allocated`.
+        claim, inventory: what it held, rendered on demand by `allocated`.
     """
 
     id: int | str
@@ -42,25 +42,25 @@ class Finished(NamedTuple):
     inventory: Inventory
 
     def allocated(self) -> str:
-        """What it held, as an idset of unit numbers; empty where units have no numbers."""
+        """What it held, as an idset of unit numbers; empty if units have no numbers."""
         return "" if self.claim is None else self.inventory.ids(self.claim)
 
 
 class Sink(Protocol):
-    """Takes records as jobs finish."""
+    """Receives records as jobs finish."""
 
     def add(self, job: Finished) -> None:
-        """One more."""
+        """Called with each record."""
 
     def close(self) -> None:
-        """That was all."""
+        """Called after the last record."""
 
 
 RESULTS = ("completed", "failed", "canceled", "timeout")
 
 
 class Schedule:
-    """Everything, as columns in the order in which jobs finished.
+    """All jobs, as columns in the order in which they finished.
 
     submit, start, end, limit: ticks. size: units. result: index into RESULTS. instance: number.
     """
@@ -80,7 +80,6 @@ class Schedule:
         return len(self.ids)
 
     def add(self, job: Finished) -> None:
-        """One more."""
         self.ids.append(job.id)
         self.submit.append(job.submit)
         self.start.append(job.start)
@@ -93,14 +92,14 @@ class Schedule:
 
     @property
     def allocated(self) -> list[str]:
-        """What each job held, as idsets; made when asked for, since they take longer than the run."""
+        """What each job held, as idsets; made on request, because that takes longer than the run."""
         return ["" if claim is None else inventory.ids(claim) for inventory, claim in self._claims]
 
     def close(self) -> None:
-        """Nothing to do."""
+        """No-op: nothing is buffered."""
 
     def starts(self) -> dict[int | str, int]:
-        """Starts in ticks by job id."""
+        """Start in ticks by job id."""
         return dict(zip(self.ids, self.start, strict=True))
 
     def __iter__(self) -> Iterator[tuple[int | str, int, int, int, int]]:

@@ -1,5 +1,4 @@
-"""Utilisation and queue over time, from four numbers a job: exact averages over equal parts of the time, however many events
-there were."""
+"""Utilisation and queue over time, from four numbers per job: exact averages over equal intervals."""
 
 from __future__ import annotations
 
@@ -13,18 +12,18 @@ from fluxres.clock import TICKS_PER_S
 from fluxres.simulation.schedule import Finished
 
 PARTS: Final = 400
-"""Parts of the time: more than a chart shows."""
+"""Number of intervals, more than a chart shows."""
 
 Numbers = NDArray[np.int64]
 
 
 class OverTime(NamedTuple):
-    """Averages over equal parts of the time.
+    """Averages over equal intervals.
 
     Args:
-        begin_s: of the first part.
+        begin_s: of the first interval.
         part_s: length of each.
-        used: units in use, each part.
+        used: units in use, per interval.
         waiting: jobs that waited.
     """
 
@@ -35,7 +34,7 @@ class OverTime(NamedTuple):
 
 
 class Series:
-    """A sink that keeps what curves are made from: 32 bytes a job."""
+    """A sink that stores the data for curves: 32 bytes per job."""
 
     def __init__(self) -> None:
         self._submit, self._start, self._end, self._size = array("q"), array("q"), array("q"), array("q")
@@ -44,17 +43,16 @@ class Series:
         return len(self._submit)
 
     def add(self, job: Finished) -> None:
-        """One more."""
         self._submit.append(job.submit)
         self._start.append(job.start)
         self._end.append(job.end)
         self._size.append(job.size)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """No-op: nothing is buffered."""
 
     def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """submit, start, end (ticks; start -1 for a job that never ran) and size, in order of the ends."""
+        """submit, start, end (ticks; start -1 for a job that never ran) and size, in the order of the ends."""
         submit, start, end, size = (
             np.frombuffer(own, np.int64) if len(own) else np.zeros(0, np.int64)
             for own in (self._submit, self._start, self._end, self._size)
@@ -77,13 +75,13 @@ class Series:
 
 
 def _averages(moments: Numbers, changes: Numbers, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean height of a staircase between edges.
+    """Mean height of a step function between edges.
 
     >>> _averages(np.array([0, 4]), np.array([2, -2]), np.array([0.0, 2.0, 8.0]))
     array([2.        , 0.66666667])
     """
     order = np.argsort(moments, kind="stable")
-    # From the first edge on, so that areas of moments since 1970 keep their digits.
+    # Relative to the first edge, so that areas of timestamps since 1970 keep their precision.
     moments, changes = moments[order] - edges[0], changes[order].astype(np.float64)
     height = np.concatenate(([0.0], np.cumsum(changes)))
     moment = np.concatenate(([0.0], np.cumsum(changes * moments)))

@@ -1,10 +1,10 @@
-"""The loop: a workload comes to instances, jobs run for as long as the workload says, and a clock jumps from one event to the
-next.
+"""The event loop: a workload is submitted to instances, jobs run as long as the workload says, and a clock jumps from event to
+event.
 
-The instances are those that schedule real jobs; all that is simulated is time and the running of jobs.  One event is handled
-after the other, each with the pass it causes.  At one moment submissions come before ends, and ends in the order of starts:
-with that, results agree with other simulators to the last job (specs/simulation.md).  Where decisions cost time, a pass is
-cut into single decisions, and each keeps its instance busy.
+The instances are the same that schedule real jobs; only time and the running of jobs are simulated.  Events are handled one
+after the other, each with the pass it causes.  At one moment, submissions come before ends, and ends in the order of starts;
+this makes results agree with other simulators for every job (specs/simulation.md).  If decisions cost time, a pass is divided
+into single decisions, each of which keeps its instance busy.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _AHEAD_LEAST = 64
 
 
 class Simulator:
-    """A machine, instances on it, and the time.
+    """A machine, instances on it, and simulated time.
 
     Args:
         machine: what the workload runs on.
-        queue_policy, match_policy: of the instance, where there is no hierarchy.
+        queue_policy, match_policy: of the instance, if there is no hierarchy.
         inventory: of all instances.
         hierarchy: levels of instances.
-        cost: what a decision costs; None for nothing.
-        sinks: get every finished job.
-        keep: whether the schedule is kept.
+        cost: cost model of decisions; None for no cost.
+        sinks: receive every finished job.
+        keep: whether to keep the schedule.
     """
 
-    keeps_limits = True  # as the runner of its instances: no job outlives its limit
+    keeps_limits = True  # as the runner of its instances: no job exceeds its limit
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Simulator:
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
     def start(self, job: Job) -> None:
-        """A job has its resources: it ends after its run time, or at its limit."""
+        """Run a job that has its resources: it ends after its run time, or at its limit."""
         if self._starting is None:
             self._begin(job, self.clock.now)
         else:
@@ -112,19 +112,19 @@ class Simulator:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
     def stop(self, job: Job, why: str) -> None:
-        """A job ends now."""
+        """End a job now."""
         job.instance.finish(job, STOPPED)
 
-    # -- one thing after the other -----------------------------------------------------------------------------------
+    # -- the event loop ----------------------------------------------------------------------------------------------
 
     def run(self, workload: Workload | Iterable[Submission], progress: Callable[[int], None] | None = None) -> Result:
         """Run a workload to its end.
 
         Args:
-            progress: called with the number of jobs handed in, now and then.
+            progress: called now and then with the number of submitted jobs.
 
-        Errors: InputError for a workload that is not in order or names jobs that did not come before. What happened until
-        then is in the sinks. A queue policy that goes wrong ends its instance; `Result.errors` says so.
+        Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; the results until
+        then are in the sinks. A queue policy that raises ends its instance, and `Result.errors` reports it.
         """
         self._workload = workload
         handlers: dict[int, Callable[[Any], None]] = {
@@ -157,23 +157,23 @@ class Simulator:
         return self.result()
 
     def result(self) -> Result:
-        """What came of it so far."""
+        """The result so far."""
         left = sum(isinstance(job.payload, Submission) for one in self._sites.values() for job in one.instance.jobs())
         jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
-        if hasattr(jobs, "__len__"):  # and those of instances that have ended or never began
+        if hasattr(jobs, "__len__"):  # including those of instances that have ended or never started
             left += len(jobs) - self._submitted
         rows = sorted(self.rows, key=lambda row: row.number)
         return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
 
     def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None) -> None:
-        """An instance begins: it makes its children, or takes its share of the workload."""
+        """Start an instance: it makes its children, or takes its share of the workload."""
         hierarchy = self.hierarchy
         is_leaf = what.level == hierarchy.levels - 1
         feed = share(self._workload, what.place, hierarchy.leaves) if is_leaf else iter(())
         site = Site(self._made, instance, machine, what.level, feed, self._ahead(machine), self.clock.now)
         self._made += 1
         self._sites[instance] = site
-        # Ids are remembered where later jobs may name them: for a million jobs that is most of the memory.
+        # Ids are remembered only if later jobs may name them: for a million jobs they take most of the memory.
         instance.dependencies.remembers = not isinstance(self._workload, Workload) or self._workload.has_dependencies
         if job is not None:
             site.parent, site.job = self._sites[job.instance], job
@@ -184,7 +184,7 @@ class Simulator:
         self._settle(site)
 
     def _ahead(self, machine: Machine) -> int:
-        """How many jobs may wait before the next is taken: a million at once would fill the memory and change nothing."""
+        """How many jobs may wait before the next one is taken: a million at once would fill the memory and change nothing."""
         if self.hierarchy.ahead is not None:
             return self.hierarchy.ahead
         jobs = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
@@ -221,13 +221,13 @@ class Simulator:
         job = site.upcoming
         site.is_coming = False
         if job is None or site.instance.is_closed:
-            return  # announced, and then its instance or one above was stopped
+            return  # its instance or one above was stopped after the event was queued
         site.take_next()
         self._submitted += 1
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
             made = self._enter(site, request, job.limit, job, job)
-        except (InfeasibleRequest, LimitExceeded) as error:  # never, or undecided also on the idle machine
+        except (InfeasibleRequest, LimitExceeded) as error:  # never, or undecided even on the idle machine
             self.refusals.add(job.id, error.message)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
@@ -264,7 +264,7 @@ class Simulator:
     def _boot(self, job: Job) -> None:
         what: Child = job.payload
         if job.state is not State.RUN:
-            # It failed before its instance had begun: the jobs of that part of the tree never come.
+            # It failed before its instance started: the jobs of that part of the tree are never submitted.
             site = self._sites.get(job.instance)
             if site is not None:
                 site.children_left -= 1
@@ -284,13 +284,13 @@ class Simulator:
             self.rows.append(self._sites.pop(job.child).row(self.clock.now))
             site.children_left -= 1
         if isinstance(given, Submission) and job.started + given.run > self.clock.now:
-            job.instance.exception(job, "timelimit", note="the limit has come")
+            job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
             job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
         self._settle(site)
 
     def _pass(self, site: Site) -> None:
-        """One decision, and what it costs."""
+        """One decision and its cost."""
         site.pass_at = FOREVER
         cost, starting, instance = self.cost, self._starting, site.instance
         if cost is None or starting is None or instance.is_closed:
@@ -312,7 +312,7 @@ class Simulator:
         self._settle(site, passed=True)
 
     def _delay(self, job: Job, moment: int) -> None:
-        """A job begins when the decision is made; its limit counts from then, unless others hold then what it has."""
+        """Start a job when its decision is complete; its limit counts from then, unless others hold its resources afterwards."""
         if moment > job.started and job.limit < FOREVER:
             with suppress(InsufficientResources):
                 job.instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.duration)
@@ -322,7 +322,7 @@ class Simulator:
         self._begin(job, moment)
 
     def _settle(self, site: Site, *, passed: bool = False) -> None:
-        """After something happened at an instance: the next pass, its timers, its end; what came back is offered to all."""
+        """After an event at an instance: schedule its next pass and timers, or end it; offer released resources to all."""
         outermost = self.instance
         if outermost.shares_supplies and self._supplies_seen != outermost.supplies_returned:
             self._supplies_seen = outermost.supplies_returned
@@ -340,7 +340,7 @@ class Simulator:
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
         due = instance._own_tick()
-        # A reservation that is due while the instance is busy waits for its next decision: a timer could only wait with it.
+        # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
         if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = due
             self.events.push(max(due, self.clock.now), TIMER, site)
@@ -349,7 +349,7 @@ class Simulator:
             self.events.push(self.clock.now, END, site.job)
 
     def _stop(self, what: Site | Job, error: BaseException) -> None:
-        """A policy went wrong: its instance ends, everything else goes on."""
+        """End the instance of a policy that raised; everything else goes on."""
         site = what if isinstance(what, Site) else self._sites[what.instance]
         instance = site.instance
         message = str(error) if isinstance(error, FluxresError) else f"queue policy {instance.policy.name}: {error}"
@@ -372,7 +372,7 @@ class Simulator:
         claim, inventory = job.claim, instance.inventory
         size = inventory.count(claim) if claim is not None else 0
         result = job.result
-        assert result is not None  # only finished jobs come here
+        assert result is not None  # called for finished jobs only
         record = Finished(
             given.id,
             given.submit,

@@ -1,5 +1,4 @@
-"""One instance of a simulation with what belongs to it: where its jobs come from, when its scheduler is busy, what it has
-done."""
+"""One instance of a simulation and its state: the source of its jobs, when its scheduler is busy, what it has done."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Child(NamedTuple):
-    """What a job is for that holds the resources of an instance: its level, and its number in it."""
+    """The payload of a job that holds the resources of an instance: the instance's level, and its number in that level."""
 
     level: int
     place: int
@@ -42,8 +41,8 @@ class Site:
     """An instance in a simulation.
 
     Args:
-        number: 0 for the outermost, then in the order in which they begin.
-        instance, machine: it, and what numbers mean on it.
+        number: 0 for the outermost, then in the order in which they start.
+        instance, machine: the instance, and the meaning of numbers on its machine.
         level: 0 for the outermost.
         feed: its share of the workload, ascending by submission.
         ahead: how many of its jobs may wait before it takes the next one; 0 for any number.
@@ -95,22 +94,22 @@ class Site:
         self.decisions = 0
 
     def take_next(self) -> None:
-        """The next submission moves up.
+        """Advance to the next submission.
 
-        Errors: InputError for one that comes before the last.
+        Errors: InputError for one before the last.
         """
         last, found = self.upcoming, next(self.feed, None)
         if found is not None and last is not None and found.submit < last.submit:
             raise InputError(
-                f"job {found.id} comes at {seconds(found.submit)} s, after one that came at {seconds(last.submit)} s",
+                f"job {found.id} is submitted at {seconds(found.submit)} s, after one submitted at {seconds(last.submit)} s",
                 where="workload",
-                hint="sort it by submission",
+                hint="sort the workload by submission time",
             )
         self.upcoming = found
 
     @property
     def wants_more(self) -> bool:
-        """Whether the next submission may come."""
+        """Whether the next submission may be taken."""
         return self.upcoming is not None and (not self.ahead or len(self.instance.queue) < self.ahead)
 
     @property
@@ -119,7 +118,6 @@ class Site:
         return self.upcoming is None and not self.children_left and not self.instance.is_active
 
     def row(self, end: int) -> InstanceRow:
-        """What it did."""
         return InstanceRow(
             self.number,
             self.instance.address,

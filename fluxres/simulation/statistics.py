@@ -1,7 +1,7 @@
-"""Means and how sure they are: Student's t over repeats, and ratios of pairs that had the same seed.
+"""Means and their confidence: Student's t over repeats, and ratios of pairs with the same seed.
 
-Runs of the same seed see the same jobs, so a ratio is taken run by run and averaged then; what differs between seeds is in both
-and cancels.  The quantiles stand here, because a dependency for one function of one variable is none too small to avoid.
+Runs with the same seed see the same jobs, so ratios are computed per run and then averaged: variation between seeds affects both
+runs and cancels.  The quantiles are tabulated here, because a dependency for one function of one variable is not worth it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def student_t(freedom: int) -> float:
     """The 97.5 % quantile of Student's t.
 
     Args:
-        freedom: degrees of it, at least 1.
+        freedom: degrees of freedom, at least 1.
 
-    Beyond 30 an expansion around the normal one (Abramowitz and Stegun 26.7.5), right to four digits.
+    Beyond 30, an expansion around the normal distribution (Abramowitz and Stegun 26.7.5), accurate to four digits.
 
     >>> student_t(4), round(student_t(60), 4)
     (2.7764, 2.0003)
@@ -53,7 +53,7 @@ def student_t(freedom: int) -> float:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean and confidence interval; None of nothing.
+    """Mean and confidence interval; None for no values.
 
     >>> tuple(round(value, 3) for value in estimate([1.0, 2.0, 3.0]))
     (2.0, -0.484, 4.484, 3)
@@ -70,10 +70,10 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 
 def ratio(values: Mapping[int, float], base: Mapping[int, float]) -> Estimate | None:
-    """Mean of the ratios of values that belong together; None where there is no pair.
+    """Mean of the ratios of paired values; None if there is no pair.
 
     Args:
-        values, base: by repeat. What a base of 0 has as ratio is not known, and is left out.
+        values, base: by repeat. Pairs with a base of 0 are left out.
 
     >>> ratio({0: 4.0, 1: 9.0, 2: 5.0}, {0: 2.0, 1: 3.0})[0]
     2.5

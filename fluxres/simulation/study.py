@@ -1,8 +1,8 @@
-"""A study: one page that describes many runs, read, checked and unfolded before any of them begins.
+"""A study: one page that describes many runs, read, checked and expanded before any of them starts.
 
-What varies is written as paths into the page itself, so anything on it can vary and no second vocabulary is needed.  Each
-combination is the page with these places filled in, converted again by the same types; a value that does not belong there
-is refused at its own line.
+Varied values are given as paths into the page itself, so anything on it can vary and no second vocabulary is needed.  Each
+combination is the page with these values filled in, converted again by the same types; an invalid value is reported at its own
+line.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Run:
 
     Args:
         number: from 1.
-        key: name of its folder; the same for the same study.
-        settings: what varies, as path → value; the same for all repeats.
+        key: name of its directory; the same for the same study.
+        settings: the varied values, as path → value; the same for all repeats.
         repeat: from 0.
         seed: of its workload.
         page: the page with the settings filled in.
-        folder: where relative paths start.
+        folder: base of relative paths.
     """
 
     number: int
@@ -55,13 +55,13 @@ class Run:
 
     @property
     def workload(self) -> WorkloadEntry:
-        """Its one workload."""
+        """Its only workload."""
         entry = self.page.workload
         return entry[0] if isinstance(entry, list) else entry
 
     @property
     def label(self) -> str:
-        """The settings as people read them."""
+        """The settings in readable form."""
         return label(self.settings, self.page.labels)
 
 
@@ -71,11 +71,11 @@ class Study:
 
     Args:
         document: its text, for the places of errors.
-        page: as it is written.
-        folder: where relative paths start.
-        varied: paths that vary, in the order of the runs.
+        page: as written.
+        folder: base of relative paths.
+        varied: the varied paths, in the order of the runs.
         settings: each combination once.
-        runs: each with each repeat.
+        runs: each combination with each repeat.
     """
 
     document: Document
@@ -87,16 +87,16 @@ class Study:
 
     @property
     def headings(self) -> list[str]:
-        """What tables call what varies."""
+        """The table headings of the varied paths."""
         return [self.page.labels.get(path, _last(path)) for path in self.varied]
 
     @property
     def shown(self) -> list[str]:
-        """The figures that are shown first."""
+        """The metrics to show first."""
         return self.page.metrics or list(SHOWN)
 
     def where(self, settings: Mapping[str, Any], *path: Key) -> str:
-        """The place in the file of what a run has at a path: where it is varied, else where it stands."""
+        """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""
         text = path_text(path)
         for name, value in settings.items():
             if name == text or name.startswith(text + ".") or text.startswith(name + "."):
@@ -108,10 +108,10 @@ class Study:
 
 
 def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Settings as people read them.
+    """Settings in readable form.
 
     Args:
-        labels: what a path is called, where that is not its last word.
+        labels: names of paths, instead of their last word.
 
     >>> label({"hierarchy.topology": "1x36", "workload": {"name": "short"}}, {"workload": "jobs"})
     'topology 1x36, jobs short'
@@ -124,7 +124,7 @@ def _last(path: str) -> str:
 
 
 def told(value: object) -> str:
-    """A value of a setting in a few characters.
+    """A value of a setting as a short text.
 
     >>> told(["easy", "fcfs"]), told(True), told({"file": "data/KTH.swf"}), told({"fixed_s": 0.02})
     ('easy+fcfs', 'true', 'KTH', 'fixed_s=0.02')
@@ -144,7 +144,7 @@ def told(value: object) -> str:
 
 
 def load(path: str | Path) -> Study:
-    """Read a study and unfold its runs; nothing but the page itself is looked at (see `checks.check`).
+    """Read a study and expand its runs; looks at nothing but the page itself (see `checks.check`).
 
     Errors: InputError with file, line, column and path; LimitExceeded for more than `limits.RUNS_MAX` runs.
     """
@@ -165,7 +165,7 @@ def of_document(document: Document, folder: Path) -> Study:
     study = Study(document, page, folder, varied)
     count = prod(len(values) for values in varied.values()) * page.repeats
     if count > limits.RUNS_MAX:
-        raise LimitExceeded(f"{count} runs, and a study has at most {limits.RUNS_MAX}", where=document.where(["vary"]))
+        raise LimitExceeded(f"{count} runs, at most {limits.RUNS_MAX} are allowed in a study", where=document.where(["vary"]))
     _check_values(study)
     _check_names(study)
     study.settings = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
@@ -190,7 +190,7 @@ def _runs(study: Study, digits: int) -> Iterator[Run]:
 def _filled(study: Study, settings: Mapping[str, Any]) -> StudyDocument:
     """The page with settings filled in.
 
-    Errors: InputError at the value that does not belong there.
+    Errors: InputError at an invalid value.
     """
     values: Any = copy.deepcopy(study.document.values)
     values.pop("vary", None)
@@ -211,9 +211,9 @@ def _put(values: Any, steps: list[str], value: Any) -> None:
         key: Key = int(step) if isinstance(values, list) and step.isdecimal() else step
         if isinstance(values, list):
             if not isinstance(key, int) or key >= len(values):
-                raise InputError(f"expected the number of an entry, of {len(values)}, got {step!r:.80}")
+                raise InputError(f"expected the number of one of {len(values)} entries, got {step!r:.80}")
         elif not isinstance(values, dict):
-            raise InputError(f"there is nothing below {'.'.join(steps[:at])!r:.80}, it is {shown(values)}")
+            raise InputError(f"nothing can be below {'.'.join(steps[:at])!r:.80}, which is {shown(values)}")
         elif at < len(steps) - 1 and not isinstance(values.get(step), dict | list):
             values[step] = {}
         if at == len(steps) - 1:
@@ -223,7 +223,7 @@ def _put(values: Any, steps: list[str], value: Any) -> None:
 
 
 def _check_values(study: Study) -> None:
-    """Each value that varies is one the page could have."""
+    """Check that each varied value is valid at its place."""
     first = {path: values[0] for path, values in study.varied.items()}
     for path, values in study.varied.items():
         if path.split(".")[0] in (
@@ -241,17 +241,17 @@ def _check_values(study: Study) -> None:
         for value in values:
             if values.count(value) > 1:
                 where = study.document.where(["vary", path] if path in study.page.vary else ["workload"])
-                raise InputError(f"{told(value)} stands in the list twice", where=where)
+                raise InputError(f"{told(value)} occurs in the list twice", where=where)
             _filled(study, {**first, path: value} if path != "workload" else {path: value})
 
 
 def _check_names(study: Study) -> None:
-    """Baseline, expectations and figures name what there is."""
+    """Check that baseline, expectations and metrics name what exists."""
     page, document = study.page, study.document
     for at, name in enumerate(page.metrics or ()):
         if name not in FIGURES:
             hint = typed.nearest(name, list(FIGURES))
-            raise InputError(f"no figure {name!r:.80}", where=document.where(["metrics", at]), hint=hint)
+            raise InputError(f"no metric {name!r:.80}", where=document.where(["metrics", at]), hint=hint)
     for path in page.labels:
         if path not in study.varied:
             raise InputError(f"{path} does not vary", where=document.where(["labels", path], key=True))
@@ -260,7 +260,7 @@ def _check_names(study: Study) -> None:
         where = document.where(["expect", at])
         if expected.metric not in FIGURES:
             hint = typed.nearest(expected.metric, list(FIGURES))
-            raise InputError(f"no figure {expected.metric!r:.80}", where=document.where(["expect", at, "metric"]), hint=hint)
+            raise InputError(f"no metric {expected.metric!r:.80}", where=document.where(["expect", at, "metric"]), hint=hint)
         if (expected.ratio is None) == (expected.range is None) or (expected.ratio is None) != (expected.against is None):
             raise InputError("expected either a 'range', or a 'ratio' and 'against'", where=where)
         low, high = expected.ratio or expected.range or (0.0, 0.0)
@@ -276,7 +276,7 @@ def _check_names(study: Study) -> None:
 def _check_settings(study: Study, settings: Mapping[str, Any], *place: Key) -> None:
     for path, value in settings.items():
         if path not in study.varied:
-            hint = f"what varies is {', '.join(study.varied)}" if study.varied else "nothing varies"
+            hint = f"varied are {', '.join(study.varied)}" if study.varied else "nothing varies"
             raise InputError(f"{path} does not vary", where=study.document.where([*place, path], key=True), hint=hint)
         if not any(same(value, other) for other in study.varied[path]):
             known = ", ".join(map(told, study.varied[path]))
@@ -285,10 +285,10 @@ def _check_settings(study: Study, settings: Mapping[str, Any], *place: Key) -> N
 
 
 def same(value: object, other: object) -> bool:
-    """Whether a value as named by a baseline or an expectation is this one: itself, or its short name."""
+    """Whether a value named by a baseline or an expectation is this one, given directly or by its short name."""
     return value == other or told(value) == told(other)
 
 
 def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether settings have all that is wanted."""
+    """Whether settings have all the wanted values."""
     return all(same(value, settings.get(path)) for path, value in wanted.items())

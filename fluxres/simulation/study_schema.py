@@ -1,7 +1,7 @@
-"""The typed document of a study: what may stand in it is said here once, for the reader and for messages.
+"""The typed document of a study: the single definition of its content, for the reader and for messages.
 
-Keys that choose one of several forms (a workload is a file or a model) are separate keys instead of a tag, so that the page
-reads as one would say it; that exactly one of them is there is checked where a run is made of it.
+Keys that select one of several forms (a workload is a file or a model) are separate keys instead of a tag, so that the page reads
+naturally; a check when a run is built ensures that exactly one of them is given.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EnsembleModel(Struct, forbid_unknown_fields=True):
 
 
 class LublinModel(Struct, forbid_unknown_fields=True):
-    """The model of Lublin and Feitelson; `size` is the machine's by default."""
+    """The model of Lublin and Feitelson; `size` is that of the machine by default."""
 
     jobs: Jobs
     size: Units | None = None
@@ -53,7 +53,7 @@ class BurstsModel(Struct, forbid_unknown_fields=True):
 
 
 class WorkloadEntry(Struct, forbid_unknown_fields=True):
-    """One workload: a file or a model, and what is changed in it."""
+    """One workload: a file or a model, and modifications of it."""
 
     name: Word | None = None
     file: Word | None = None
@@ -79,7 +79,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):
-    """Seconds of a decision as a sum (`cost.Fitted`)."""
+    """Seconds per decision as a sum (`cost.Fitted`)."""
 
     base_s: Seconds = 0.0
     start_s: Seconds = 0.0
@@ -89,13 +89,13 @@ class FittedCost(Struct, forbid_unknown_fields=True):
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
-    """As long as it took here, times a factor."""
+    """The time it took on this machine, multiplied by a factor."""
 
     factor: Above = 1.0
 
 
 class CostEntry(Struct, forbid_unknown_fields=True):
-    """What a decision costs: one of these."""
+    """The cost of a decision: one of these models."""
 
     fixed_s: Seconds | None = None
     fitted: FittedCost | None = None
@@ -103,7 +103,7 @@ class CostEntry(Struct, forbid_unknown_fields=True):
 
 
 class Expectation(Struct, forbid_unknown_fields=True):
-    """A figure that results are held against: a value, or a ratio to other settings, within two bounds."""
+    """An expected metric: a value, or a ratio to other settings, within two bounds."""
 
     metric: Word
     of: dict[str, Any] = {}
@@ -114,7 +114,7 @@ class Expectation(Struct, forbid_unknown_fields=True):
 
 
 class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "fluxres-experiment"}):
-    """The whole page."""
+    """The complete page."""
 
     version: Literal[1]
     name: Word

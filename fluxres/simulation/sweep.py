@@ -1,7 +1,7 @@
 """The runs of a study on a dask.distributed cluster (extra `sweep`).
 
-A worker writes into a folder of its own and sends the files back, so workers need no disk in common for results; the files that
-a study reads must be there under the same paths.
+A worker writes to a directory of its own and sends the files back, so workers need no shared disk for results; the files that a
+study reads must exist under the same paths.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from fluxres.simulation.campaign import Tell
 
 CONNECT_S: Final = 10.0
-"""How long a scheduler may take to answer."""
+"""Timeout for the connection to a scheduler."""
 
 
 def remote(run: Run) -> tuple[Outcome, dict[str, bytes]]:
-    """A run on a worker: how it ended, and its files."""
+    """Make a run on a worker: returns its outcome and its files."""
     with tempfile.TemporaryDirectory(prefix="fluxres-") as name:
         place = Path(name)
         try:
@@ -35,15 +35,15 @@ def remote(run: Run) -> tuple[Outcome, dict[str, bytes]]:
 
 
 def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Tell) -> Iterator[Outcome]:
-    """Make runs on a cluster; each as it comes back.
+    """Make runs on a cluster; yields outcomes as they complete.
 
-    Errors: UsageError without dask.distributed; StoreError where no scheduler answers.
+    Errors: UsageError without dask.distributed; StoreError if no scheduler answers.
     """
     client = _client(address)
     futures: list[Any] = []
     try:
         by_key = {run.key: run for run in runs}
-        # By name and not by value: a second campaign with the same names must not get what the first one left.
+        # Keys are unique per campaign: a second campaign with the same run keys must not get the results of the first.
         futures = client.map(remote, runs, key=[f"{run.key}-{id(by_key)}" for run in runs], pure=False, retries=1)
         keys = dict(zip(futures, by_key, strict=True))
         for number, future in enumerate(_as_completed(futures, client), 1):
@@ -84,5 +84,5 @@ def _as_completed(futures: list[Any], client: Any) -> Iterator[Any]:
 
 def _why(future: Any) -> str:
     if future.status == "cancelled":
-        return "the cluster cancelled it"
+        return "cancelled by the cluster"
     return f"its worker failed: {str(future.exception()).splitlines()[0]:.200}"

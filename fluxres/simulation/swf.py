@@ -1,10 +1,10 @@
-"""The Standard Workload Format: 18 numbers a line, what recorded workloads of the Parallel Workloads Archive come in.
+"""The Standard Workload Format: 18 numbers per line, the format of the recorded workloads in the Parallel Workloads Archive.
 
-Which numbers are taken is what decides whether results agree with those of others, so it is fixed here: processors are those
-asked for, else those given; the limit is the time asked for, else the run time; a run time of 0 is one second, as a job that
-ran at all took some time.  A job without one of these is left out and counted by reason, and so is one that was never
-submitted.  Traces of machines that swapped jobs out have a line for the whole job and then one for each part it ran in
-(status 2 to 4); the parts would be the same work again.
+The choice of numbers decides whether results agree with those of others, so it is fixed here: processors are those requested,
+else those allocated; the limit is the requested time, else the run time; a run time of 0 counts as one second, because a job that
+ran at all took some time.  A job that lacks one of these, or was never submitted, is left out and counted by reason.  Traces of
+machines that swapped jobs out have a line for the complete job and then one for each part it ran in (status 2 to 4); the parts
+are left out because they would duplicate the work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fluxres.simulation.workload import Submission, Workload, name_of
 FIELDS: Final = 18
 _JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11
 _PARTS: Final = ("2", "3", "4")
-"""Status of a line that is a part of a job."""
+"""Status of a line that describes a part of a job."""
 _HEADER: Final = re.compile(r";\s*([A-Za-z][\w ]*?)\s*:\s*(.*)")
 _NEWLINE: Final = re.compile(r"\r\n?|\n")
 _MAX_S: Final = 10**12
@@ -33,8 +33,8 @@ _MAX_S: Final = 10**12
 def read(source: Source) -> Workload:
     """A workload from SWF text.
 
-    Errors: InputError with line and column for what is no number, too large, or no line of SWF. Columns past the 18th are not
-    looked at.
+    Errors: InputError with line and column for a value that is not a number or too large, or a line that is not SWF. Columns past
+    the 18th are ignored.
     """
     header: dict[str, str] = {}
     left_out: Counter[str] = Counter()
@@ -42,7 +42,7 @@ def read(source: Source) -> Workload:
     found: list[Submission] = []
     ordered, last = True, 0
     whole: set[int | str] = set()
-    # What is read is ASCII; comments of old traces are in whatever the site wrote in, and `splitlines` would break them.
+    # Data is ASCII, but comments of old traces have arbitrary encodings, which `splitlines` could break at.
     for number, line in enumerate(_NEWLINE.split(source.data.removeprefix(codecs.BOM_UTF8).decode(errors="replace")), 1):
         words = line.split()
         if not words:
@@ -56,7 +56,7 @@ def read(source: Source) -> Workload:
         if made is not None:
             if words[_STATUS] in _PARTS:
                 if made.id in whole:
-                    left_out["part of a job that stands there as a whole"] += 1
+                    left_out["part of a job that is also listed as a whole"] += 1
                     continue
             else:
                 whole.add(made.id)
@@ -64,7 +64,7 @@ def read(source: Source) -> Workload:
             found.append(made)
     if not ordered:
         found.sort(key=lambda job: job.submit)
-        notes["submissions were not in order"] += 1
+        notes["submissions were not sorted"] += 1
     return Workload(name_of(source.file), found, _processors(header), header, left_out=left_out, notes=notes)
 
 
@@ -94,12 +94,12 @@ def _submission(
         at = _SUBMIT if submit > _MAX_S else _RUN if run > _MAX_S else _LIMIT
         raise InputError(f"expected seconds below 10^12, got {excerpt(words[at])}", where=source.where(number, _column(line, at)))
     if wanted <= 0:
-        notes["processors given stand for those asked for"] += 1
+        notes["allocated processors used as those requested"] += 1
     if limit <= 0:
-        notes["run time stands for the time asked for"] += 1
+        notes["run time used as the requested time"] += 1
         limit = max(run, 1)
     if not run:
-        notes["run time 0 is taken as 1 s"] += 1
+        notes["run time 0 counted as 1 s"] += 1
         run = 1
     return Submission(
         int(job),

@@ -1,7 +1,7 @@
-"""Somebody else's queue policy may loop without ever asking for anything; a thread sees it and ends the pass.
+"""End a pass of a third-party queue policy that loops without ever making a request; a separate thread watches for that.
 
-It only looks whether the same pass is still going on as when it looked last, so passes of the policies that come with
-fluxres, which are not watched, and short ones cost nothing.
+The thread only checks whether the same pass is still running as at its previous check.  Policies that come with fluxres are not
+watched, and short passes cost nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from fluxres.instance import Instance
 
 _LOOKS: Final = 60
-"""How often it is looked in that time."""
+"""Number of checks in that time."""
 
 
 @contextmanager
 def watching(instances: Callable[[], list[Instance]], *, needed: bool) -> Iterator[None]:
-    """While the block runs in this thread, end passes that take longer than `limits.PASS_SECONDS_MAX`, and soon those of a
+    """While the block runs in this thread, end passes that take longer than `limits.PASS_SECONDS_MAX`, and sooner those of a
     policy that did so before.
 
     Args:
@@ -45,7 +45,7 @@ def watching(instances: Callable[[], list[Instance]], *, needed: bool) -> Iterat
             going = {(id(one), one.passes_begun): one.policy.name for one in instances() if one.is_in_pass}
             seen = {key: seen.get(key, now) for key in going}
             for key, since in list(seen.items()):
-                # Who has looped in one instance does in its siblings, and they need not take as long again.
+                # A policy that looped in one instance loops in its siblings, which need not wait as long again.
                 if now - since >= limits.PASS_SECONDS_MAX * (2 / _LOOKS if going[key] in ended else 1):
                     ended.add(going[key])
                     seen[key] = now

@@ -1,4 +1,4 @@
-"""What a trace or a generator gives: submissions in the order of their times, and what had to be left out."""
+"""The output of a trace reader or a generator: submissions sorted by time, and what had to be left out."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Submission(NamedTuple):
     """One job of a workload; times in ticks.
 
     Args:
-        id: as the workload has it.
-        submit: when it comes.
-        run: how long it runs if nobody stops it.
-        limit: how long it may run; FOREVER without a limit.
-        ask: how many pools of the machine's usual kind, or a request.
+        id: from the workload.
+        submit: submission time.
+        run: how long it runs if nothing stops it.
+        limit: the longest it may run; FOREVER without a limit.
+        ask: a number of pools of the machine's usual kind, or a request.
         user, name: text, or None.
         urgency: of RFC 30.
-        dependencies: as ``afterok:ID`` with ids of this workload.
-        status: its wait status when it is done.
+        dependencies: such as ``afterok:ID`` with ids of this workload.
+        status: its wait status at its end.
     """
 
     id: int | str
@@ -41,17 +41,17 @@ class Submission(NamedTuple):
 
 @dataclass
 class Workload:
-    """Submissions, once or again and again.
+    """Submissions, iterable once or repeatedly.
 
     Args:
         name: of its file or model.
-        submissions: ascending by `submit`; what is a list can be run several times, what is an iterator once.
-        processors: of the machine it was recorded on or made for, None where it does not say.
-        header: what else it says about itself.
-        has_dependencies: whether jobs name others, so that their ids have to be remembered.
-        has_requests: whether jobs ask for more than a number, so that their size has to be measured.
-        left_out: jobs that could not be read as such, by reason.
-        notes: what was read otherwise than written, by reason.
+        submissions: ascending by `submit`; a list can be run several times, an iterator once.
+        processors: of the machine it was recorded on or made for, None if unknown.
+        header: further metadata.
+        has_dependencies: whether jobs name others, so that their ids must be remembered.
+        has_requests: whether jobs request more than a number, so that their size must be measured.
+        left_out: number of unreadable jobs, by reason.
+        notes: number of jobs that were read differently than written, by reason.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Workload:
         return iter(self.submissions)
 
     def share(self, index: int, number: int) -> Iterator[Submission]:
-        """What one of a number of instances gets: every `number`-th job from `index` on; dependent jobs stay together."""
+        """The jobs for one of `number` instances: every `number`-th from `index` on; dependent jobs stay together."""
         if not self.has_dependencies or number == 1:
             return share(self.submissions, index, number)
         if len(self._hands) != number:
@@ -82,7 +82,7 @@ class Workload:
 
     @property
     def count(self) -> int | None:
-        """How many, where that is known beforehand."""
+        """The number of jobs, if it is known in advance."""
         found: Any = self.submissions
         return len(found) if hasattr(found, "__len__") else None
 
@@ -90,7 +90,7 @@ class Workload:
 def share(jobs: Iterable[Submission], index: int, number: int) -> Iterator[Submission]:
     """Every `number`-th job from `index` on.
 
-    What is not a list and cannot deal by itself is gone through from the beginning, so it has to be iterable again and again.
+    An iterable that is not a list and has no `share` of its own is iterated from the beginning, so it must be repeatable.
 
     >>> list(share([10, 11, 12, 13, 14], 1, 2))
     [11, 13]
@@ -104,12 +104,12 @@ def share(jobs: Iterable[Submission], index: int, number: int) -> Iterator[Submi
     if isinstance(jobs, Sequence):
         return (jobs[at] for at in range(index, len(jobs), number))
     if iter(jobs) is jobs:
-        raise UsageError("jobs that come only once cannot be dealt to several instances", where="workload", hint="give a list")
+        raise UsageError("jobs from an iterator cannot be dealt to several instances", where="workload", hint="give a list")
     return islice(jobs, index, None, number)
 
 
 def name_of(file: str) -> str:
-    """The name of a workload: that of its file, without folders and endings.
+    """The name of a workload: that of its file, without directories and suffixes.
 
     >>> name_of("traces/KTH-SP2.swf.gz"), name_of("-")
     ('KTH-SP2', '-')

@@ -70,7 +70,7 @@ def test_policies_are_given_by_level(fluxres: Invoke) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
-        (["-T", "2x5"], 3, "tree.1: 5 children asked for, and there are at most 4"),
+        (["-T", "2x5"], 3, "tree.1: 5 children requested, but there are at most 4"),
         (["-T", "0"], 2, "such as 2x4"),
         (["-T", "2x"], 2, "such as 2x4"),
         (["-T", "2", "-r", "slot=9/core"], 3, "a job asks for more"),

@@ -197,9 +197,9 @@ def test_a_refusal_speaks_of_dates() -> None:
     date, later = (clock_text(seconds) for seconds in (DAY_S, DAY_S + 1))
     assert refusals.lines(REFUSAL, "now") == [
         f"Not now. The earliest start is {later}.",
-        "resources[0]: 4 of type node asked for, 2 available in 2 of 5 candidates",
+        "resources[0]: 4 of type node requested, 2 available in 2 of 5 candidates",
         f"  3 are held by j1 until {date} and j2 without end",
-        "With a count of 2 at resources[0] it would match.",
+        "It would match with a count of 2 at resources[0].",
     ]
     error = refusals.error(REFUSAL)
     assert isinstance(error, InsufficientResources)
@@ -217,7 +217,7 @@ def test_a_refusal_for_good_and_one_that_is_not_known() -> None:
     for_good = replace(REFUSAL, never=True, earliest=None)
     assert (
         refusals.lines(for_good, "now")[-1]
-        == "With a count of 2 at resources[0] it would match with nothing held and everything up."
+        == "It would match with a count of 2 at resources[0] with nothing held and everything up."
     )
     never = refusals.error(for_good)
     assert isinstance(never, InfeasibleRequest)

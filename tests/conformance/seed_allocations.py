@@ -11,11 +11,11 @@ from typing import Any
 from fluxres.errors import FluxresError
 from fluxres.formats import canary as canary_pools
 from fluxres.formats import ctest as ctest_files
-from fluxres.match.peers.canary import Shelf, Taken, Test, cost, start
+from fluxres.match.peers.canary import InstanceSlots, Shelf, Test, cost, start
 from fluxres.match.peers.ctest import Slots, pack, place
 from fluxres.match.peers.hyperqueue import Given, Index, Worker
 from fluxres.match.peers.jqm import DiscreteBookings, HighlanderBookings, QuantityBookings
-from fluxres.match.peers.jqm_queues import Job, Queues
+from fluxres.match.peers.jqm_queues import QueuedJob, Queues
 from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, jqm
 from fluxres.syntax.hyperqueue_environment import Grant
 from fluxres.syntax.hyperqueue_environment import environment as hyperqueue_variables
@@ -197,7 +197,7 @@ def requests_of(given: list[dict[str, Any]]) -> list[canary.NodeRequest]:
     ]
 
 
-def plain(checkout: dict[str, list[Taken]], *, flat: bool) -> dict[str, list[dict[str, Any]]]:
+def plain(checkout: dict[str, list[InstanceSlots]], *, flat: bool) -> dict[str, list[dict[str, Any]]]:
     return {
         word: [{**({} if flat else {"node": each.node}), "id": each.id, "slots": each.slots} for each in taken]
         for word, taken in checkout.items()
@@ -209,7 +209,7 @@ def canary_allocate(case: Case) -> Iterator[str | None]:
     shelf = Shelf(pool.machine(), allow_multinode=pool.allow_multinode is not False)
     flat = "flat" in case["pool"]["syntax"]
     before = shelf.free()
-    out: dict[str, dict[str, list[Taken]]] = {}
+    out: dict[str, dict[str, list[InstanceSlots]]] = {}
     for operation in case["operations"]:
         try:
             yield canary_step(operation, shelf, pool, out, before, flat=flat)
@@ -223,7 +223,7 @@ def canary_step(  # an operation of a case: as many answers as there are operati
     operation: Operation,
     shelf: Shelf,
     pool: canary_pools.ResourcePool,
-    out: dict[str, dict[str, list[Taken]]],
+    out: dict[str, dict[str, list[InstanceSlots]]],
     before: dict[str, Any],
     *,
     flat: bool,
@@ -392,11 +392,11 @@ def _bookings(rules: jqm.Rules) -> QuantityBookings | DiscreteBookings | Highlan
             return HighlanderBookings(rules)
 
 
-def _job(given: dict[str, Any], arrival: int) -> Job:
+def _job(given: dict[str, Any], arrival: int) -> QueuedJob:
     if not given.keys() <= JOB_KEYS:
         raise NotCovered(f"job with {', '.join(sorted(given))}")
     needs = {f"{jqm.PREFIX}{key}.consumption": number for key, number in given.get("needs", {}).items()}
-    return Job(
+    return QueuedJob(
         given["id"],
         given.get("definition"),
         given.get("priority") or 0,

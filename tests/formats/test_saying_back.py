@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[Callable[[Structure], None], str]] = {
     "a property that is not a number": (of_kind(properties=(("x", float("nan")),)), "NaN"),
     "a property of too many digits": (of_kind(properties=(("x", limits.NUMBER_MAX),)), r"\d+ digits"),
     "a property that is too long": (of_kind(properties=(("x", "y" * 5000),)), "at most 4096"),
-    "a type with a slash": (of_kind(type="a/b", basename="c"), "no path can hold"),
+    "a type with a slash": (of_kind(type="a/b", basename="c"), "not allowed in a path"),
     "a template without its id": (lambda s: (of_kind(name="n${id}")(s), cell("id", -1)(s))[0], "pools that have none"),
     "a template without its ancestor": (of_kind(name="n${rack}"), "'rack'|rack"),
     "a size of nothing": (cell("size", 0), "expected int >= 1, got 0"),

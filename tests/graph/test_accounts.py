@@ -45,7 +45,7 @@ def test_without_capacities_the_columns_are_those_of_the_structure() -> None:
     assert machine().accounts.n == made.n
 
 
-def test_an_edge_carries_whole_units_and_parallel_ones_carry_together() -> None:
+def test_an_edge_carries_whole_units_and_parallel_edges_add_up() -> None:
     made = machine(("pdu", "rack0", 7.9), ("rack0", "node0", 2), ("rack0", "node0", 3.5), ("rack0", "node1", 0), hierarchy=True)
     assert sizes(made) == {
         "power: /c/rack0 -> /c/rack0/node0": 5,
@@ -59,7 +59,7 @@ def test_an_edge_carries_whole_units_and_parallel_ones_carry_together() -> None:
 
 
 @pytest.mark.parametrize("unlimited", [NAN, float("inf"), float(limits.SIZE_MAX)])
-def test_what_is_unlimited_is_no_account(unlimited: float) -> None:
+def test_an_unlimited_edge_is_not_an_account(unlimited: float) -> None:
     # One cable without a limit beside one with: both together carry anything.
     assert sizes(machine(("pdu", "rack0", unlimited), ("rack0", "node0", 5), ("rack0", "node0", unlimited))) == {}
 
@@ -93,7 +93,7 @@ def test_numbers_follow_the_pools_to_another_structure() -> None:
     assert {after.accounts.where(int(v)) for v in names.values()} == set(names)
 
 
-def test_a_copy_carries_what_is_left_and_joins_again_to_what_was() -> None:
+def test_a_copy_has_the_remaining_capacity_and_merges_back_to_the_original() -> None:
     made = machine(("pdu", "rack0", 7.5), ("rack0", "node0", 2), ("rack0", "node0", 2), ("rack1", "node2", 4))
 
     def part(left: int) -> Structure:

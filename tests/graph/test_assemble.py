@@ -34,7 +34,7 @@ def rows_in(structure: Structure, order: np.ndarray) -> tuple[np.ndarray, dict[s
 
 
 @given(trees(), st.integers(1, 3), st.randoms(use_true_random=False))
-def test_rows_of_a_machine_in_any_order_that_keeps_brothers(root: Node, outside: int, random: object) -> None:
+def test_rows_in_any_order_that_keeps_siblings_in_order(root: Node, outside: int, random: object) -> None:
     more = [Node("pdu", i, [Node("panel", 0, tags={"a": None}), Node("panel", 1, size=4)]) for i in range(outside)]
     machine = build(root, *more)
     shuffled = np.array(random.sample(range(machine.n), machine.n))  # type: ignore[attr-defined]  # a random.Random
@@ -56,7 +56,7 @@ def test_nodes_are_numbered_and_hand_their_rank_down() -> None:
     assert equal(whole, assemble(whole.parent, whole.kind, kinds=whole.kinds, id=whole.id, origin=0).structure) == []
 
 
-def test_a_rank_holds_for_what_is_below_unless_it_has_its_own() -> None:
+def test_pools_inherit_ranks_unless_they_have_their_own() -> None:
     made = assemble([-1, 0, 1, 1, 0], [0] * 5, kinds=CORES, id=range(5), rank=[-1, 7, -1, 3, -1])
     assert made.structure.rank.tolist() == [-1, 7, 7, 3, -1]
 
@@ -64,11 +64,11 @@ def test_a_rank_holds_for_what_is_below_unless_it_has_its_own() -> None:
 @pytest.mark.parametrize(
     ("parent", "words"),
     [
-        ([-1, 2, 1], "row 1: stands below itself"),
+        ([-1, 2, 1], "row 1: is its own descendant"),
         ([0], "no root"),
-        ([-1, 2, 3, 2], "row 2: stands below itself"),
-        ([-1, 9], "row 1: its parent is 9, of 2 pools"),
-        ([-1, -2], "row 1: its parent is -2"),
+        ([-1, 2, 3, 2], "row 2: is its own descendant"),
+        ([-1, 9], "row 1: parent 9 does not exist: there are 2 pools"),
+        ([-1, -2], "row 1: parent -2 does not exist"),
         ([], "no root"),
     ],
 )

@@ -115,34 +115,34 @@ FAULTS: dict[str, tuple[Callable[[Structure], None], str, str]] = {
     "rank lost": (set_at("rank", 3, -1), "/demo/rack0/node-0-0/core0", "has no rank below a pool of rank 0"),
     "state": (set_at("state", 1, 7), "/demo/rack0", "state 7 of 7"),
     "flags": (set_at("flags", 1, 4), "/demo/rack0", "unknown flags 4"),
-    "double id": (set_at("id", 4, 0), "/demo/rack0/node-0-0/core0", "two pools of this path"),
-    "double name": (lambda s: s.names.update({4: "memory0"}), "/demo/rack0/node-0-0/memory0", "two pools of this path"),
-    "double uuid": (set_at("serial", 4, 3), "/demo/rack0/node-0-0/core1", "000003 belongs to another pool too"),
-    "double explicit uuid": (lambda s: s.uuid_texts.update({3: "x", 4: "x"}), "/demo/rack0/node-0-0/core1", "uuid x belongs"),
+    "double id": (set_at("id", 4, 0), "/demo/rack0/node-0-0/core0", "another pool has the same path"),
+    "double name": (lambda s: s.names.update({4: "memory0"}), "/demo/rack0/node-0-0/memory0", "another pool has the same path"),
+    "double uuid": (set_at("serial", 4, 3), "/demo/rack0/node-0-0/core1", "another pool has the same uuid"),
+    "double explicit uuid": (lambda s: s.uuid_texts.update({3: "x", 4: "x"}), "/demo/rack0/node-0-0/core1", "same uuid x"),
     "explicit uuid of another": (
         lambda s: s.uuid_texts.update({3: s.uuid(4).upper()}),
         "/demo/rack0/node-0-0/core1",
-        "belongs to",
+        "another pool has the same uuid",
     ),
-    "origin": (set_at("origin", 1, 5), "/demo/rack0", "uuid of origin 5 and serial 1, which is none"),
-    "serial": (set_at("serial", 1, 1 << 48), "/demo/rack0", "uuid of origin 0"),
-    "name of none": (lambda s: s.names.update({99: "x"}), "vertex 99", "name of a pool that is not there"),
-    "tags of none": (lambda s: s.tags.update({-1: {}}), "vertex -1", "tags of a pool that is not there"),
-    "uuid of none": (lambda s: s.uuid_texts.update({99: "x"}), "vertex 99", "uuid of a pool that is not there"),
-    "capacity of none": (lambda s: s.capacity.update({99: 1}), "vertex 99", "capacity of a pool that is not there"),
+    "origin": (set_at("origin", 1, 5), "/demo/rack0", "uuid: invalid origin 5 or serial 1"),
+    "serial": (set_at("serial", 1, 1 << 48), "/demo/rack0", "uuid: invalid origin 0"),
+    "name of none": (lambda s: s.names.update({99: "x"}), "vertex 99", "name of a pool that does not exist"),
+    "tags of none": (lambda s: s.tags.update({-1: {}}), "vertex -1", "tags of a pool that does not exist"),
+    "uuid of none": (lambda s: s.uuid_texts.update({99: "x"}), "vertex 99", "uuid of a pool that does not exist"),
+    "capacity of none": (lambda s: s.capacity.update({99: 1}), "vertex 99", "capacity of a pool that does not exist"),
     "capacity": (lambda s: s.capacity.update({5: 31}), "/demo/rack0/node-0-0/memory0", "size 32 is more than its full size 31"),
-    "empty name": (lambda s: s.names.update({1: ""}), "vertex 1", "'' is no name"),
-    "name with a slash": (lambda s: s.names.update({1: "a/b"}), "vertex 1", "'a/b' is no name"),
-    "long name": (lambda s: s.names.update({1: "x" * 256}), "vertex 1", "is no name: 1 to 255 characters"),
-    "template": (lambda s: s.kind.__setitem__(2, s.kinds.intern(BAD_TEMPLATE)), "/demo/rack0", "asks for 'frame'"),
+    "empty name": (lambda s: s.names.update({1: ""}), "vertex 1", "'' is not a valid name"),
+    "name with a slash": (lambda s: s.names.update({1: "a/b"}), "vertex 1", "'a/b' is not a valid name"),
+    "long name": (lambda s: s.names.update({1: "x" * 256}), "vertex 1", "is not a valid name: expected 1 to 255 characters"),
+    "template": (lambda s: s.kind.__setitem__(2, s.kinds.intern(BAD_TEMPLATE)), "/demo/rack0", "uses 'frame'"),
     "dangling edge": (
         on_network(dst=np.full(12, 99, np.int32)),
         "graphs.network",
-        "an edge ends at vertex 99, which is not there; 12",
+        "an edge ends at vertex 99, which does not exist; 12",
     ),
     "edge columns": (on_network(relation=np.zeros(3, np.uint16)), "graphs.network", "columns of different lengths: [3, 12]"),
     "relation": (on_network(relation=np.full(12, 1, np.uint16)), "graphs.network", "relation 1 of 1"),
-    "graph name": (on_network(name="net"), "graphs.network", "calls itself 'net'"),
+    "graph name": (on_network(name="net"), "graphs.network", "is named 'net'"),
     "two parents": (forest([(1, 2), (3, 2)]), "graphs.power", "vertex 2 has two parents"),
     "cycle": (forest([(1, 2), (2, 1)]), "graphs.power", "has a cycle"),
 }
@@ -179,8 +179,8 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_structure(build(deep)) == []
     assert "levels deep" in check_structure(build(Node("a", 0, [deep])))[0].message
     for bound, value, message in (
-        ("POOLS_MAX", 3, "pools, more than 3"),
-        ("EDGES_MAX", 3, "edges, more than 3"),
+        ("POOLS_MAX", 3, "pools, at most 3 are allowed"),
+        ("EDGES_MAX", 3, "edges, at most 3 are allowed"),
         ("SUBSYSTEMS_MAX", 1, "auxiliary"),
     ):
         monkeypatch.setattr(limits, bound, value)
@@ -219,12 +219,12 @@ def siblings(draw: st.DrawFn) -> Node:
 def test_double_names_are_found_however_they_are_made(root: Node) -> None:
     s = build(root)
     names = [s.name(v) for v in range(1, s.n)]
-    doubles = [p for p in check_structure(s) if p.message.startswith("two pools of this path")]
+    doubles = [p for p in check_structure(s) if p.message.startswith("another pool has the same path")]
     assert bool(doubles) == (len(set(names)) < len(names))
 
 
 @given(siblings())
-def test_equal_keys_are_equal_names_and_unequal_ones_are_told_apart(root: Node) -> None:
+def test_equal_keys_mean_equal_names(root: Node) -> None:
     s = build(root)
     vertices = np.arange(1, s.n, dtype=np.int32)
     keys = NameKeys()
@@ -268,5 +268,5 @@ def test_one_host_name_of_several_nodes_is_a_warning(nodes: str, host: str, numb
     assert [problem.severity for problem in found] == ["warning"] * bool(host)
     for problem in found:
         assert problem.where.endswith(f"/{host}")
-        assert problem.message.startswith(f"host name {host} is that of another node")
+        assert problem.message.startswith(f"another node has the host name {host}, too")
         assert problem.message.endswith(f": {number}")

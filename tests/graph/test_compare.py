@@ -43,7 +43,7 @@ CHANGES: list[tuple[Callable[[Structure], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES, ids=[message[:40] for _, message in CHANGES])
-def test_each_difference_is_told_with_its_place(change: Callable[[Structure], object], message: str) -> None:
+def test_each_difference_is_reported_with_its_place(change: Callable[[Structure], object], message: str) -> None:
     a, b = machine(), machine()
     assert equal(a, b) == []
     change(b)
@@ -52,13 +52,13 @@ def test_each_difference_is_told_with_its_place(change: Callable[[Structure], ob
 
 
 @pytest.mark.parametrize("core", [{"unit": "GiB"}, {"properties": {"a": 1}}, {"basename": "c"}])
-def test_kinds_are_compared_by_what_they_say(core: dict[str, Any]) -> None:
+def test_kinds_are_compared_by_content(core: dict[str, Any]) -> None:
     found = equal(machine(), machine(**core))
     assert any("(type, basename, unit, properties)" in line for line in found)
     assert equal(machine(properties={"a": 1}), machine(properties={"a": True})) != []
 
 
-def test_how_a_structure_says_it_is_no_difference() -> None:
+def test_equal_structures_may_be_encoded_differently() -> None:
     a, b = machine(), machine(name="core${id}")
     b.names[3] = "core1"
     b.uuid_texts[3] = a.uuid(3)
@@ -71,7 +71,7 @@ def test_how_a_structure_says_it_is_no_difference() -> None:
     assert equal(a, b) == []
 
 
-def test_other_shapes_are_told_first_and_alone() -> None:
+def test_different_shapes_are_reported_first_and_alone() -> None:
     bigger = expand(Recipe("cluster", children=(Recipe("node", 4),)), origin=0)
     assert equal(machine(), bigger) == ["16 pools, 16 of them in the containment tree, not 5 and 5"]
     flat = expand(Recipe("cluster", children=(Recipe("core", 15),)), origin=0)

@@ -54,7 +54,7 @@ def test_a_forest_answers_as_a_search_over_its_edges(s: Structure, data: st.Data
         assert forest.with_above(tops).tolist() == sorted(above_all | set(tops.tolist()))
 
 
-def test_siblings_stand_in_the_order_of_their_edges() -> None:
+def test_siblings_are_in_the_order_of_their_edges() -> None:
     nodes = [Node("node", i) for i in range(3)]
     backwards = [("pdu", f"/c/node{i}") for i in (2, 0, 1)]
     s = build(Node("cluster", basename="c", children=nodes), Node("pdu"), graphs={"power": backwards}, hierarchies=["power"])
@@ -67,7 +67,8 @@ def test_a_hierarchy_is_named_and_laid_out_once() -> None:
     assert s.forest("power") is s.forest("power")
     assert s.hierarchies() == ["demo", "power"]
     with pytest.raises(
-        UsageError, match=r"'network' is a graph and no hierarchy.*\(hierarchies are demo, power; `fluxres show` lists the edges"
+        UsageError,
+        match=r"'network' is a graph but not a hierarchy.*\(hierarchies are demo, power; `fluxres show` lists the edges",
     ):
         s.forest("network")
     with pytest.raises(UnknownGraph, match=r"no hierarchy 'cooling' \(there is demo, power\)"):
@@ -78,13 +79,13 @@ def test_a_hierarchy_is_named_and_laid_out_once() -> None:
     ("src", "dst", "message"),
     [([0, 1], [2, 2], "vertex 2 has two parents"), ([0, 1], [1, 0], "has a cycle"), ([2, 0, 1], [0, 1, 0], "two parents")],
 )
-def test_what_is_no_forest_is_refused_and_does_not_hang(src: list[int], dst: list[int], message: str) -> None:
+def test_a_graph_that_is_not_a_forest_is_refused_without_hanging(src: list[int], dst: list[int], message: str) -> None:
     subsystem = Subsystem("power", True, np.array(src, np.int32), np.array(dst, np.int32))
     with pytest.raises(InputError, match=message):
         Forest.auxiliary(subsystem, 3)
 
 
-def test_an_empty_hierarchy_has_nobody() -> None:
+def test_an_empty_hierarchy_has_no_members() -> None:
     none = np.zeros(0, np.int32)
     forest = Forest.auxiliary(Subsystem("power", True, none, none), 3)
     pools = np.arange(3, dtype=np.int32)

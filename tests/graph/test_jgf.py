@@ -40,7 +40,7 @@ def machine(hierarchies: Sequence[str] = (), **graphs: Sequence[tuple[Any, ...]]
     )
 
 
-def part(s: Structure, held: dict[str, int], **options: bool) -> jgf.Part:
+def part(s: Structure, held: dict[str, int], **options: bool) -> jgf.GraphPart:
     found = sorted((s.vertex(where), amount) for where, amount in held.items())
     return jgf.held(s, np.array([v for v, _ in found], np.int32), np.array([n for _, n in found], np.int64), **options)
 
@@ -51,7 +51,7 @@ def by_path(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_a_node_says_what_differs_from_the_defaults() -> None:
     s = machine()
-    told = by_path(jgf.document(s, jgf.Part.whole(s)))
+    told = by_path(jgf.document(s, jgf.GraphPart.whole(s)))
     uuid = {path: metadata.pop("uuid") for path, metadata in told.items()}
     assert uuid["/c/rack0/n1"] == s.uuid(s.vertex("/c/rack0/n1"))
     assert told["/c/rack0/n0"] == {
@@ -77,7 +77,7 @@ def test_a_node_says_what_differs_from_the_defaults() -> None:
 
 def test_edges_are_those_of_the_tree_and_then_of_the_other_graphs() -> None:
     s = machine()
-    told = jgf.document(s, jgf.Part.whole(s))["graph"]["edges"]
+    told = jgf.document(s, jgf.GraphPart.whole(s))["graph"]["edges"]
     tree = [(int(e["source"]), int(e["target"])) for e in told if "metadata" not in e]
     assert tree == [(s.parent.item(v), v) for v in range(1, s.tree_end)]
     others = [(e["metadata"]["subsystem"], int(e["source"]), int(e["target"])) for e in told if "metadata" in e]
@@ -109,13 +109,13 @@ def test_what_is_held_has_what_is_below_it_and_the_way_up() -> None:
     assert told["/c/rack0/n0/memory"]["size"] == 8
 
 
-def test_shorthand_leaves_out_what_is_below_pools_held_whole() -> None:
+def test_shorthand_leaves_out_what_is_below_exclusive_pools() -> None:
     s = machine()
     told = by_path(jgf.document(s, part(s, {"/c/rack0/n0": 1, "/c/rack0/n1/core1": 1}, shorthand=True)))
     assert list(told) == ["/c", "/c/rack0", "/c/rack0/n0", "/c/rack0/n1", "/c/rack0/n1/core1", "/pdu0", "/spine"]
 
 
-def test_a_pool_held_whole_says_more_than_a_part_of_something_below_it() -> None:
+def test_an_exclusive_holding_wins_over_a_partial_one_below_it() -> None:
     s = machine()
     told = by_path(jgf.document(s, part(s, {"/c/rack0/n0": 1, "/c/rack0/n0/memory": 2})))
     assert (told["/c/rack0/n0/memory"]["size"], told["/c/rack0/n0/memory"]["exclusive"]) == (8, True)

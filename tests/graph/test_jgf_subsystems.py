@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[Structure, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_fluxion_would_refuse_stands_where_it_does_not_look(case: str) -> None:
+def test_graphs_that_fluxion_would_refuse_go_where_it_does_not_look(case: str) -> None:
     s, reason = REFUSED[case]
     assert dict(jgf_subsystems.of(s).refused) == {"g": reason}
     written = registry.write(s, format="jgf")
@@ -89,7 +89,7 @@ def test_what_fluxion_would_refuse_stands_where_it_does_not_look(case: str) -> N
             Fluxion.load(document)
 
 
-def test_the_answer_is_that_of_the_whole_machine() -> None:
+def test_the_answer_depends_on_the_whole_machine() -> None:
     s = machine(PDU0, PDU1, power=[("pdu0", N0), ("pdu1", N1)], io=[(RACK, N0 + "/core0")], hierarchies=["power", "io"])
     core = np.array([s.vertex(f"{N0}/core0")], np.int32)
     document = jgf.document(s, jgf.held(s, core, np.ones(1, np.int64)))

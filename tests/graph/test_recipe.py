@@ -167,7 +167,7 @@ def test_ranks_go_to_the_nearest_setter_above(parents: list[int], data: st.DataO
 # -- ids, names, ranks --------------------------------------------------------------------------------------------------
 
 
-def test_ids_run_on_as_far_as_their_number_says() -> None:
+def test_ids_run_over_as_many_parents_as_their_number_implies() -> None:
     core = has("core", 2, ids=np.arange(4))  # over the two sockets of a node
     tree = cluster(has("node", 3, has("socket", 2, core), ids=np.array([5, 6, 9])))
     structure = expand(tree, origin=ORIGIN)
@@ -222,7 +222,7 @@ def test_ranks_given_and_not_given() -> None:
     assert structure.rank.tolist() == [-1, 7, 7, 3, 3, 2, -1, -1]
 
 
-def test_what_is_kept_by_vertex_stands_at_every_instance() -> None:
+def test_sparse_data_is_set_on_every_instance() -> None:
     core = has("core", 2, tags={"a": None}, capacity=4)
     structure = expand(cluster(has("node", 2, core, has("gpu", uuid=None))), origin=ORIGIN)
     cores = structure.of_type("core").tolist()
@@ -238,7 +238,7 @@ BAD: list[tuple[str, Recipe, str, str]] = [
     ("count", cluster(has("node", 0)), "cluster/node.count", "expected int >= 1, got 0"),
     ("size", cluster(has("node", size=0)), "cluster/node.size", "expected int >= 1, got 0"),
     ("state", cluster(has("node", state="off")), "cluster/node.state", "no state 'off'"),
-    ("name with a slash", cluster(has("node", name="a/b", ids=None)), "cluster/node.name", "character that no path can hold"),
+    ("name with a slash", cluster(has("node", name="a/b", ids=None)), "cluster/node.name", "character not allowed in a path"),
     (
         "list too short",
         cluster(has("rack", 2, has("node", 3, ids=np.arange(4)))),
@@ -255,7 +255,7 @@ BAD: list[tuple[str, Recipe, str, str]] = [
         "cluster/node",
         "with id 2",
     ),
-    ("one name for two", cluster(has("node", 2, name="login")), "cluster/node", "2 pools of one name, 'login'"),
+    ("one name for two", cluster(has("node", 2, name="login")), "cluster/node", "2 pools with the same name 'login'"),
     (
         "a name again",
         cluster(has("node", name="a", ids=None), has("gpu", name="a", ids=None)),
@@ -267,18 +267,18 @@ BAD: list[tuple[str, Recipe, str, str]] = [
         "no id to name by",
         cluster(has("node", ids=None, name="n${id}")),
         "cluster/node.name",
-        "asks for the id of pools that have none",
+        "uses the id of pools that have none",
     ),
-    ("no such type above", cluster(has("node", name="n${rack}${id}")), "cluster/node.name", "asks for 'rack'"),
+    ("no such type above", cluster(has("node", name="n${rack}${id}")), "cluster/node.name", "uses 'rack'"),
     ("ancestor without id", cluster(has("node", name="n${cluster}${id}")), "cluster/node.name", "id of a cluster that has none"),
     ("uuid for several", cluster(has("rack", 2, has("node", uuid="u"))), "cluster/rack/node.uuid", "one uuid for several pools"),
-    ("uuid twice", cluster(has("node", uuid="u"), has("gpu", uuid="u")), "cluster/gpu.uuid", "stands twice"),
+    ("uuid twice", cluster(has("node", uuid="u"), has("gpu", uuid="u")), "cluster/gpu.uuid", "occurs twice"),
     ("two roots", Recipe("cluster", 2), "cluster", "expected one root"),
 ]
 
 
 @pytest.mark.parametrize(("tree", "where", "message"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
-def test_what_cannot_be_is_refused_with_its_place(tree: Recipe, where: str, message: str) -> None:
+def test_invalid_recipes_are_refused_with_their_place(tree: Recipe, where: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         expand(tree, origin=ORIGIN)
     assert caught.value.where == where
@@ -295,7 +295,7 @@ def test_what_cannot_be_is_refused_with_its_place(tree: Recipe, where: str, mess
         (has("node", 2, names=["p", "q"]), has("gpu", ids=None, name="q")),
     ],
 )
-def test_brothers_that_meet_by_different_rules_are_found_among_the_pools(brothers: tuple[Recipe, ...] | Recipe) -> None:
+def test_siblings_with_equal_names_from_different_rules_are_found(brothers: tuple[Recipe, ...] | Recipe) -> None:
     children = brothers if isinstance(brothers, tuple) else (brothers,)
     with pytest.raises(InputError, match="two pools named"):
         expand(cluster(*children), origin=ORIGIN)
@@ -309,7 +309,7 @@ def test_brothers_that_meet_by_different_rules_are_found_among_the_pools(brother
         (has("node", 2, name="a${id}b"), has("node", 2, name="a${id}c")),
     ],
 )
-def test_brothers_of_like_names_that_do_not_meet_are_taken(brothers: tuple[Recipe, ...]) -> None:
+def test_siblings_with_similar_distinct_names_are_accepted(brothers: tuple[Recipe, ...]) -> None:
     structure = expand(cluster(*brothers), origin=ORIGIN)
     assert len(set(names(structure)[1:])) == structure.n - 1
 
@@ -339,7 +339,7 @@ def doubling(levels: int) -> Recipe:
         (cluster(has("node", 2, ids=limits.ID_MAX)), "is above"),
         (cluster(has("n" * (limits.NAME_LENGTH_MAX + 1))), "characters, at most"),
         (cluster(has("node", properties={"a": "x" * (limits.VALUE_LENGTH_MAX + 1)})), "characters, at most"),
-        (doubling(21), "entries after parts are followed"),
+        (doubling(21), "entries with parts expanded"),
     ],
 )
 def test_limits_are_met_before_memory_is(tree: Recipe, message: str) -> None:
@@ -352,7 +352,7 @@ def test_the_deepest_tree_that_is_allowed() -> None:
     assert structure.depth.max() == limits.DEPTH_MAX - 1
 
 
-def test_the_caller_says_where_a_recipe_stands() -> None:
+def test_the_caller_provides_the_place_of_a_recipe() -> None:
     with pytest.raises(FluxresError) as caught:
         expand(cluster(has("node", 0)), origin=ORIGIN, where=lambda recipe, key: f"line of {recipe.type} {key}")
     assert caught.value.where == "line of node count"

@@ -44,7 +44,7 @@ def walk(root: Node) -> list[Seen]:
 
 
 @given(trees())
-def test_a_structure_says_of_every_pool_what_a_walk_says(root: Node) -> None:
+def test_a_structure_agrees_with_a_plain_walk_on_every_pool(root: Node) -> None:
     s, seen = build(root), walk(root)
     assert s.n == s.tree_end == len(seen)
     for v, pool in enumerate(seen):
@@ -71,7 +71,7 @@ def test_every_pool_is_found_by_path_uri_and_uuid(root: Node) -> None:
 
 
 @given(trees(), st.sampled_from(["core", "core0", "node1", "p01", "a", "zzz", "m", "gpu3"]))
-def test_what_is_not_there_is_not_found(root: Node, name: str) -> None:
+def test_unknown_names_are_not_found(root: Node, name: str) -> None:
     s, seen = build(root), walk(root)
     paths = {pool.path: v for v, pool in enumerate(seen)}
     for pool in seen:
@@ -145,9 +145,9 @@ def test_a_template_prefers_own_attributes_then_properties_then_the_nearest_ance
     assert build(Node("cluster", basename="c", children=[Node("rack", 1, [inner])])).name(2) == "own.3"
 
 
-def test_a_template_that_asks_for_what_is_not_there_says_so() -> None:
+def test_a_template_with_an_unknown_field_is_refused() -> None:
     s = build(Node("cluster", basename="c", children=[Node("node", 0, template="n-${frame}")]))
-    with pytest.raises(UsageError, match="asks for 'frame'"):
+    with pytest.raises(UsageError, match="uses 'frame'"):
         s.name(1)
 
 
@@ -174,7 +174,7 @@ def test_an_explicit_name_beats_the_template() -> None:
         ("/other/rack0", "the root is '/demo'"),
         ("demo:/rack9", "/demo/rack9: no pool 'rack9'"),
         ("power:/pdu9", "power:/pdu9: no pool 'pdu9'"),
-        ("power:/pdu0/node-1-0", "no pool 'node-1-0' on this way in hierarchy 'power'"),
+        ("power:/pdu0/node-1-0", "no pool 'node-1-0' at this place in hierarchy 'power'"),
         ("power:/", "hierarchy 'power' has 2 roots"),
         ("network:/switch7", r"network:/switch7: no pool 'switch7' of graph 'network' \(there is switch0, switch1, spine0\)"),
         ("network:/switch0/port0", r"no pool 'port0' in 'switch0' \(it has no children\)"),
@@ -215,7 +215,7 @@ def test_the_memory_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(s.lookup._paths) <= 3
 
 
-def test_a_pool_has_a_uri_in_every_hierarchy_it_stands_in() -> None:
+def test_a_pool_has_a_uri_in_each_of_its_hierarchies() -> None:
     s = demo(1, 1, 1)
     v = s.vertex("/demo/rack0/node-0-0")
     assert s.uris(v) == ["demo:/rack0/node-0-0", "power:/pdu0/node-0-0"]
@@ -246,7 +246,7 @@ def test_pools_outside_the_tree_are_named_by_their_graph_where_only_one_has_the_
     assert [s.vertex(name) for name in names] == list(range(2, s.n))
     # A pool that no edge touches is found under any graph that may have declared it.
     assert [s.vertex(name) for name in ("network:/licence", "power:/licence", "pools:/pdu0")] == [8, 8, 7]
-    with pytest.raises(UnknownPool, match=f"2 pools are called 'leaf0' there .say {twins[0]} and {twins[1]}"):
+    with pytest.raises(UnknownPool, match=f"2 pools are named 'leaf0' there .use {twins[0]} and {twins[1]}"):
         s.vertex("network:/leaf0")
     with pytest.raises(UnknownPool, match="no pool 'pdu0' of graph 'network'"):
         s.vertex("network:/pdu0")
@@ -396,7 +396,7 @@ def test_a_written_uuid_that_another_pool_has_by_base_and_serial_is_found_by_the
     for text in (structure.uuid(3), structure.uuid(3).upper()):
         structure.uuid_texts[1] = text
         assert [problem.message for problem in check_structure(structure)] == [
-            f"uuid {structure.uuid(3)} belongs to another pool too"
+            f"another pool has the same uuid {structure.uuid(3)}"
         ]
 
 

@@ -89,7 +89,7 @@ def test_extract_takes_the_subtree_and_the_way_to_the_root() -> None:
     assert snapshot(s) == before
 
 
-def test_extract_leaves_out_what_is_not_kept_with_all_below_and_remembers_full_sizes() -> None:
+def test_extract_drops_subtrees_and_records_full_sizes() -> None:
     s = demo(1, 3, 1)
     s.capacity[s.vertex("/demo/rack0/node-0-2/memory0")] = 64
     v = s.vertex("/demo/rack0")
@@ -140,7 +140,7 @@ def test_extract_agrees_with_a_walk_over_the_tree(s: Structure, data: st.DataObj
     assert snapshot(s) == before
 
 
-def test_extract_brings_the_pools_outside_the_tree_that_stand_on_the_way_or_next_to_it() -> None:
+def test_extract_includes_adjacent_pools_outside_the_tree() -> None:
     s = demo(2, 2, 1)
     copy, _ = surgery.extract(s, s.vertex("/demo/rack1/node-1-0"))
     outside = {copy.name(u): copy.flags.item(u) & WAY for u in range(copy.tree_end, copy.n)}
@@ -207,9 +207,9 @@ def test_extract_gives_ancestors_their_sizes() -> None:
     assert copy.capacity == {1: 6}
 
 
-def test_extract_says_what_cannot_be_copied() -> None:
+def test_extract_refuses_what_cannot_be_copied() -> None:
     s = demo()
-    with pytest.raises(UnknownPool, match="does not stand in the containment tree"):
+    with pytest.raises(UnknownPool, match="is not in the containment tree"):
         surgery.extract(s, s.tree_end)
     with pytest.raises(UsageError, match="/demo/rack0: is not available"):
         surgery.extract(s, 1, size=np.zeros(s.end.item(1) - 1, np.int64))
@@ -221,7 +221,7 @@ def test_extract_says_what_cannot_be_copied() -> None:
 
 
 @given(machines(), st.data())
-def test_extract_many_takes_the_kept_pools_and_what_stands_above_them(s: Structure, data: st.DataObject) -> None:
+def test_extract_many_takes_the_kept_pools_and_their_ancestors(s: Structure, data: st.DataObject) -> None:
     keep = np.array(data.draw(st.lists(st.booleans(), min_size=s.n, max_size=s.n)))
     size = np.array([data.draw(st.integers(0, s.size.item(u))) for u in range(s.n)])
     kept = {u for u in range(s.n) if keep[u] and size[u]}
@@ -256,7 +256,7 @@ def test_extract_many_brings_the_ways_outside_the_tree() -> None:
     assert (copy.flags & WAY).tolist() == [WAY, WAY, WAY, 0, WAY, 0]
 
 
-def test_extract_and_extract_many_agree_on_a_whole_subtree() -> None:
+def test_extract_and_extract_many_agree_on_a_complete_subtree() -> None:
     s = tagged_demo()
     v = s.vertex("/demo/rack1")
     keep = np.zeros(s.n, np.bool_)
@@ -267,7 +267,7 @@ def test_extract_and_extract_many_agree_on_a_whole_subtree() -> None:
 # -- unlink --------------------------------------------------------------------------------------------------------------
 
 
-def test_unlink_takes_a_subtree_out_of_the_tree_and_leaves_what_another_hierarchy_holds() -> None:
+def test_unlink_removes_a_subtree_from_the_tree_and_keeps_it_in_other_hierarchies() -> None:
     s = tagged_demo()
     before = snapshot(s)
     v = s.vertex("/demo/rack0")
@@ -332,15 +332,15 @@ def test_unlink_leaves_a_pool_that_another_auxiliary_hierarchy_holds() -> None:
     assert cut.where(cut.vertex("cooling:/loop0/fan0")) == "cooling:/loop0/fan0"
 
 
-def test_unlink_says_what_it_cannot_do() -> None:
+def test_unlink_refuses_what_it_cannot_do() -> None:
     s = demo()
     with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(`fluxres graphs drop` drops"):
         surgery.unlink(s, 0)
-    with pytest.raises(UsageError, match="does not stand in the containment tree"):
+    with pytest.raises(UsageError, match="is not in the containment tree"):
         surgery.unlink(s, s.tree_end)
-    with pytest.raises(UsageError, match="/demo/rack0: does not stand in hierarchy 'power'"):
+    with pytest.raises(UsageError, match="/demo/rack0: is not in hierarchy 'power'"):
         surgery.unlink(s, 1, "power")
-    with pytest.raises(UsageError, match="is a graph and no hierarchy"):
+    with pytest.raises(UsageError, match="is a graph but not a hierarchy"):
         surgery.unlink(s, 2, "network")
     with pytest.raises(UnknownGraph):
         surgery.unlink(s, 2, "cooling")
@@ -424,7 +424,7 @@ def test_merge_of_strangers_agrees_with_merging_their_paths(a: Structure, b: Str
 
 
 @given(machines(), st.data())
-def test_merge_of_two_parts_of_one_machine_adds_what_each_has(s: Structure, data: st.DataObject) -> None:
+def test_merge_of_two_parts_of_one_machine_adds_both(s: Structure, data: st.DataObject) -> None:
     """What two jobs hold, each copied and then joined, is what one would hold that has both."""
     shares = [data.draw(st.integers(0, s.size.item(v))) for v in range(s.n)]
     first = np.array(shares)
@@ -516,10 +516,10 @@ def test_merge_at_a_path_that_is_there() -> None:
     assert made.path(2) == "/site/demo/rack0"
 
 
-def test_merge_says_where_two_graphs_do_not_meet() -> None:
+def test_merge_conflicts_name_their_place() -> None:
     s = demo(1, 1, 1)
     rack = build(Node("rack", 9), origin=OTHER_ORIGIN)
-    with pytest.raises(MergeConflict, match=r"no common ancestor \(say at which path"):
+    with pytest.raises(MergeConflict, match=r"no common ancestor \(name the path"):
         surgery.merge(s, rack)
     with pytest.raises(UnknownPool, match="no pool 'rack7'"):
         surgery.merge(s, rack, "/demo/rack7/rack9")
@@ -545,7 +545,7 @@ def test_merge_refuses_another_type_at_the_same_path() -> None:
 def test_merge_refuses_one_pool_at_two_places() -> None:
     s = demo(2, 1, 1)
     part, _ = surgery.extract(s, s.vertex("/demo/rack0"), take_ancestors=False)
-    with pytest.raises(MergeConflict, match="would stand here and at '/demo/rack0'"):
+    with pytest.raises(MergeConflict, match="would be both here and at '/demo/rack0'"):
         surgery.merge(s, part, "/demo/rack9")
 
 
@@ -598,7 +598,7 @@ def test_merge_gives_attached_nodes_free_ranks_and_pools_the_rank_of_their_node(
     }  # fmt: skip
 
 
-def test_merge_finds_free_ranks_below_the_largest_one_there_is() -> None:
+def test_merge_finds_free_ranks_below_the_largest_one() -> None:
     top = 2**31 - 1
     a = build(Node("cluster", basename="c", children=[Node("node", 0, rank=0), Node("node", 1, rank=top)]))
     b = build(Node("cluster", basename="c", children=[Node("node", 2, rank=0), Node("node", 3, rank=top)]), origin=OTHER_ORIGIN)
@@ -671,11 +671,11 @@ def test_merge_joins_trees_outside_containment_by_uuid_and_adds_what_they_lack()
     assert from_other.tolist() == [0, 1, 2, 3, 4, 6]
 
 
-def test_merge_refuses_a_part_of_a_tree_outside_containment_without_what_it_is_part_of() -> None:
+def test_merge_refuses_a_part_of_a_tree_outside_containment_without_its_parent() -> None:
     panel = Node("panel", 0, uuid="the-panel")
     s = build(Node("cluster", basename="c"), Node("plant", 0, [panel]))
     other = build(Node("cluster", basename="c"), Node("plant", 1, [panel]), origin=OTHER_ORIGIN)
-    with pytest.raises(MergeConflict, match="the pool with uuid the-panel would stand here and at"):
+    with pytest.raises(MergeConflict, match="the pool with uuid the-panel would be both here and at"):
         surgery.merge(s, other)
 
 
@@ -703,7 +703,7 @@ def test_merge_holds_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitExceeded, match="65 levels deep"):
         surgery.merge(s, other, "/c/node0")
     monkeypatch.setattr(limits, "POOLS_MAX", other.n + 1)
-    with pytest.raises(LimitExceeded, match="pools make more than"):
+    with pytest.raises(LimitExceeded, match="pools together exceed"):
         surgery.merge(s, other, "/c")
     monkeypatch.undo()
     monkeypatch.setattr(limits, "ORIGINS_MAX", 1)
@@ -713,7 +713,7 @@ def test_merge_holds_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     mine, theirs = demo(1, 1, 1), demo(1, 2, 1, origin=OTHER_ORIGIN)
     theirs.subsystems["network"].relations[0] = "cable"
     theirs.flags[:] |= WAY
-    bounds = {"EDGES_MAX": "edges, more than", "RELATIONS_MAX": "different relations", "SUBSYSTEMS_MAX": "auxiliary graphs"}
+    bounds = {"EDGES_MAX": "edges, at most", "RELATIONS_MAX": "different relations", "SUBSYSTEMS_MAX": "auxiliary graphs"}
     for bound, message in bounds.items():
         monkeypatch.setattr(limits, bound, 1)
         with pytest.raises(LimitExceeded, match=message):
@@ -801,7 +801,7 @@ def test_extract_many_takes_the_edges_between_what_it_takes(s: Structure, data: 
 
 
 @given(machines_with_graphs(), st.data())
-def test_unlink_leaves_what_another_hierarchy_holds(s: Structure, data: st.DataObject) -> None:
+def test_unlink_keeps_pools_in_another_hierarchy(s: Structure, data: st.DataObject) -> None:
     if s.tree_end == 1:
         return
     v = data.draw(st.integers(1, s.tree_end - 1))
@@ -822,7 +822,7 @@ def test_unlink_leaves_what_another_hierarchy_holds(s: Structure, data: st.DataO
 
 
 @given(machines_with_graphs(), st.data())
-def test_unlink_from_a_hierarchy_takes_what_no_hierarchy_holds(s: Structure, data: st.DataObject) -> None:
+def test_unlink_from_a_hierarchy_removes_pools_in_no_other_hierarchy(s: Structure, data: st.DataObject) -> None:
     pairs = [(a, b) for a, b, _ in s.subsystems["power"].rows()]
     members = sorted({u for pair in pairs for u in pair})
     if not members:

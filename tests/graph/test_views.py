@@ -117,7 +117,7 @@ ALGORITHMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS.keys())
-def test_algorithms_say_the_same_as_on_a_graph_built_by_hand(view: Callable[[], Any], algorithm: Callable[[Any], Any]) -> None:
+def test_algorithms_agree_with_a_graph_built_by_hand(view: Callable[[], Any], algorithm: Callable[[Any], Any]) -> None:
     assert algorithm(view()) == algorithm(by_hand(view()))
 
 
@@ -209,7 +209,7 @@ def test_flow_through_a_network_of_capacities() -> None:
     assert source not in near | far
 
 
-def test_parallel_edges_carry_together_and_are_all_told() -> None:
+def test_parallel_edges_add_up_and_are_all_shown() -> None:
     edges = [("/c/node0", "/c/node1", "link", 10.0), ("/c/node0", "/c/node1", "backup", 5.0), ("/c/node1", "/c/node0", "link")]
     s = build(Node("cluster", basename="c", children=[Node("node", 0), Node("node", 1)]), graphs={"network": edges})
     network = subsystem("network", s)
@@ -274,7 +274,7 @@ MUTATIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("mutate", MUTATIONS.values(), ids=MUTATIONS.keys())
-def test_changing_a_view_says_how_to_change_the_machine(view: Callable[[], Any], mutate: Callable[[Any], Any]) -> None:
+def test_changing_a_view_is_refused_with_a_hint(view: Callable[[], Any], mutate: Callable[[Any], Any]) -> None:
     graph = view()
     before = by_hand(graph)
     with pytest.raises(UsageError, match=r"read-only view of the machine .* merge, unlink or add_edge .* copy\(\)"):
@@ -347,7 +347,7 @@ LOOKS: dict[str, Callable[[Any, int], Any]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
 @pytest.mark.parametrize("name", ["containment", "power", "network"])
-def test_a_view_of_an_earlier_generation_says_so(look: Callable[[Any, int], Any], name: str) -> None:
+def test_a_view_of_an_earlier_generation_is_stale(look: Callable[[Any, int], Any], name: str) -> None:
     g = ResourceGraph(demo(2, 2, 2))
     view: Any = g.containment if name == "containment" else g.subsystem(name)
     neighbours = view.adj[NODE0], view.pred[NODE0]

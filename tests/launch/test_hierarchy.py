@@ -224,14 +224,14 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fan_outs", "ensemble", "error", "words"),
     [
-        ((9,), Ensemble(1), InfeasibleRequest, "9 children asked for, and there are at most 8"),
-        ((2, 5), Ensemble(1), InfeasibleRequest, "tree.1: 5 children asked for, and there are at most 4"),
+        ((9,), Ensemble(1), InfeasibleRequest, "9 children requested, but there are at most 8"),
+        ((2, 5), Ensemble(1), InfeasibleRequest, "tree.1: 5 children requested, but there are at most 4"),
         ((4,), Ensemble(1, request="slot=3/core"), InfeasibleRequest, "tree.1: a job asks for more than this instance has"),
         (
             (8,),
             Ensemble(1, request="slot=1/node"),
             InfeasibleRequest,
-            "8 children asked for, and there are at most 4 of type node",
+            "8 children requested, but there are at most 4 of type node",
         ),
         ((), Ensemble(1, "sleep:soon"), UsageError, "sleep:soon"),
         ((), Ensemble(1, "sleep:inf"), UsageError, "never end"),

@@ -115,7 +115,7 @@ def test_what_would_overdraw_the_route_goes_elsewhere_then_later_then_never(site
         assert later.start == 7
 
 
-def test_a_refusal_says_to_where_there_is_no_route(site: Matcher) -> None:
+def test_a_refusal_names_the_unreachable_pool(site: Matcher) -> None:
     for text in ("slot=2/[node;network=10{to:fs1}]", "node=1{x}/network=10{to:network:/fs1}", "slot=1/[core;network=1{to:fs1}]"):
         assert both(site, text) is None
         assert not site.satisfiable(request(text))
@@ -177,7 +177,7 @@ def test_routes_to_ever_more_pools_are_forgotten(site: Matcher, monkeypatch: pyt
     assert known[3] is known[5] is not known[6]
 
 
-def test_each_card_carries_an_equal_part_where_it_has_a_route() -> None:
+def test_each_card_with_a_route_carries_an_equal_part() -> None:
     """node 1 (cards 2 and 3) and 4 (5 and 6); leaf 7 and 8 in planes of their own, leaf 8 on spine 9."""
     graph = ResourceGraph(linked(2, 2, 1, [(7, 2), (8, 3), (7, 5), (8, 6), (9, 8)]))
     made = Matcher(graph.structure, graph.planner)
@@ -188,7 +188,7 @@ def test_each_card_carries_an_equal_part_where_it_has_a_route() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_in_a_tree_a_route_is_both_ways_up_without_what_they_share(seed: int) -> None:
+def test_in_a_tree_a_route_is_both_supply_paths_without_their_common_part(seed: int) -> None:
     source = random.Random(seed)
     leaves = source.randint(1, 4)
     spines = source.randint(1, leaves)
@@ -270,7 +270,7 @@ POWER = """  power:
 """
 
 
-def test_nodes_outside_the_constraint_are_no_neighbours(site: Matcher) -> None:
+def test_nodes_outside_the_constraint_do_not_count_for_locality(site: Matcher) -> None:
     fast, slow = (
         site.match(request("slot=2/[node;network=25{between:node}]", "host:node[2-4]"), 0, 10, reference=way)
         for way in (False, True)
@@ -282,7 +282,7 @@ def test_nodes_outside_the_constraint_are_no_neighbours(site: Matcher) -> None:
 
 
 @pytest.mark.parametrize("text", ["slot=2/[node;network=10{to:network:/leaf0}]", "slot=2/[node;network=10{x,between:node}]"])
-def test_shape_and_jobspec_say_the_same(text: str) -> None:
+def test_shape_and_jobspec_are_equivalent(text: str) -> None:
     vertices = parse_shape(text)
     plain = jobspec.resources_to_plain(vertices)
     assert jobspec.parse_resources(plain) == vertices
@@ -311,7 +311,7 @@ def test_other_dialects_do_not_have_them() -> None:
         jobspec.parse_resources([slot], dialect="v1")
 
 
-def test_a_uri_in_the_keys_of_a_shape_is_no_pool_that_is_asked_for() -> None:
+def test_a_uri_in_the_keys_of_a_shape_is_not_a_requested_pool() -> None:
     graph = sites.graph(SITE)
     made = graph.allocate("slot=1/[node;network=20{to:network:/leaf1}]", job="a")
     assert made.pools[0].name == "node0"

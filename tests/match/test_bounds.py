@@ -18,7 +18,7 @@ def mixed() -> Matcher:
 
 
 @pytest.mark.parametrize("policy", ["first", "high", "hinodex", "variation"])
-def test_nodes_taken_whole_take_what_is_in_them(mixed: Matcher, policy: str) -> None:
+def test_exclusively_taken_nodes_include_their_contents(mixed: Matcher, policy: str) -> None:
     """Six of eight nodes leave at most four sockets, and six are wanted; with five sockets in seven nodes' company, one."""
     never = request("slot=3{a}/[slot=2{b}/slot=1{c}/node;socket=2]")
     assert mixed.match(never, 0, 10, policy) is None
@@ -26,7 +26,7 @@ def test_nodes_taken_whole_take_what_is_in_them(mixed: Matcher, policy: str) -> 
     assert mixed.match(request("slot=2{a}/[slot=2{b}/slot=1{c}/node;socket=2]"), 0, 10, policy) is not None
 
 
-def test_a_part_that_cannot_be_had_by_itself_ends_the_search(mixed: Matcher) -> None:
+def test_a_part_that_is_impossible_on_its_own_ends_the_search(mixed: Matcher) -> None:
     """The memory of the racks can be had in very many ways, and no node has room for the slots."""
     never = request("[rack=2/[memory=5;memory=4];node/slot=5{a}/[core;memory=1{x}]]")
     assert mixed.match(never, 0, 10) is None

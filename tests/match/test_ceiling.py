@@ -86,7 +86,7 @@ def test_a_range_is_settled_to_the_most_that_can_be_supplied(racks: ResourceGrap
     assert racks.match("slot=1-48/node").counts[0] == AT_MOST
 
 
-def test_only_nodes_that_have_what_is_asked_for_in_them_count(racks: ResourceGraph) -> None:
+def test_only_nodes_with_the_requested_contents_count(racks: ResourceGraph) -> None:
     """All nodes with a GPU draw the same: no light one takes their place."""
     assert not racks.satisfiable("slot=13/node/[core;gpu]")
     assert racks.satisfiable("slot=12/node/[core;gpu]")

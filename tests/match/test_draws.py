@@ -81,7 +81,7 @@ def by_name(graph: ResourceGraph, found: fluxres.Match) -> ResourceGraph:
 )
 @pytest.mark.parametrize("policy", ["first", "high", "pack"])
 @pytest.mark.parametrize("reference", [False, True])
-def test_a_pool_taken_whole_draws_for_the_parts_that_are_named(wanted: str, watts: int, policy: str, reference: bool) -> None:
+def test_an_exclusive_pool_draws_for_the_requested_parts(wanted: str, watts: int, policy: str, reference: bool) -> None:
     graph = made(watts)
     found = matching.matcher(graph).match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
@@ -95,7 +95,7 @@ def test_a_pool_taken_whole_draws_for_the_parts_that_are_named(wanted: str, watt
 
 
 @pytest.mark.parametrize(("wanted", "watts"), [("slot=1/node/core=2", 200), ("node/slot=1/core=2", 100), ("slot=1/core", 50)])
-def test_what_a_policy_takes_whole_beside_what_is_asked_for_draws_nothing(wanted: str, watts: int) -> None:
+def test_pools_taken_exclusively_by_the_policy_alone_draw_nothing(wanted: str, watts: int) -> None:
     graph = made()
     graph.allocate(wanted, job="j", duration_s=10, policy="lonodex")
     assert [(span.pool, span.amount) for span in graph.allocation("j").spans] == [("/m/rack0/node0", 1), ("power:/pdu0", watts)]
@@ -116,9 +116,7 @@ def test_what_a_policy_takes_whole_beside_what_is_asked_for_draws_nothing(wanted
         "slot/[core;power=9]",
     ],
 )
-def test_rule_a5_a_match_records_no_supplier_in_a_node_taken_whole(
-    wanted: str, reference: bool, policy: str, supply: str
-) -> None:
+def test_rule_a5_a_match_records_no_supplier_in_an_exclusive_node(wanted: str, reference: bool, policy: str, supply: str) -> None:
     graph = sites.graph(PSUS.format(supply=supply))
     found = matching.matcher(graph).match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
@@ -139,7 +137,7 @@ def test_rule_a5_a_match_records_no_supplier_in_a_node_taken_whole(
     ("wanted", "watts"),
     [("slot=1/gpu=1", 30), ("slot=1/gpu=3", 30), ("slot=2/gpu=3", 60), ("slot=1/node/gpu=3", 30)],
 )
-def test_of_pools_of_several_sizes_those_taken_whole_draw(wanted: str, watts: int) -> None:
+def test_among_pools_of_several_sizes_exclusive_ones_draw(wanted: str, watts: int) -> None:
     text = """
 fluxres: 1
 name: m

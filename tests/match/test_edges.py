@@ -126,13 +126,13 @@ def test_the_unit_of_a_graph(site: Matcher) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("network=10", InputError, "drawn by what they are asked for with"),
-        ("slot/network=10", InputError, "drawn by what they are asked for with"),
+        ("network=10", InputError, "must be requested together with the pools"),
+        ("slot/network=10", InputError, "must be requested together with the pools"),
         ("[node;network=2/core]", InputError, "nothing below them"),
         ("[node;network=2{id:'0'}]", InputError, "have no ids"),
         ("[node;water=2]", InfeasibleRequest, "no pool of type 'water'"),
         # To a pool that is named.
-        ("network=1{to:leaf0}", InputError, "drawn by what they are asked for with"),
+        ("network=1{to:leaf0}", InputError, "must be requested together with the pools"),
         ("[node;network=1{to:leaf0,id:'0'}]", InputError, "have no ids"),
         ("[node;network=1{to:leaf7}]", InfeasibleRequest, "units to 'leaf7': no pool 'leaf7'"),
         ("[node;network=1{to:/site/rack9}]", InfeasibleRequest, "units to '/site/rack9': .*rack9"),

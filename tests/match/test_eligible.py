@@ -43,7 +43,7 @@ def machine() -> Structure:
 
 @given(stated=constraints)
 @settings(max_examples=300, deadline=None)
-def test_masks_mean_what_the_reference_means(machine: Structure, stated: Constraint) -> None:
+def test_masks_agree_with_the_reference(machine: Structure, stated: Constraint) -> None:
     eligible = Eligible(Typology(machine), stated)
     nodes = machine.of_type("node").tolist()
     expected = [constraint.matches(stated, Target(machine, v)) for v in nodes]

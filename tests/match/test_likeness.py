@@ -94,7 +94,7 @@ def cabled() -> ResourceGraph:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nodes_with_cables_of_their_own_are_alike(cabled: ResourceGraph, policy: str) -> None:
+def test_nodes_with_cables_of_their_own_are_interchangeable(cabled: ResourceGraph, policy: str) -> None:
     """The cables to the leaves carry 100 each, which is enough for five nodes of 20; that one more is too many is found out."""
     assert cabled.why_not("slot=10/[node;network=20]", policy=policy) is None
     assert not cabled.satisfiable("slot=11/[node;network=20]")

@@ -107,7 +107,7 @@ def test_of_links_that_point_both_ways_the_end_farther_from_the_nodes_supplies(s
     assert site.match(request("bandwidth=1"), 0, 10) is not None
 
 
-def test_counts_settle_to_what_power_allows(site: Matcher) -> None:
+def test_counts_are_limited_by_power(site: Matcher) -> None:
     found = site.match(request("node=1-4{x}/power=500"), 0, 10)
     assert found is not None
     assert found.counts == (3, 500)

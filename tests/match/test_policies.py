@@ -41,7 +41,7 @@ def test_low_and_high(eight: Matcher, policy: str, expected: list[str]) -> None:
     assert ("rack0/node0" if expected[0] == "core0" else "rack1/node3") in nodes_of(eight, found)[0]
 
 
-def test_node_exclusive_forms_take_the_node_whole(eight: Matcher) -> None:
+def test_node_exclusive_forms_take_the_node_exclusively(eight: Matcher) -> None:
     found = eight.match(request("slot=1/core=2"), 0, 10, "hinodex")
     assert nodes_of(eight, found) == ["/cluster/rack1/node3"]
     assert found is not None

@@ -62,7 +62,7 @@ def test_holders_have_names_and_times(six: Matcher) -> None:
     text = " ".join(refusal.sentences())
     assert "1 is down" in text
     assert "held by big until 100 s" in text
-    assert "in it something is held by small until 200 s" in text
+    assert "something in it is held by small until 200 s" in text
 
 
 def test_what_would_be_enough_and_when(six: Matcher) -> None:
@@ -83,7 +83,7 @@ def test_what_never_fits(six: Matcher) -> None:
     assert "never" in refusal.sentences()[-1]
 
 
-def test_a_node_without_room_for_its_slots_says_so(six: Matcher) -> None:
+def test_a_node_without_room_for_its_slots_is_reported(six: Matcher) -> None:
     refusal = why(six, "node=4/slot=4{work}/core=1")
     words = "lacks room for 4 instances of slot 'work', some of it held by small until 200 s"
     assert refusal.parts[0].causes[-1].sentence() == words
@@ -146,7 +146,7 @@ def why_plain(made: Matcher, text: str) -> Refusal:
     return found
 
 
-def test_parts_that_compete_say_so() -> None:
+def test_competing_parts_are_reported() -> None:
     made = matcher(Recipe("node", 2, children=(Recipe("core", 4),)))
     made.planner.hold(2, 1, 0, 10 * S)
     refusal = why_plain(made, "[slot=1{a}/core=4;slot=1{b}/core=4]")
@@ -170,7 +170,7 @@ def test_no_refusal_where_there_is_a_match(six: Matcher) -> None:
     assert six.why_not(request("slot=1/node"), 0, 10) is None
 
 
-def test_a_large_machine_is_counted_whole_and_named_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_machine_is_counted_completely_and_named_partly(monkeypatch: pytest.MonkeyPatch) -> None:
     """`WHY_POOLS_MAX`, `WHY_NAMES_MAX`."""
     monkeypatch.setattr(limits, "WHY_POOLS_MAX", 3)
     made = matcher(Recipe("node", 9, children=(Recipe("core", 1),)))
@@ -278,24 +278,24 @@ def test_units_asked_for_are_those_of_the_pools_that_draw_least() -> None:
     pools, room, asked = supplies(graph, "slot=6/node")
     assert (pools, room, asked) == (("power:/feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
     said = str(graph.why_not("slot=6/node"))
-    assert "at least 6300 of type power asked for (600 to 1500 each), suppliers have room for 4800" in said
-    assert "Each part could be had by itself" not in said
-    assert "With a count of 5 at resources[0] it would match." in said
+    assert "at least 6300 of type power requested (600 to 1500 each), suppliers have room for 4800" in said
+    assert "Each part fits on its own" not in said
+    assert "It would match with a count of 5 at resources[0]." in said
 
 
-def test_pools_without_what_is_asked_for_in_them_draw_nothing() -> None:
+def test_pools_without_the_requested_contents_draw_nothing() -> None:
     """With a core and a GPU only nodes of 1500 W count."""
     graph = sites.graph(TWO_DRAWS.replace("5000", "4000"))
     assert supplies(graph, "slot=3/node/[core;gpu]") == (("power:/feed",), 3000, 4500)
 
 
-def test_what_a_node_lacks_is_what_it_draws() -> None:
+def test_a_node_lacks_what_it_draws() -> None:
     graph = sites.graph(TWO_DRAWS)
     graph.allocate("slot=5/node", job="j")
     assert "1 lacks 1500 power (feed: 200 of 5000 W free)" in str(graph.why_not("slot/node"))
 
 
-def test_too_few_pools_are_no_lack_of_their_suppliers() -> None:
+def test_too_few_pools_are_not_blamed_on_their_suppliers() -> None:
     refusal = eight_racks(8000, 99999).why_not("slot=65/node")
     assert refusal is not None
     assert [part.type for part in refusal.parts if part.is_short] == ["node"]

@@ -30,7 +30,7 @@ def hold(made: Matcher, *paths: str, amount: int = 1, start: int = 0, end: int =
 
 
 class TestExclusivity:
-    def test_pools_in_a_slot_are_taken_whole_or_by_unit(self, two: Matcher) -> None:
+    def test_pools_in_a_slot_are_taken_exclusively_or_by_unit(self, two: Matcher) -> None:
         assert takes(two, "slot=1/[core=1;memory=3]") == {"node0/socket0/core0": 1, "node0/memory0": 3}
 
     def test_a_pool_outside_slots_is_shared_and_not_recorded(self, two: Matcher) -> None:
@@ -56,19 +56,19 @@ class TestExclusivity:
     def test_exclusive_false_in_a_slot_passes_through(self, two: Matcher) -> None:
         assert takes(two, "slot=2/node{-x}/core=1") == {"node0/socket0/core0": 1, "node1/socket0/core0": 1}
 
-    def test_explicitly_exclusive_memory_is_a_whole_pool(self, two: Matcher) -> None:
+    def test_exclusive_memory_is_a_complete_pool(self, two: Matcher) -> None:
         assert set(takes(two, "slot=1/memory=3{x}").values()) == {8}  # type: ignore[union-attr]
 
-    def test_all_units_of_a_pool_are_the_whole_pool(self, two: Matcher) -> None:
+    def test_all_units_of_a_pool_are_the_pool_exclusively(self, two: Matcher) -> None:
         found = two.match(request("slot=1/memory=8"), 0, 10)
         assert found is not None
         assert found.whole.tolist() == [True]
 
-    def test_a_pool_that_is_only_given_whole(self, two: Matcher) -> None:
+    def test_a_pool_that_can_only_be_allocated_exclusively(self, two: Matcher) -> None:
         two.structure.flags[two.structure.of_type("memory")] |= EXCLUSIVE
         assert set(takes(Matcher(two.structure, two.planner), "slot=1/memory=3").values()) == {8}  # type: ignore[union-attr]
 
-    def test_a_pool_that_is_only_a_way_is_not_taken_whole(self, two: Matcher) -> None:
+    def test_a_pass_through_pool_is_not_taken_exclusively(self, two: Matcher) -> None:
         two.structure.flags[two.structure.vertex("/cluster/node0")] |= WAY
         made = Matcher(two.structure, two.planner)
         assert takes(made, "slot=1/node") == {"node1": 1}
@@ -84,7 +84,7 @@ class TestSlots:
             **{f"node1/socket{s}/core{c}": 1 for s, c in ((0, 0), (0, 1), (1, 0))},
         }
 
-    def test_what_is_not_in_nodes_is_sought_where_the_slot_stands(self, two: Matcher) -> None:
+    def test_types_outside_nodes_are_searched_for_around_the_slot(self, two: Matcher) -> None:
         taken = takes(two, "slot=2/[core=4;licence=1]")
         assert taken is not None
         assert sum(units for name, units in taken.items() if name.startswith("licence")) == 2
@@ -101,7 +101,7 @@ class TestSlots:
         assert taken is not None
         assert [name for name in taken if name.startswith("node1")] == ["node1/socket0/core0", "node1/socket0/core1"]
 
-    def test_slots_in_a_whole_node_point_at_it(self, two: Matcher) -> None:
+    def test_slots_in_an_exclusive_node_refer_to_it(self, two: Matcher) -> None:
         found = two.match(request("node=2{x}/slot=2/core=2"), 0, 10)
         assert found is not None
         assert found.slots[0].picks.tolist() == [0, 0, 1, 1]
@@ -128,7 +128,7 @@ class TestCounts:
         assert len(takes(two, "slot=1/core=1-4:2:*") or {}) == 4
         assert len(takes(two, "slot=1/core=1,3,7") or {}) == 3
 
-    def test_earlier_counts_come_first_and_all_instances_are_alike(self, two: Matcher) -> None:
+    def test_earlier_counts_come_first_and_all_instances_are_equal(self, two: Matcher) -> None:
         found = two.match(request("slot=1-3/core=1-4"), 0, 10)
         assert found is not None
         assert found.counts == (3, 2)
@@ -143,7 +143,7 @@ class TestCounts:
         assert takes(two, "node{x,id:'node[1-9]'}") == {"node1": 1}
         assert takes(two, "slot/core=2{id:'1'}") == {"node0/socket0/core1": 1, "node0/socket1/core1": 1}
 
-    def test_no_gpu_is_no_demand(self, two: Matcher) -> None:
+    def test_a_gpu_count_of_zero_is_not_a_demand(self, two: Matcher) -> None:
         inside = [{"type": "core", "count": 1}, {"type": "gpu", "count": 0}]
         slot = {"type": "slot", "count": 1, "label": "task", "with": inside}
         found = two.match(Request(jobspec.parse_resources([slot], dialect="v1")), 0, 10)
@@ -152,7 +152,7 @@ class TestCounts:
 
 
 class TestAvailability:
-    def test_what_is_down_is_not_matched(self, two: Matcher) -> None:
+    def test_pools_that_are_down_are_not_matched(self, two: Matcher) -> None:
         two.structure.set_state([two.structure.vertex("/cluster/node0")], "down")
         assert takes(two, "slot/node") == {"node1": 1}
         assert takes(two, "slot=2/core=3") is None
@@ -187,7 +187,7 @@ class TestAvailability:
         assert takes(two, "slot/core=3") is None
         assert takes(two, "slot/core=2") == {"node0/socket1/core0": 1, "node0/socket1/core1": 1}
 
-    def test_what_a_socket_held_whole_implies(self, two: Matcher) -> None:
+    def test_what_an_exclusive_socket_implies(self, two: Matcher) -> None:
         hold(two, "node0/socket0", "node1/socket1")
         assert takes(two, "slot/core=3") is None
         assert takes(two, "slot=2/core=2") == {

@@ -126,7 +126,7 @@ class TestExclusivity:
             "rack0/node0/socket0/core1",
         ]
 
-    def test_a_true_above_a_slot_takes_the_pool_whole(self, site: Matcher) -> None:
+    def test_a_true_above_a_slot_takes_the_pool_exclusively(self, site: Matcher) -> None:
         rack = {"type": "rack", "count": 1, "exclusive": True, "with": [node(1, slot(1, core()))]}
         assert pools(site, asked(rack)) == ["rack0"]
         assert pools(site, asked(node(1, {"type": "socket", "count": 1, "exclusive": True, "with": [slot(1, core())]}))) == [
@@ -217,7 +217,7 @@ def test_constraints(site: Matcher, constraint: Values, first: str) -> None:
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name.endswith("nodex")])
-def test_node_exclusive_policies_take_their_first_node_whole(site: Matcher, policy: str) -> None:
+def test_node_exclusive_policies_take_their_first_node_exclusively(site: Matcher, policy: str) -> None:
     first = "rack1/node3" if policy in ("highnodex", "hinodex") else "rack0/node0"
     for request in (asked(slot(1, core())), asked(node(1, slot(2, core(3)))), plain(core(1, exclusive=True))):
         assert pools(site, request, policy) == [first]

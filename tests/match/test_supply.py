@@ -157,7 +157,7 @@ def test_without_a_way_there_is_nothing_to_charge(site: ResourceGraph) -> None:
     assert matcher.match(request("slot=2/[node;power=5]"), 0, 10) is None
 
 
-def test_pools_that_hang_on_one_supplier_give_together() -> None:
+def test_pools_attached_to_one_supplier_give_together() -> None:
     """A PDU of four pools of 10 W, and each node a limit of two of 5 W, at the ends of edges of a hierarchy."""
     made = expand(
         Recipe("cluster", children=(Recipe("pdu"), Recipe("node", 2, children=(Recipe("core"),)))),
@@ -336,7 +336,7 @@ graphs:
 
 @pytest.mark.parametrize("wanted", ["slot=2/[node{x};power=300]", "slot=2/[core=2;power=300]"])
 @pytest.mark.parametrize("policy", ["first", "high", "lonodex"])
-def test_a_feed_drawn_whole_implies_all_levels_of_suppliers_in_it(wanted: str, policy: str) -> None:
+def test_a_fully_drawn_feed_implies_all_suppliers_below_it(wanted: str, policy: str) -> None:
     """The first slot makes a PDU whole, the second one the feed around it."""
     outlet = Recipe("power", basename="outlet", size=300, unit="W")
     feed = Recipe("power", basename="feed", size=600, unit="W", children=(
@@ -386,14 +386,16 @@ def test_all_units_of_a_supplier_are_refused_at_once_while_one_below_it_is_in_us
     if "-" in text:
         assert graph.match(text).counts == (9999,)
         return
-    with pytest.raises(InsufficientResources, match="cannot be given whole: in it something is held by x until 50 s") as refused:
+    with pytest.raises(
+        InsufficientResources, match="cannot be allocated exclusively: something in it is held by x until 50 s"
+    ) as refused:
         graph.allocate(text, job="y")
     assert refused.value.earliest == graph.earliest(text) == 50.0
     refusal = graph.why_not(text)
     assert refusal is not None
     assert not refusal.undecided
     assert 9999 in refusal.enough.values()
-    assert "together they ask for the same pools" not in str(refusal)
+    assert "together they compete for the same pools" not in str(refusal)
 
 
 def test_units_that_others_have_to_add_are_not_tried_one_by_one() -> None:
@@ -405,8 +407,8 @@ def test_units_that_others_have_to_add_are_not_tried_one_by_one() -> None:
     assert refusal is not None
     assert (refusal.undecided, refusal.earliest, refusal.enough) == (False, 50.0, {"resources[0]": 3 * 10**6 - 3})
     assert refusal.sentences()[0] == (
-        "resources[0]: 2999998 of type memory asked for, 2999997 available in 3 of 3 candidates: "
-        "3 cannot be given whole: in them something is held by x until 50 s."
+        "resources[0]: 2999998 of type memory requested, 2999997 available in 3 of 3 candidates: "
+        "3 cannot be allocated exclusively: something in them is held by x until 50 s."
     )
 
 
@@ -416,6 +418,6 @@ def test_too_much_at_once_is_not_called_room_for_none(site: ResourceGraph, text:
     assert refusal is not None
     asked = 3001 * (2 if said else 1)
     part = next(part for part in refusal.parts if part.type == "power")
-    head = f"{part.place}: {asked} of type power asked for{said}, suppliers cannot give 3001 at once: of "
+    head = f"{part.place}: {asked} of type power requested{said}, suppliers cannot give 3001 at once: of "
     assert part.sentence().startswith(head)
     assert "power on pdu0: 3000 of 3000 W free" in part.sentence()

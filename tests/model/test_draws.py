@@ -594,13 +594,15 @@ def test_a_part_gives_no_node_without_watts(text: str, way: str, part: str) -> N
     assert not made.satisfiable("slot/node")
     refusal = made.why_not("slot/node")
     assert refusal is not None
-    assert "only as the way to others" in refusal.sentences()[0]
-    with pytest.raises(InfeasibleRequest, match=r"it draws 400 W of .*, which is here only as the way to others"):
+    assert "only a pass-through" in refusal.sentences()[0]
+    with pytest.raises(
+        InfeasibleRequest, match=r"it draws 400 W of .*, which is only a pass-through in this part of the machine"
+    ):
         made.allocate(node, job="j")
     assert {problem.severity for problem in made.check()} == {"warning"}
     first = made.check()[0]
     assert first.where == node
-    assert "which is here only as the way to others: it can never be given" in first.message
+    assert "which is only a pass-through in this part of the machine: it can never be given" in first.message
 
 
 def test_a_part_with_units_of_its_suppliers_gives_nodes(site: ResourceGraph) -> None:
@@ -632,5 +634,5 @@ def test_commands_that_make_a_part_say_what_it_cannot_give(
         "load part.yaml",
     ):
         assert cli.run(command.split()) == 0
-        noted.append("draws 400 W of power, which is here only as the way to others" in capsys.readouterr().err)
+        noted.append("draws 400 W of power, which is only a pass-through in this part of the machine" in capsys.readouterr().err)
     assert noted == [False, False, True, True, True]

@@ -135,14 +135,18 @@ def test_edges_and_graphs_are_added(g: ResourceGraph) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[ResourceGraph], None], type[FluxresError], str]] = {
-    "there already": (lambda g: g.add_edge(*EDGE, relation="supplies"), UsageError, "two parents|there already"),
+    "there already": (lambda g: g.add_edge(*EDGE, relation="supplies"), UsageError, "two parents|exists already"),
     "second parent": (lambda g: g.add_edge("power:/pdu1", EDGE[1], "power"), UsageError, "two parents in hierarchy 'power'"),
-    "cycle": (lambda g: g.add_edge(EDGE[1], FEED[0], "power"), UsageError, "below itself"),
+    "cycle": (lambda g: g.add_edge(EDGE[1], FEED[0], "power"), UsageError, "its own descendant"),
     "itself": (lambda g: g.add_edge("/demo", "/demo", "network"), UsageError, "to itself"),
     "no graph": (lambda g: g.add_edge("/demo", "/demo/rack0", "cooling"), UnknownGraph, "there is power, network"),
     "no pool": (lambda g: g.add_edge("/demo", "/demo/rack9", "power"), UnknownPool, "rack9"),
-    "no hierarchy": (lambda g: g.add_edge("/demo", "/demo/rack0", "network", hierarchy=True), UsageError, "no hierarchy"),
-    "name": (lambda g: g.add_edge("/demo", "/demo/rack0", "a/b", hierarchy=True), UsageError, "no name for a graph"),
+    "no hierarchy": (
+        lambda g: g.add_edge("/demo", "/demo/rack0", "network", hierarchy=True),
+        UsageError,
+        "graph without hierarchy",
+    ),
+    "name": (lambda g: g.add_edge("/demo", "/demo/rack0", "a/b", hierarchy=True), UsageError, "not a valid graph name"),
     "name of the machine": (lambda g: g.add_edge("/demo", "/demo/rack0", "demo", hierarchy=True), UsageError, "taken"),
     "relation": (lambda g: g.add_edge("/demo", "/demo/rack0", "network", relation=""), UsageError, "relation: expected"),
     "capacity": (lambda g: g.set_edge(*EDGE, capacity=-1), UsageError, "expected a number >= 0"),
@@ -154,7 +158,7 @@ REFUSED: dict[str, tuple[Callable[[ResourceGraph], None], type[FluxresError], st
     "nothing": (lambda g: g.set_edge(*EDGE), UsageError, "nothing of the edge"),
     "no edge": (lambda g: g.set_edge(EDGE[1], EDGE[0], "power", capacity=1), UsageError, "in the other direction"),
     "no relation": (lambda g: g.remove_edge(*EDGE, relation="link"), UsageError, "no such edge"),
-    "attribute": (lambda g: g.set_edge(*EDGE, attributes={"type": "x"}), UsageError, "no name for an attribute"),
+    "attribute": (lambda g: g.set_edge(*EDGE, attributes={"type": "x"}), UsageError, "not a valid name of an edge attribute"),
     "value": (lambda g: g.set_edge(*EDGE, attributes={"a": math.inf}), UsageError, "finite number"),
     "long": (lambda g: g.set_edge(*EDGE, attributes={"a": "x" * (limits.VALUE_LENGTH_MAX + 1)}), FluxresError, "characters"),
 }
@@ -172,7 +176,7 @@ def test_what_is_refused_changes_nothing(g: ResourceGraph, case: str) -> None:
 def test_several_edges_between_two_pools_are_told_apart_by_relation(g: ResourceGraph) -> None:
     node = "/demo/rack0/node0"
     g.add_edge("network:/leaf", node, "network", relation="spare", capacity=7)
-    with pytest.raises(UsageError, match="say which: link, spare"):
+    with pytest.raises(UsageError, match="name the relation: link, spare"):
         g.remove_edge("network:/leaf", node, "network")
     g.set_edge("network:/leaf", node, "network", relation="spare", capacity=9)
     assert [d["capacity"] for p, d in g.pool("network:/leaf").links("network") if p.path == node] == [100.0, 9.0]

@@ -218,15 +218,15 @@ def test_totals_of_an_auxiliary_hierarchy(g: ResourceGraph) -> None:
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [
-        (lambda g: g.find("under=network:/spine0"), UsageError, "'network' is a graph and no hierarchy"),
+        (lambda g: g.find("under=network:/spine0"), UsageError, "'network' is a graph but not a hierarchy"),
         (
             lambda g: g.aggregate("network:/spine0"),
             UsageError,
-            r"no hierarchy.*\(hierarchies are demo, power; `fluxres show` lists",
+            r"not a hierarchy.*\(hierarchies are demo, power; `fluxres show` lists",
         ),
-        (lambda g: g.pool("/demo").children_in("network"), UsageError, "no hierarchy"),
+        (lambda g: g.pool("/demo").children_in("network"), UsageError, "not a hierarchy"),
         (lambda g: g.pool("/demo").parent_in("cooling"), UnknownGraph, "no hierarchy 'cooling'"),
-        (lambda g: g.find("all").with_ancestors("network"), UsageError, "no hierarchy"),
+        (lambda g: g.find("all").with_ancestors("network"), UsageError, "not a hierarchy"),
         (lambda g: g.find("all").with_children("cooling"), UnknownGraph, "there is demo, power"),
         (lambda g: g.walk(hierarchy="cooling"), UnknownGraph, "no hierarchy 'cooling'"),
         (lambda g: g.walk(hierarchy=["power"]), UnknownGraph, "no hierarchy"),

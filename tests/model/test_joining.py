@@ -332,7 +332,7 @@ def test_a_pool_whose_uri_leads_elsewhere_is_named_by_its_uuid() -> None:
     g = ResourceGraph(s)
     uuid = g.pool("/demo/rack1/node0").uuid
     g.unlink("/demo/rack1/node0")
-    with pytest.raises(fluxres.UnknownPool, match="2 pools are called 'node0' there"):
+    with pytest.raises(fluxres.UnknownPool, match="2 pools are named 'node0' there"):
         g.pool("power:/pdu0/node0")
     assert g.pool(uuid).where == uuid
     told: list[Any] = []

@@ -186,7 +186,7 @@ def test_a_refusal_is_printed_as_sentences() -> None:
     assert refusal is not None
     assert shortage is not None
     assert str(refusal).splitlines() == refusal.sentences()
-    assert str(refusal).startswith("resources[0]: 9 instances of a slot asked for, 4 available")
+    assert str(refusal).startswith("resources[0]: 9 instances of a slot requested, 4 available")
     assert str(shortage).splitlines() == shortage.sentences()
 
 

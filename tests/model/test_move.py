@@ -97,16 +97,16 @@ def test_a_match_finds_it_where_it_is(g: ResourceGraph) -> None:
 
 REFUSED: dict[str, tuple[Callable[[ResourceGraph], None], type[FluxresError], str]] = {
     "root": (lambda g: g.move("/demo", RACK), UsageError, "the root cannot be moved"),
-    "into itself": (lambda g: g.move(RACK, "/demo/rack1/node2"), UsageError, "stands in /demo/rack1 itself"),
-    "there already": (lambda g: g.move(NODE, "/demo/rack0"), UsageError, "stands there already"),
+    "into itself": (lambda g: g.move(RACK, "/demo/rack1/node2"), UsageError, "is below /demo/rack1 itself"),
+    "there already": (lambda g: g.move(NODE, "/demo/rack0"), UsageError, "is there already"),
     "name taken": (lambda g: g.move("/demo/rack0/node0/core0", NODE), MergeConflict, "name: 'core0' is taken there"),
     "nowhere": (lambda g: g.move(NODE, "/demo/rack7/node1"), UnknownPool, "rack7"),
     "no hierarchy": (lambda g: g.move(NODE, "network:/demo"), FluxresError, "network"),
     "outside": (lambda g: g.move("power:/pdu0", RACK), UsageError, "outside the containment tree"),
-    "to the outside": (lambda g: g.move(NODE, g.pool("power:/pdu0")), UsageError, "does not stand in the containment tree"),
+    "to the outside": (lambda g: g.move(NODE, g.pool("power:/pdu0")), UsageError, "is not in the containment tree"),
     "long": (lambda g: g.move(NODE, "/demo/" + "x" * (limits.NAME_LENGTH_MAX + 1)), UsageError, "a name has"),
     "in a hierarchy below itself": (lambda g: g.move("power:/pdu0", "power:/pdu0/rack0"), UsageError, "itself in hierarchy"),
-    "in a hierarchy already": (lambda g: g.move("/demo/rack0", "power:/pdu0"), UsageError, "stands there already"),
+    "in a hierarchy already": (lambda g: g.move("/demo/rack0", "power:/pdu0"), UsageError, "is there already"),
 }
 
 

@@ -117,7 +117,7 @@ def test_what_is_below_a_pool_held_whole_goes_with_it_only() -> None:
 
 REFUSED: list[tuple[str, Any, type[FluxresError], str]] = [
     ("b", "slot/node", UnknownJob, "no job 'b'"),
-    ("a", "slot=5/node", NotHeld, "5 of type node asked for, 2 available in 2 of 2 candidates"),
+    ("a", "slot=5/node", NotHeld, "5 of type node requested, 2 available in 2 of 2 candidates"),
     ("a", "slot/bundle", InfeasibleRequest, "no pool of type 'bundle'"),
     ("a", "node", UsageError, "nothing is recorded"),
     ("a", "slot=/node", FluxresError, "expected a count"),

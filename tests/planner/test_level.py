@@ -49,7 +49,7 @@ def expected(planner: Planner, start: int, end: int) -> tuple[list[int], list[in
 
 @given(st.lists(change, max_size=25), st.integers(0, 25), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_a_level_says_what_the_planner_says(changes: list[tuple[bool, int, int, int, int]], born: int, many: bool) -> None:
+def test_a_level_agrees_with_the_planner(changes: list[tuple[bool, int, int, int, int]], born: int, many: bool) -> None:
     planner = Planner(PARENT, END, TYPE, SIZE)
     for number, (on, v, amount, start, length) in enumerate(changes):
         if number == born:
@@ -114,7 +114,7 @@ some = st.lists(
 
 @given(st.lists(st.tuples(st.booleans(), some, st.integers(0, HORIZON - 1), st.integers(1, HORIZON)), max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_few_and_many_pools_are_changed_alike(changes: list[tuple[bool, list[tuple[int, int]], int, int]]) -> None:
+def test_few_and_many_pools_change_in_the_same_way(changes: list[tuple[bool, list[tuple[int, int]], int, int]]) -> None:
     few, many = Planner(PARENT, END, TYPE, SIZE), Planner(PARENT, END, TYPE, SIZE)
     for planner in (few, many):
         planner.levels.counted(planner.levels.of(2), 4)  # type: ignore[arg-type]  # nodes are flat

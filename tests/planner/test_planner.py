@@ -29,7 +29,7 @@ def rack() -> Planner:
     )
 
 
-def test_nothing_is_kept_for_pools_that_nobody_touched() -> None:
+def test_unused_pools_take_no_memory() -> None:
     planner = flat(200_000)
     assert planner.nbytes == 0
     planner.hold(150_000, 1, 0, 10)
@@ -62,7 +62,7 @@ def test_every_width_of_count(size: int) -> None:
     planner.hold(1, size - 1, 0, 10)
     planner.hold_all([1, 3], [1, size], 0, 10)
     assert planner.free_slice(1, 4, 5, 6).tolist() == [0, 0, 0]
-    with pytest.raises(UsageError, match="pool 1: 1 units asked"):
+    with pytest.raises(UsageError, match="pool 1: 1 units requested"):
         planner.hold(1, 1, 9, 20)
     planner.release_all([1, 2, 3], size, 5, 10)
     assert [planner.segments(v) for v in (1, 2, 3)] == [[(0, 5, size)], [(10, 15, size)], [(0, 5, size)]]
@@ -101,7 +101,7 @@ def test_long_timelines_agree_with_a_table(size: int) -> None:
     assert len(block.matrix) <= 16 * ROWS_FIRST
 
 
-def test_a_hold_may_be_given_back_in_pieces_and_its_moments_go_with_it() -> None:
+def test_a_hold_can_be_released_in_pieces_and_drops_its_breakpoints() -> None:
     planner = flat(1, 4)
     planner.hold(1, 4, 0, 10)
     planner.release(1, 1, 2, 5)
@@ -137,7 +137,7 @@ def test_an_end_that_never_comes() -> None:
     assert planner.earliest([(1, 1), (2, 1)], FOREVER, 0) == 100
 
 
-def test_a_pool_held_whole_covers_what_is_below() -> None:
+def test_an_exclusively_held_pool_covers_what_is_below() -> None:
     planner = rack()
     planner.hold(1, 1, 0, 10)
     assert planner.free_slice(0, 9, 9, 11).tolist() == [1, 0, 0, 0, 0, 1, 1, 1, 8]
@@ -149,7 +149,7 @@ def test_a_pool_held_whole_covers_what_is_below() -> None:
     assert planner.earliest([(4, 3)], 2, 0) == 10
 
 
-def test_a_whole_pool_is_free_when_nothing_below_it_is_used() -> None:
+def test_a_pool_is_free_exclusively_if_nothing_below_it_is_used() -> None:
     planner = rack()
     planner.hold(4, 3, 0, 10)
     planner.hold(7, 1, 5, 20)
@@ -183,11 +183,11 @@ def test_many_pools_all_or_nothing() -> None:
     planner = rack()
     planner.hold(4, 6, 5, 10)
     before = [planner.segments(v) for v in range(9)]
-    with pytest.raises(UsageError, match=r"pool 4: 3 units asked for \[0, 6\)"):
+    with pytest.raises(UsageError, match=r"pool 4: 3 units requested for \[0, 6\)"):
         planner.hold_all([8, 2, 4], [3, 1, 3], 0, 6)
-    with pytest.raises(UsageError, match="pool 4: 7 units given back"):
+    with pytest.raises(UsageError, match="pool 4: 7 units released"):
         planner.release_all([4], 7, 5, 10)
-    with pytest.raises(UsageError, match="pool 2 is named twice"):
+    with pytest.raises(UsageError, match="pool 2 is listed twice"):
         planner.hold_all([2, 3, 2], 1, 0, 6)
     with pytest.raises(UsageError, match="expected 0 <= vertex < 9"):
         planner.hold_all([2, 9], 1, 0, 6)
@@ -205,7 +205,7 @@ def test_many_pools_all_or_nothing() -> None:
         (9, 1, 0, 1, "vertex 9: expected 0 <= vertex < 9"),
         (-1, 1, 0, 1, "vertex -1"),
         (4, 0, 0, 1, "pool 4: expected amount >= 1, got 0"),
-        (4, 9, 0, 1, "pool 4: 9 units asked for"),
+        (4, 9, 0, 1, "pool 4: 9 units requested for"),
         (4, 1, 5, 5, r"window \[5, 5\)"),
         (4, 1, 5, 4, r"window \[5, 4\)"),
         (4, 1, FOREVER, FOREVER + 1, "a start that comes"),
@@ -213,7 +213,7 @@ def test_many_pools_all_or_nothing() -> None:
         (4, 2**80, 0, 1, "pool 4"),
     ],
 )
-def test_what_cannot_be_held_changes_nothing(v: int, amount: int, start: int, end: int, message: str) -> None:
+def test_impossible_holds_change_nothing(v: int, amount: int, start: int, end: int, message: str) -> None:
     planner = rack()
     with pytest.raises(UsageError, match=message):
         planner.hold(v, amount, start, end)
@@ -225,9 +225,9 @@ def test_cover_is_for_pools_with_units_and_may_not_be_said_twice() -> None:
     planner = rack()
     planner.hold(4, 8, 0, 10)
     planner.cover(4, 0, 10, True)
-    with pytest.raises(UsageError, match="pool 4: already held whole"):
+    with pytest.raises(UsageError, match="pool 4: already held exclusively"):
         planner.cover(4, 9, 12, True)
-    with pytest.raises(UsageError, match="pool 4: not held whole"):
+    with pytest.raises(UsageError, match="pool 4: not held exclusively"):
         planner.cover(4, 5, 12, False)
     planner.cover(4, 2, 4, False)
     assert planner.covers(4) == [(0, 2), (4, 10)]
@@ -239,7 +239,7 @@ def test_cover_is_for_pools_with_units_and_may_not_be_said_twice() -> None:
 def test_the_audit_finds_a_cover_that_is_not_all_used() -> None:
     planner = rack()
     planner.cover(4, 0, 10, True)
-    assert planner.check() == ["pool 4: held whole from tick 0 on, but not all of it is used (A3)"]
+    assert planner.check() == ["pool 4: held exclusively from tick 0 on, but not all of it is used (A3)"]
 
 
 def test_the_audit_finds_a_row_that_was_tampered_with() -> None:
@@ -248,7 +248,7 @@ def test_the_audit_finds_a_row_that_was_tampered_with() -> None:
     planner.hold(3, 1, 0, 10)
     (line,) = (line for line in planner._used if line is not None and line.dtype is not None)
     line.blocks[0].matrix[line.blocks[0].rows[1], 0] = 9
-    assert planner.check() == ["pool 4: more used than its size from tick 0 on (A1)"]
+    assert planner.check() == ["pool 4: more units used than its size, from tick 0 on (A1)"]
     line.blocks[0].matrix[line.blocks[0].rows[1], 0] = 0
     assert [problem.split(": ")[2] for problem in planner.check()] == [
         "breakpoint 0",

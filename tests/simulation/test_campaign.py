@@ -38,7 +38,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted((folder / "runs").rglob("*")) if path.is_file()}
 
 
-def test_processes_give_what_one_gives(page: Write, tmp_path: Path) -> None:
+def test_several_processes_produce_the_same_files_as_one(page: Write, tmp_path: Path) -> None:
     told: list[float] = []
     alone = campaign.run(page(SMALL), tmp_path / "a", tell=lambda done, _text: told.append(done))
     several = campaign.run(page(SMALL), tmp_path / "b", processes=3)
@@ -74,7 +74,7 @@ def test_the_study_in_the_folder_is_the_same_from_anywhere(page: Write, tmp_path
     assert campaign.run(kept, tmp_path / "b").made == 2
 
 
-def test_a_folder_belongs_to_one_study(page: Write, tmp_path: Path) -> None:
+def test_a_directory_belongs_to_one_study(page: Write, tmp_path: Path) -> None:
     (tmp_path / "trace.swf").write_text("1 0 0 5 1 1 1 1 9 1 1 1 1 1 1 1 1 1\n")
     text = "fluxres-experiment: 1\nname: x\nmachine: 4\nworkload: {file: trace.swf}\n"
     campaign.run(page(text), tmp_path / "a")
@@ -83,7 +83,7 @@ def test_a_folder_belongs_to_one_study(page: Write, tmp_path: Path) -> None:
     (tmp_path / "trace.swf").write_text("1 0 0 6 1 1 1 1 9 1 1 1 1 1 1 1 1 1\n")
     with pytest.raises(UsageError, match=r"other files: trace\.swf changed since"):
         campaign.run(page(text), tmp_path / "a")
-    with pytest.raises(UsageError, match="holds something else than results"):
+    with pytest.raises(UsageError, match="contains files other than results"):
         campaign.run(page(text), tmp_path)
     assert not (tmp_path / "runs").exists()
 
@@ -95,7 +95,7 @@ def test_two_campaigns_do_not_write_to_one_folder(page: Write, tmp_path: Path) -
     assert campaign.run(found, tmp_path / "a").made == 4
 
 
-def test_a_folder_that_cannot_be_written_is_told(page: Write, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported(page: Write, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="not a directory"):
         campaign.run(page(SMALL), tmp_path / "file" / "a")
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_written_is_told(page: Write, tmp_path: Path) ->
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_full_disc_ends_the_campaign_and_keeps_what_is_done(
+def test_a_full_disk_aborts_the_campaign_and_keeps_finished_runs(
     page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     found = page(SMALL)
@@ -117,7 +117,7 @@ def test_a_full_disc_ends_the_campaign_and_keeps_what_is_done(
         return place
 
     monkeypatch.setattr(ResultsFolder, "begin", full)
-    with pytest.raises(StoreError, match=r"no space left on device.*runs that are done stay"):
+    with pytest.raises(StoreError, match=r"no space left on device.*finished runs are kept"):
         campaign.run(found, tmp_path / "a", processes=processes)
     monkeypatch.undo()
     assert campaign.run(found, tmp_path / "a") == campaign.Campaign(1, 3, {})
@@ -198,7 +198,7 @@ def test_a_process_that_is_killed_fails_its_run_and_no_other(tmp_path: Path, pol
     )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
-    assert len(re.findall(r"run 00[34]-\S+ failed: its process was killed, as happens where memory runs out", err)) == 2
+    assert len(re.findall(r"run 00[34]-\S+ failed: its process was killed, which happens when memory runs out", err)) == 2
     assert re.search(r"^fcfs +2 ", out, re.MULTILINE)
     assert "Traceback" not in err
 
@@ -273,7 +273,7 @@ def test_errors_of_folders_have_the_way_out() -> None:
     assert cannot(Path("/x"), OSError(errno.EACCES, "Permission denied", "/x/y")).where == "/x/y"
 
 
-def test_a_process_that_was_told_nothing_ends_without_a_traceback() -> None:
+def test_a_process_that_receives_no_run_exits_without_a_traceback() -> None:
     told = "import fluxres.simulation.forked as forked; forked._told({0}, {0}('nothing'), None)"
     for error, said in (("EOFError", ""), ("BrokenPipeError", ""), ("KeyError", "KeyError: 'nothing'")):
         found = subprocess.run([sys.executable, "-c", told.format(error)], capture_output=True, text=True, check=True)

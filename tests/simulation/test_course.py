@@ -62,7 +62,7 @@ def test_who_may_start_because_another_has_starts_in_the_same_pass(policy: str) 
     assert (first.state, then.state) == (State.RUN, State.RUN)
 
 
-def test_a_pass_of_so_many_starts_makes_no_more() -> None:
+def test_a_pass_is_limited_to_a_number_of_starts() -> None:
     instance = Instance(nodes(3), queue_policy="easy", passes="manual")
     first = instance.submit("slot=1/node")
     jobs = [instance.submit("slot=1/node", dependencies=[f"after:{first.id}"]) for _ in range(2)]

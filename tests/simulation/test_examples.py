@@ -40,7 +40,7 @@ def test_a_small_part_of_it_runs(path: Path, tmp_path: Path) -> None:
     assert ended.failed == {}
 
 
-def test_levels_of_instances_give_what_is_expected(tmp_path: Path) -> None:
+def test_scheduler_levels_meet_their_expectations(tmp_path: Path) -> None:
     path = ROOT / "data" / "experiments" / "levels.yaml"
     document = yaml_document.load(path)
     values: Any = document.values
@@ -55,7 +55,7 @@ def test_levels_of_instances_give_what_is_expected(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_gives_what_is_expected(path: Path, tmp_path: Path) -> None:
+def test_an_example_meets_its_expectations(path: Path, tmp_path: Path) -> None:
     found = study.load(path)
     assert campaign.run(found, tmp_path / "a", processes=2).failed == {}
     checked = comparison.check(comparison.compare(found, ResultsFolder(tmp_path / "a")))

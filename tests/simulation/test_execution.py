@@ -111,7 +111,7 @@ def test_curves_have_the_area_of_the_jobs(tmp_path: Path) -> None:
     assert waited == pytest.approx(sum(float(row["waiting_time"]) for row in table(tmp_path / JOBS)), rel=1e-3)
 
 
-def test_jobs_that_can_never_run_are_counted_and_told(tmp_path: Path) -> None:
+def test_jobs_that_can_never_run_are_counted_and_reported(tmp_path: Path) -> None:
     outcome, document = executed(HEAD + "workload: {ensemble: {jobs: 5, size: 17}}\n", tmp_path)
     assert outcome.error == ""
     assert outcome.figures["refused"] == 5
@@ -152,7 +152,7 @@ def jobs(ensemble: int) -> list[Submission]:
     return list(Ensemble(ensemble, run_s=10.0, distribution="exponential", seed=3))
 
 
-def test_blocks_are_dealt_as_blocks_and_none_is_lost() -> None:
+def test_blocks_are_dealt_completely() -> None:
     dealt = parts.Dealt(jobs(10), by_work=False)
     hands = [[job.id for job in dealt.share(hand, 3)] for hand in range(3)]
     assert hands == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
@@ -205,6 +205,6 @@ workload: {ensemble: {jobs: 8, run_s: 10}, request: "slot={size}/[node{x};power=
     assert outcome.figures["makespan_s"] == 40.0  # two at a time, though there are four nodes
 
 
-def test_what_has_to_be_kept_to_be_dealt_has_a_bound(tmp_path: Path) -> None:
+def test_jobs_kept_in_memory_for_dealing_are_bounded(tmp_path: Path) -> None:
     outcome, _ = executed(HEAD + "workload: {lublin: {jobs: 2147483648}}\nhierarchy: {topology: 2}\n", tmp_path)
-    assert "2147483648 jobs to be dealt" in outcome.error
+    assert "2147483648 jobs to deal" in outcome.error

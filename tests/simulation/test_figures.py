@@ -69,7 +69,7 @@ def test_a_job_of_no_length_is_seen() -> None:
     assert coverage(instant, 10, 1, until_s=10.0, units=1).sum() == pytest.approx(0.5)
 
 
-def test_a_table_that_is_no_table_of_jobs_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_table_of_jobs_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("job_id,starting_time,finish_time,allocated_resources\n1,0,5,0-3\n2,0,x,1\n")
     with pytest.raises(InputError, match=r"jobs\.csv:3: not a table of jobs"):

@@ -34,7 +34,7 @@ def test_what_is_divided(machine: str, finest: str, expected: dict[int, list[int
         if sizes:
             assert shares(of_shape(machine), children, "x", finest=finest)[1] == sizes
         else:
-            with pytest.raises(InfeasibleRequest, match="7 children asked for, and there are at most 5 of type node"):
+            with pytest.raises(InfeasibleRequest, match="7 children requested, but there are at most 5 of type node"):
                 shares(of_shape(machine), children, "x", finest=finest)
 
 
@@ -88,10 +88,10 @@ def test_singletons_of_a_hierarchy_run_one_at_a_time(fan_outs: tuple[int, ...]) 
     assert len(set(schedule.instance)) == 1
 
 
-def test_a_cycle_of_a_workload_is_told_before_anything_runs() -> None:
+def test_a_cycle_in_a_workload_is_reported_before_anything_runs() -> None:
     cycle = "[{id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b']}, "
     cycle += "{id: b, request: slot=1/core, run: 1, dependencies: ['afterany:a']}]"
-    with pytest.raises(InputError, match="a circle of dependencies: a → b → a"):
+    with pytest.raises(InputError, match="a cycle of dependencies: a → b → a"):
         jobspecs.read(Source(cycle.encode(), "jobs.yaml"))
 
 

@@ -53,7 +53,7 @@ def test_swf_with_more_columns_and_other_blanks() -> None:
     assert found.run == 5 * S
 
 
-def test_swf_leaves_out_what_is_no_job_and_counts_it() -> None:
+def test_swf_counts_and_leaves_out_lines_that_are_not_jobs() -> None:
     found = swf_of(line(1, run=-1), line(2, submit=-1), line(3, given=-1, wanted=0), line(4, run=0, limit=0))
     (job,) = found
     assert (job.id, job.run, job.limit) == (4, S, S)
@@ -66,7 +66,7 @@ def test_swf_counts_a_job_that_ran_in_parts_once() -> None:
 
     found = swf_of(part(1, 0, 1), part(1, 0, 2), part(1, -1, 3), part(2, 4, 2))
     assert [(job.id, job.submit) for job in found] == [(1, 0), (2, 4 * S)]
-    assert found.left_out == {"part of a job that stands there as a whole": 1, "no submission time": 1}
+    assert found.left_out == {"part of a job that is also listed as a whole": 1, "no submission time": 1}
 
 
 @pytest.mark.parametrize("comment", ["; Computer: caf\xe9".encode("latin-1"), b"\xef\xbb\xbf; Computer: x"])
@@ -76,10 +76,10 @@ def test_swf_with_comments_in_any_encoding_and_any_line_ends(comment: bytes) -> 
     assert ([job.id for job in found], found.processors) == ([1, 2], 8)
 
 
-def test_swf_sorts_what_is_not_in_order() -> None:
+def test_swf_sorts_unsorted_submissions() -> None:
     found = swf_of(line(1, 10), line(2, 5), line(3, 10))
     assert [job.id for job in found] == [2, 1, 3]
-    assert found.notes["submissions were not in order"] == 1
+    assert found.notes["submissions were not sorted"] == 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_swf_sorts_what_is_not_in_order() -> None:
         ("; ok\n" + line(wanted="many"), "x.swf:2:17"),
     ],
 )
-def test_swf_that_is_wrong_says_where(text: str, place: str) -> None:
+def test_swf_errors_name_their_place(text: str, place: str) -> None:
     with pytest.raises(InputError) as found:
         swf_of(text)
     assert found.value.where == place
@@ -147,8 +147,8 @@ def _in_itself(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"profiles": _in_itself(1)}, "profiles.0.seq[0]: profile '0' would be a part of itself"),
-        ({"profiles": _in_itself(100)}, "a part of itself, or of more than 8 others"),
+        ({"profiles": _in_itself(1)}, "profiles.0.seq[0]: profile '0' would contain itself"),
+        ({"profiles": _in_itself(100)}, "would contain itself, or be nested in more than 8 others"),
         ({"profiles": {"p": {"type": "composed", "seq": ["q"]}}}, "profiles.p.seq[0]: no profile 'q'"),
         ({"profiles": {"p": {"type": "composed", "seq": "p"}}}, "a list of profiles"),
         ({"profiles": {"p": {"type": "composed", "repeat": 0, "seq": []}}}, "profiles.p.repeat"),
@@ -162,7 +162,7 @@ def _in_itself(depth: int) -> dict[str, Any]:
         ({"profiles": []}, "profiles"),
     ],
 )
-def test_batsim_that_is_wrong_says_where(changed: dict[str, Any], words: str) -> None:
+def test_batsim_errors_name_their_place(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as found:
         batsim_of(**changed)
     assert words in str(found.value)
@@ -191,14 +191,14 @@ def test_lists_of_jobs() -> None:
 
 
 @pytest.mark.parametrize("key", ["run", "submit", "duration"])
-def test_times_below_zero_say_what_they_may_be(key: str) -> None:
+def test_negative_times_are_refused_with_the_valid_range(key: str) -> None:
     with pytest.raises(InputError) as found:
         jobs_of(f"- {{request: slot=1/core, run: 1, {key}: -5}}".replace("run: 1, run", "run"))
     assert f"[0].{key}: expected a number of seconds >= 0, got -5" in str(found.value)
     assert found.value.hint == "such as 90, or 30m"
 
 
-def test_jobs_that_wait_come_after_what_they_wait_for() -> None:
+def test_jobs_come_after_their_dependencies() -> None:
     found = jobs_of(
         """
         - {id: c, request: slot=1/core, run: 1, dependencies: ["afterok:b"]}
@@ -238,14 +238,14 @@ def test_jobs_that_wait_come_after_what_they_wait_for() -> None:
             - {id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b']}
             - {id: b, request: slot=1/core, run: 1, dependencies: ['after:a']}
             """,
-            "a circle of dependencies: a → b → a",
+            "a cycle of dependencies: a → b → a",
         ),
         ("- x", "a mapping"),
         ("{}", "jobs"),
         ("5", "a list of jobs"),
     ],
 )
-def test_lists_that_are_wrong_say_where(text: str, words: str) -> None:
+def test_errors_in_lists_name_their_place(text: str, words: str) -> None:
     with pytest.raises(InputError) as found:
         jobs_of(text)
     assert words in str(found.value)

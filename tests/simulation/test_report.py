@@ -113,7 +113,7 @@ def test_expectations_hold_or_do_not(made: tuple[Study, ResultsFolder]) -> None:
     assert checked[2].to_dict()["holds"] is False
 
 
-def test_a_report_of_a_part_says_what_is_missing(page: Write, tmp_path: Path) -> None:
+def test_a_partial_report_says_what_is_missing(page: Write, tmp_path: Path) -> None:
     study = page(SMALL)
     folder = ResultsFolder(tmp_path / "a")
     with folder.writing(study):
@@ -121,10 +121,10 @@ def test_a_report_of_a_part_says_what_is_missing(page: Write, tmp_path: Path) ->
     found, notes = report.write(study, folder)
     assert len(found.missing) == 4
     assert notes == []
-    assert "4 are still to be made" in (folder.path / "report.html").read_text(encoding="utf-8")
+    assert "4 have not been made yet" in (folder.path / "report.html").read_text(encoding="utf-8")
 
 
-def test_damaged_results_are_told(made: tuple[Study, ResultsFolder]) -> None:
+def test_damaged_results_are_reported(made: tuple[Study, ResultsFolder]) -> None:
     study, folder = made
     path = folder.runs / study.runs[0].key / "metrics.json"
     path.write_text('{"metrics": {}}')

@@ -69,7 +69,7 @@ def schedule_of(*rows: tuple[int, int, int, int, str]) -> Schedule:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([(5, 4, 8, 1, "0")], "before it came"),
+        ([(5, 4, 8, 1, "0")], "before it was submitted"),
         ([(0, 0, 11, 1, "0")], "its limit"),
         ([(0, 0, 5, 2, ""), (0, 4, 6, 2, "")], "4 of 3 units"),
         ([(0, 0, 5, 1, "0"), (0, 4, 6, 1, "0")], "hold unit 0"),

@@ -67,7 +67,7 @@ def test_who_waits_for_a_refused_job_is_refused_too_and_the_others_run() -> None
     assert result.refusals.reasons["waits for a job that was refused"] == 2
 
 
-def test_a_job_whose_request_stays_undecided_is_refused_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_with_an_undecided_request_is_refused_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(build(Resource("node", 2, children=[Resource("core", 4), Resource("gpu")]), name="m"))
     monkeypatch.setattr(limits, "MATCH_STEPS_MAX", -8 * len(machine.graph))
     competing = as_request("[slot=1{a}/[core=3;gpu=1];slot=1{b}/core=4;slot=1{c}/gpu=1]")
@@ -92,7 +92,7 @@ def test_a_limit_ends_a_job() -> None:
 
 
 def test_submissions_come_in_order() -> None:
-    with pytest.raises(InputError, match="job 2 comes at 3"):
+    with pytest.raises(InputError, match="job 2 is submitted at 3"):
         simulate([job(1, 5, 1, 1), job(2, 3, 1, 1)], of_number(1))
 
 
@@ -162,7 +162,7 @@ def test_a_dependency_on_nothing_is_named() -> None:
         simulate([job(1, 0, 5, 1), job(2, 0, 5, 1, dependencies=("afterok:7",))], of_number(1))
 
 
-def test_requests_may_say_more_than_a_number() -> None:
+def test_requests_may_be_more_than_a_number() -> None:
     work = [job(n, 0, 10, 1, 10)._replace(ask=as_request("slot=2/[core=2;gpu=1]")) for n in range(3)]
     for inventory in ("auto", "graph"):
         result = simulate(work, of_shape("node=2/[core=4;gpu=2]"), inventory=inventory, queue_policy="conservative")
@@ -216,7 +216,7 @@ def test_costs() -> None:
     st.lists(st.floats(0, 10), min_size=5, max_size=5),
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1), st.integers(0, 99), st.integers(1, 999)), min_size=30, max_size=60),
 )
-def test_a_fit_gives_again_what_decisions_took(parts: list[float], decisions: list[tuple[int, int, int, int]]) -> None:
+def test_a_fit_reproduces_the_cost_of_decisions(parts: list[float], decisions: list[tuple[int, int, int, int]]) -> None:
     model = Fitted(*parts)
     fit = Fit(model)
     for made in decisions:
@@ -317,7 +317,7 @@ def test_hierarchies_decide_side_by_side() -> None:
     assert 100 / 8 <= nested.makespan_s < flat.makespan_s / 2.5
 
 
-def test_a_hierarchy_that_asks_for_more_than_there_is() -> None:
+def test_a_hierarchy_with_more_children_than_pools_is_refused() -> None:
     with pytest.raises(InfeasibleRequest, match="9 children"):
         simulate(Ensemble(5), of_shape("node=4/core=2"), hierarchy=Hierarchy((9,)))
     assert shares(of_shape("rack=2/node=3"), 4, "x") == ("node", [2, 2, 1, 1])

@@ -75,7 +75,7 @@ def test_keys_of_values_with_strange_characters_are_names_of_folders(page: Write
     assert all("/" not in run.key and len(run.key) < 100 for run in found.runs)
 
 
-def test_values_are_told_in_a_few_characters() -> None:
+def test_values_have_short_texts() -> None:
     assert told({"fitted": {"start_s": 1}}) == "fitted"
     assert told("../clusters/quartz.yaml") == "quartz"
     assert told("lublin.v1") == "lublin.v1"
@@ -89,7 +89,7 @@ WRONG = [
     ("repeats: 0\n", "6:10", "expected int >= 1", ""),
     ("hierarchy: {topolgy: 2}\n", "6:13", "unknown key 'topolgy'", "topology"),
     ("hierarchy: {topology: 2x}\n", "6:12", "expected fan-outs such as 2x4, got '2x'", ""),
-    ("hierarchy: {topology: 3x3}\n", "6:23", "9 innermost instances, and the machine has at most 8", "smaller fan-outs"),
+    ("hierarchy: {topology: 3x3}\n", "6:23", "9 innermost instances, but the machine has at most 8", "smaller fan-outs"),
     ("hierarchy: {queue_policy: esay}\n", "6:12", "no queue policy 'esay'", "easy"),
     ("hierarchy: {match_policy: lowest}\n", "6:12", "lowest", ""),
     ("inventory: quick\n", "6:12", "expected graph, auto, named, counted, got 'quick'", ""),
@@ -98,7 +98,7 @@ WRONG = [
     ("cost: {fixed_s: 1, measured: {}}\n", "6:7", "expected one of fixed_s, fitted and measured", ""),
     ("unit: gpu\n", "4:", "", "it has"),
     ("vary: {hierarchy.topology: []}\n", "6:28", "at least one entry", ""),
-    ("vary: {hierarchy.topology: [1, 2, 1]}\n", "6:28", "1 stands in the list twice", ""),
+    ("vary: {hierarchy.topology: [1, 2, 1]}\n", "6:28", "1 occurs in the list twice", ""),
     ("vary:\n  hierarchy.topology:\n    - 1\n    - x\n", "9:7", "expected fan-outs", ""),
     ("vary:\n  hierarchy.topology:\n    - 1\n    - [x]\n", "9:7", "expected int or text, got a list of 1", ""),
     ("vary:\n  hierarchy.depth: [1]\n", "7:21", "unknown key 'depth'", ""),
@@ -107,8 +107,8 @@ WRONG = [
     ("baseline: {seed: 1}\n", "6:12", "seed does not vary", "nothing varies"),
     ("vary: {seed: [1, 2]}\nbaseline: {seed: 3}\n", "7:18", "seed is never 3", "it is 1, 2"),
     ("labels: {seed: s}\n", "6:10", "seed does not vary", ""),
-    ("metrics: [mean_wiat_s]\n", "6:11", "no figure 'mean_wiat_s'", "mean_wait_s"),
-    ("expect: [{metric: speed, range: [0, 1]}]\n", "6:19", "no figure 'speed'", ""),
+    ("metrics: [mean_wiat_s]\n", "6:11", "no metric 'mean_wiat_s'", "mean_wait_s"),
+    ("expect: [{metric: speed, range: [0, 1]}]\n", "6:19", "no metric 'speed'", ""),
     ("expect: [{metric: jobs, range: [2, 1]}]\n", "6:10", "lower one first", ""),
     ("expect: [{metric: jobs, ratio: [1, 2]}]\n", "6:10", "'ratio' and 'against'", ""),
     ("expect: [{metric: jobs, against: baseline, ratio: [1, 2]}]\n", "6:34", "no baseline", ""),
@@ -117,7 +117,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("more", "place", "message", "hint"), WRONG, ids=lambda value: str(value)[:30].strip())
-def test_what_is_wrong_is_told_with_its_line(page: Write, more: str, place: str, message: str, hint: str) -> None:
+def test_errors_are_reported_with_their_line(page: Write, more: str, place: str, message: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
         checks.check(page(BASE + more))
     error = caught.value
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_told_with_its_line(page: Write, more: str, place: str,
         ("{}", "expected one of file, ensemble, lublin and bursts"),
         ("{ensemble: {jobs: 1}, file: x.swf}", "expected one of file, ensemble, lublin and bursts"),
         ("{file: nothing.swf}", "no such file"),
-        ("{ensemble: {jobs: 3}, jobs: 2}", "it has a number of jobs of its own"),
+        ("{ensemble: {jobs: 3}, jobs: 2}", "which has its own number of jobs"),
         ("{ensemble: {jobs: 3}, request: 'slot={size}/'}", "study.yaml:4"),
         ("{ensemble: {jobs: 3, run: 5}}", "unknown key 'run'"),
         ("{ensemble: {jobs: 3}, load: 0}", "expected number"),
@@ -159,15 +159,15 @@ def test_a_machine_is_read_before_the_first_run(page: Write, machine: str, messa
         checks.check(page(f"fluxres-experiment: 1\nname: x\nmachine: {machine}\nworkload: {{ensemble: {{jobs: 1}}}}\n"))
 
 
-def test_a_trace_that_is_damaged_is_told_with_its_line_and_where_it_is_named(page: Write, tmp_path: Path) -> None:
+def test_a_damaged_trace_is_reported_with_its_line_and_the_line_naming_it(page: Write, tmp_path: Path) -> None:
     (tmp_path / "trace.swf").write_text("; Version: 2\n1 0 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")
     with pytest.raises(InputError, match=r"study\.yaml:4:.*trace\.swf:2:7.*expected a number, got 'x'"):
         checks.check(page("fluxres-experiment: 1\nname: x\nmachine: 8\nworkload: {file: trace.swf}\n"))
 
 
-def test_there_is_a_bound_of_runs(page: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_runs_is_bounded(page: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RUNS_MAX", 5)
-    with pytest.raises(LimitExceeded, match="6 runs, and a study has at most 5"):
+    with pytest.raises(LimitExceeded, match="6 runs, at most 5 are allowed"):
         page(BASE + "vary: {seed: [1, 2, 3], workload.load: [1, 2]}\n")
 
 
@@ -201,7 +201,7 @@ def test_no_more_instances_than_pools_that_may_be_divided(page: Write) -> None:
         "fluxres-experiment: 1\nname: x\nmachine: node=16/core=4\nunit: node\nworkload: {ensemble: {jobs: 5}}\n"
         "hierarchy: {topology: 40}\n"
     )
-    with pytest.raises(InputError, match="40 innermost instances, and the machine has at most 16 of type node to divide"):
+    with pytest.raises(InputError, match="40 innermost instances, but the machine has at most 16 of type node to divide"):
         checks.check(page(text))
     checks.check(page(text.replace("unit: node", "unit: core")))
     checks.check(page(text.replace("topology: 40", "topology: 40, divide: core")))

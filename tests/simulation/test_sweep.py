@@ -26,7 +26,7 @@ def cluster() -> Iterator[Any]:
         yield made
 
 
-def test_a_cluster_gives_what_a_process_gives(page: Write, tmp_path: Path, cluster: Any) -> None:
+def test_a_cluster_produces_the_same_files_as_a_process(page: Write, tmp_path: Path, cluster: Any) -> None:
     here = campaign.run(page(SMALL), tmp_path / "a")
     told: list[float] = []
     there = campaign.run(
@@ -38,7 +38,7 @@ def test_a_cluster_gives_what_a_process_gives(page: Write, tmp_path: Path, clust
     assert campaign.run(page(SMALL), tmp_path / "b", cluster=cluster.scheduler_address) == campaign.Campaign(0, 4, {})
 
 
-def test_a_run_that_fails_there_is_told_here(page: Write, tmp_path: Path, cluster: Any) -> None:
+def test_a_run_that_fails_on_a_worker_is_reported(page: Write, tmp_path: Path, cluster: Any) -> None:
     text = (
         SMALL.replace("hierarchy.queue_policy: [fcfs, easy]", "hierarchy.topology: [1, 9]")
         .replace("baseline", "labels")
@@ -50,7 +50,7 @@ def test_a_run_that_fails_there_is_told_here(page: Write, tmp_path: Path, cluste
     assert all("9 innermost instances" in error for error in ended.failed.values())
 
 
-def test_a_scheduler_that_is_not_there_is_told(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_scheduler_is_reported(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "CONNECT_S", 0.5)
     with pytest.raises(StoreError, match="no dask scheduler answers"):
         campaign.run(page(SMALL), tmp_path / "a", cluster="tcp://127.0.0.1:9")

@@ -22,7 +22,7 @@ def test_rule_n1_every_unit_of_a_study_is_given_once(path: Path) -> None:
             assert 0.5 < found.fullest <= 1.0, run.key
 
 
-def test_the_walk_finds_units_that_are_given_twice() -> None:
+def test_the_walk_finds_units_allocated_twice() -> None:
     simulator = simulated(load(STUDIES / "levels.yaml", small=True).runs[1])
     rows = simulator.walk.rows
     first = next(row for row in rows if row.is_leaf)
@@ -33,7 +33,7 @@ def test_the_walk_finds_units_that_are_given_twice() -> None:
     assert "another" in found[0]
 
 
-def test_the_walk_finds_what_is_drawn_past_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_walk_finds_draws_above_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ParentSupply, "take", lambda *_: None)
     monkeypatch.setattr(ParentSupply, "give", lambda *_: None)
     run = next(run for run in load(STUDIES / "power-nested.yaml", small=True).runs if run.settings["hierarchy.topology"] == 4)

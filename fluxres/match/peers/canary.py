@@ -1,7 +1,7 @@
-"""How canary checks resources out: the roomiest node for each request, and on it the fullest instance that suffices.
+"""How canary checks resources out: for each request the node with the most room, and on it the fullest instance that suffices.
 
-Within a node slots are packed, between nodes they are spread.  Whether a request is feasible is told from totals, so a request
-may be feasible and still be refused, for the slots of one item come from one instance.
+Slots are packed within a node and spread over nodes.  Feasibility is decided from totals, so a request may be feasible and still
+be refused, because the slots of one item come from one instance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Machine = Mapping[str, Mapping[str, Mapping[str, Slots]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class InstanceSlots:
     """Slots of one instance that were checked out."""
 
     node: str
@@ -29,8 +29,8 @@ class Taken:
     slots: Slots
 
 
-Checkout = dict[str, list[Taken]]
-"""What was checked out, by type, in the order of the items."""
+Checkout = dict[str, list[InstanceSlots]]
+"""Checked-out slots by type, in the order of the items."""
 
 
 class Shelf:
@@ -38,14 +38,14 @@ class Shelf:
 
     Args:
         machine: slots by node, type and id.
-        allow_multinode: whether one test may have several nodes, as the resource pool says.
+        allow_multinode: whether one test may have several nodes, from the resource pool.
 
-    A request may name a type without the `s` at its end: `cpu` is served from `cpus` on a node that has no `cpu`.
+    A request may name a type without the final `s`: a node that has no `cpu` serves it from `cpus`.
 
     >>> from fluxres.syntax.canary import Item, NodeRequest
     >>> shelf = Shelf({"n": {"gpus": {"0": 2, "1": 1}}})
     >>> shelf.checkout([NodeRequest((Item("gpus", 1),))])
-    {'gpus': [Taken(node='n', id='1', slots=1)]}
+    {'gpus': [InstanceSlots(node='n', id='1', slots=1)]}
     """
 
     def __init__(self, machine: Machine, *, allow_multinode: bool = True) -> None:
@@ -58,22 +58,23 @@ class Shelf:
         }
 
     def free(self) -> dict[str, dict[str, dict[str, Slots]]]:
-        """What is free, by node, type and id."""
+        """The free slots, by node, type and id."""
         return {
             node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in self._free.items()
         }
 
     def is_feasible(self, requests: Sequence[NodeRequest]) -> bool:
-        """Whether there is a node for each request, by the totals of what is free; never for several where one is allowed.
+        """Whether there is a node for each request, by the totals of the free slots; never for several requests without
+        multinode.
 
         Errors: UsageError for a machine without nodes.
         """
         return self._nodes(requests) is not None
 
     def checkout(self, requests: Sequence[NodeRequest]) -> Checkout | None:
-        """Take what is asked for, each request from a node of its own; None, and nothing is changed, where that is not possible.
+        """Take what is requested, each request from a node of its own; None, without a change, if that is not possible.
 
-        Resources stand in the order in which nodes are chosen: those of the largest request first.
+        Resources are in the order in which nodes are chosen: those of the largest request first.
 
         Errors: UsageError for a machine without nodes.
         """
@@ -93,12 +94,12 @@ class Shelf:
         return found
 
     def checkin(self, resources: Mapping[str, Sequence[Any]]) -> None:
-        """Return what was checked out; all of it or, where something in it is wrong, nothing.
+        """Return what was checked out: all of it or, if anything in it is wrong, nothing.
 
         Args:
-            resources: by type, :class:`Taken` or mappings of node, id and slots.
+            resources: by type, :class:`InstanceSlots` or mappings of node, id and slots.
 
-        Errors: InputError for a node, type or id that does not exist, and slots that are none; NotHeld for more than is out.
+        Errors: InputError for an unknown node, type or id and for invalid slots; NotHeld for more than is checked out.
         """
         back: dict[tuple[str, str, str], Slots] = {}
         for type_name, listed in resources.items():
@@ -107,13 +108,13 @@ class Shelf:
                 back[key] = back.get(key, 0) + slots
         for (node, type_name, name), slots in back.items():
             if self._free[node][type_name][name] + slots > self._most[node][type_name][name]:
-                message = f"{slots} slots of {type_name} {name} come back, and not so many are out"
-                raise NotHeld(message, where=f"{node}/{type_name}/{name}", hint="it was returned already")
+                message = f"{slots} slots of {type_name} {name} returned, but fewer are checked out"
+                raise NotHeld(message, where=f"{node}/{type_name}/{name}", hint="they may have been returned before")
         for (node, type_name, name), slots in back.items():
             self._free[node][type_name][name] += slots
 
     def _checked(self, type_name: str, each: Any) -> tuple[tuple[str, str, str], Slots]:
-        given = {"node": each.node, "id": each.id, "slots": each.slots} if isinstance(each, Taken) else each
+        given = {"node": each.node, "id": each.id, "slots": each.slots} if isinstance(each, InstanceSlots) else each
         if not isinstance(given, Mapping):
             raise InputError(f"expected node, id and slots, got {shown(given)}", where=type_name)
         node, name, slots = given.get("node"), given.get("id"), given.get("slots", 1)
@@ -126,10 +127,10 @@ class Shelf:
             raise InputError(f"expected slots above 0, got {shown(slots)}", where=where)
         return (node, type_name, name), slots
 
-    # -- choosing ----------------------------------------------------------------------------------------------------
+    # -- selection ---------------------------------------------------------------------------------------------------
 
     def _nodes(self, requests: Sequence[NodeRequest]) -> list[tuple[NodeRequest, str]] | None:
-        """A node for each request: the largest request first, and to the node where most is left."""
+        """A node for each request: the largest request first, each to the node with the most left."""
         if not self._free:
             raise UsageError("the resource pool has no nodes", hint="give it at least one")
         if len(requests) > 1 and not self.allow_multinode:
@@ -141,18 +142,18 @@ class Shelf:
             rooms = {node: room for node in left if (room := self._room(node, totals)) is not None}
             if not rooms:
                 return None
-            node = max(rooms, key=lambda node: rooms[node])  # the first of equal ones
+            node = max(rooms, key=lambda node: rooms[node])  # ties go to the first
             found.append((request, node))
             del left[node]
         return found
 
     def _type(self, node: str, type_name: str) -> str:
-        """The type of a node that a request means: that type, or the plural of it."""
+        """The type of a node that a request means: that type or its plural."""
         types = self._free[node]
         return type_name if type_name in types or f"{type_name}s" not in types else f"{type_name}s"
 
     def _room(self, node: str, wanted: Mapping[str, Slots]) -> Slots | None:
-        """How much would be left (the square of it), None where it is not enough."""
+        """How much would be left (squared); None if there is not enough."""
         needed: dict[str, Slots] = {}
         for type_name, slots in wanted.items():
             known = self._type(node, type_name)
@@ -167,7 +168,7 @@ class Shelf:
             room += rest * rest
         return room
 
-    def _items(self, node: str, request: NodeRequest) -> list[tuple[str, Taken]] | None:
+    def _items(self, node: str, request: NodeRequest) -> list[tuple[str, InstanceSlots]] | None:
         free = {type_name: dict(instances) for type_name, instances in self._free[node].items()}
         found = []
         for item in request.items:
@@ -179,12 +180,12 @@ class Shelf:
             if not fitting:
                 return None
             instances[fitting[0]] -= item.slots
-            found.append((type_name, Taken(node, fitting[0], item.slots)))
+            found.append((type_name, InstanceSlots(node, fitting[0], item.slots)))
         return found
 
-    def _everything(self, node: str) -> list[tuple[str, Taken]]:
+    def _everything(self, node: str) -> list[tuple[str, InstanceSlots]]:
         return [
-            (type_name, Taken(node, name, slots))
+            (type_name, InstanceSlots(node, name, slots))
             for type_name, instances in self._free[node].items()
             for name, slots in instances.items()
             if slots > 0
@@ -193,22 +194,22 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test that waits.
+    """A waiting test.
 
     Args:
         id: its name.
-        requests: what it asks for.
+        requests: what it requests.
         cost: by :func:`cost`; tests of high cost come first.
     """
 
-    __test__ = False  # to pytest it is none
+    __test__ = False  # not a test class for pytest
     id: str
     requests: tuple[NodeRequest, ...]
     cost: float
 
 
 def cost(cpus: int, runtime_s: float) -> float:
-    """What canary orders tests by.
+    """The measure by which canary sorts tests.
 
     >>> cost(3, 4)
     5.0
@@ -217,10 +218,10 @@ def cost(cpus: int, runtime_s: float) -> float:
 
 
 def start(shelf: Shelf, tests: Iterable[Test]) -> dict[str, Checkout]:
-    """Check out for all tests that can start now, those of the highest cost first; what was checked out by test, in this order.
+    """Check out for all tests that can start now, by descending cost; returns the checkouts by test in that order.
 
-    A test that finds no room waits and the next is tried; nothing is kept free for it.  Beside one that has nodes for itself no
-    other is started, so it is the last.
+    A test that finds no room waits and the next is tried; nothing is reserved for it.  No other test is started after one that
+    uses its nodes exclusively.
 
     >>> from fluxres.syntax.canary import Item
     >>> shelf = Shelf({"n": {"cpus": {"0": 3}}})

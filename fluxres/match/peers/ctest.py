@@ -1,8 +1,8 @@
-"""How CTest deals slots out: every way to place the requirements of a test is tried before it is refused.
+"""How CTest allocates slots: it tries every way to place the requirements of a test before it refuses.
 
-Requirements go largest first to the instance with the most free slots, which then sinks to its place in the order (round
-robin) or comes to the front (block).  Where the next one finds no place the last choice is taken back, so a packing is found
-whenever there is one, at a price that is exponential in bad cases; ours is bounded and says so.
+Requirements are placed largest first, each on the instance with the most free slots, which then sinks to its place in the order
+(round robin) or moves to the front (block).  If the next one cannot be placed, the last choice is undone.  So a packing is found
+whenever one exists, in exponential time in bad cases; this implementation is bounded and reports when it gives up.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from fluxres.syntax.ctest_groups import Group, expand
 
 Strategy = Literal["round-robin", "block"]
 
-#: cells of all orders kept while choices may be taken back
+#: cells of all orders kept while choices may be undone
 _KEPT_MAX: Final = 20_000_000
 
 
 def pack(needed: Sequence[int], free: Mapping[str, int], strategy: Strategy = "round-robin") -> list[str] | None:
-    """The instance for each requirement, or None where there is no way to place them all.
+    """The instance for each requirement, or None if there is no way to place them all.
 
     Args:
         needed: slots of each requirement; all of one come from one instance.
         free: slots by instance.
-        strategy: CTest's own is round robin.
+        strategy: CTest uses round robin.
 
-    Cost: O(requirements × instances) where no choice has to be taken back.
-    Errors: LimitExceeded after `limits.MATCH_STEPS_MAX` choices taken back: undecided.
+    Cost: O(requirements × instances) if no choice has to be undone.
+    Errors: LimitExceeded, undecided, after `limits.MATCH_STEPS_MAX` choices were undone.
 
     >>> pack([2, 2, 2], {"0": 4, "1": 2}), pack([3], {"0": 2, "1": 2})
     (['0', '0', '1'], None)
@@ -37,7 +37,7 @@ def pack(needed: Sequence[int], free: Mapping[str, int], strategy: Strategy = "r
     if not needed:
         return []
     order = sorted(range(len(needed)), key=lambda at: -needed[at])
-    # CTest keeps instances by id, and sorts them so that equal ones stay in that order.
+    # CTest stores instances by id and sorts them stably.
     start = sorted(((slots, name) for name, slots in sorted(free.items())), key=lambda each: -each[0])
     if sum(needed) > sum(slots for slots, _ in start) or (start and max(needed) > start[0][0]) or not start:
         return None
@@ -51,8 +51,8 @@ def pack(needed: Sequence[int], free: Mapping[str, int], strategy: Strategy = "r
                 break
             current, at = _moved(current, at, wanted, strategy), 0
             if len(chosen) * len(current) > _KEPT_MAX:
-                message = f"{len(order)} requirements on {len(current)} instances are too many to look at"
-                raise LimitExceeded(message, where="packing", hint="ask for less")
+                message = f"{len(order)} requirements on {len(current)} instances are too many to search"
+                raise LimitExceeded(message, where="packing", hint="request less")
             continue
         at = _next(current, at) if at < len(current) else at
         while at >= len(current):
@@ -60,8 +60,8 @@ def pack(needed: Sequence[int], free: Mapping[str, int], strategy: Strategy = "r
                 return None
             steps += 1
             if steps > limits.MATCH_STEPS_MAX:
-                message = f"undecided after {limits.MATCH_STEPS_MAX} choices taken back"
-                raise LimitExceeded(message, where="packing", hint="ask for slots in fewer different sizes")
+                message = f"undecided after {limits.MATCH_STEPS_MAX} choices were undone"
+                raise LimitExceeded(message, where="packing", hint="request slots in fewer different sizes")
             current, last = chosen.pop()
             at = _next(current, last)
     found = [""] * len(needed)
@@ -71,7 +71,7 @@ def pack(needed: Sequence[int], free: Mapping[str, int], strategy: Strategy = "r
 
 
 def _next(instances: Sequence[tuple[int, str]], at: int) -> int:
-    """The next instance that differs in its free slots: another with as many would end the same way."""
+    """The next instance with a different number of free slots: one with the same number would lead to the same result."""
     free = instances[at][0]
     while at < len(instances) and instances[at][0] == free:
         at += 1
@@ -79,7 +79,7 @@ def _next(instances: Sequence[tuple[int, str]], at: int) -> int:
 
 
 def _moved(instances: Sequence[tuple[int, str]], at: int, taken: int, strategy: Strategy) -> list[tuple[int, str]]:
-    """The instances after slots of one were taken, in the order in which the next requirement looks at them."""
+    """The instances after slots of one were taken, in the order in which the next requirement tries them."""
     slots, name = instances[at]
     rest = [*instances[:at], *instances[at + 1 :]]
     place = 0
@@ -94,13 +94,13 @@ def _moved(instances: Sequence[tuple[int, str]], at: int, taken: int, strategy: 
 def place(
     groups: Sequence[Group], machine: Mapping[str, Mapping[str, int]], strategy: Strategy = "round-robin"
 ) -> list[dict[str, list[tuple[str, int]]]] | None:
-    """What each process of a test is given, or None where CTest would not run it.
+    """What each process of a test gets, or None if CTest would not run it.
 
     Args:
-        groups: what the test asks for.
-        machine: free slots by instance, by type.
+        groups: what the test requests.
+        machine: free slots by type and instance.
 
-    Errors: LimitExceeded as :func:`pack`, and for more processes than are looked at.
+    Errors: LimitExceeded as :func:`pack`, and for too many processes.
 
     >>> from fluxres.syntax import ctest_groups
     >>> place(ctest_groups.parse("2,gpus:2"), {"gpus": {"0": 2, "1": 3}})
@@ -125,7 +125,7 @@ class Slots:
     """The slots of a machine while tests run.
 
     Args:
-        machine: slots by instance, by type.
+        machine: slots by type and instance.
 
     >>> slots = Slots({"gpus": {"0": 4}})
     >>> slots.take("gpus", "0", 3), slots.take("gpus", "0", 2), slots.locked("gpus")
@@ -137,7 +137,7 @@ class Slots:
         self._locked = {type_name: dict.fromkeys(instances, 0) for type_name, instances in machine.items()}
 
     def take(self, type_name: str, name: str, slots: int) -> bool:
-        """Take slots of one instance; False, and nothing is changed, where it has fewer or does not exist."""
+        """Take slots of one instance; False, without a change, if it has fewer or does not exist."""
         locked = self._locked.get(type_name, {})
         if slots < 0 or name not in locked or locked[name] + slots > self._total[type_name][name]:
             return False
@@ -145,7 +145,7 @@ class Slots:
         return True
 
     def give_back(self, type_name: str, name: str, slots: int) -> bool:
-        """Return slots; False, and nothing is changed, where fewer are taken."""
+        """Return slots; False, without a change, if fewer are taken."""
         locked = self._locked.get(type_name, {})
         if slots < 0 or name not in locked or locked[name] < slots:
             return False
@@ -157,7 +157,7 @@ class Slots:
         return dict(self._locked.get(type_name, {}))
 
     def free(self) -> dict[str, dict[str, int]]:
-        """Slots that can be taken, by type and instance."""
+        """Free slots by type and instance."""
         return {
             type_name: {name: slots - self._locked[type_name][name] for name, slots in instances.items()}
             for type_name, instances in self._total.items()

@@ -1,4 +1,4 @@
-"""The levels of a node as TreePool sees them: groups of cores and GPUs, from the finest domains to the node (Flux RFC 49)."""
+"""The levels of a node in TreePool: groups of cores and GPUs, from the finest domains to the node (Flux RFC 49)."""
 
 from __future__ import annotations
 
@@ -20,24 +20,21 @@ class Group(NamedTuple):
     gpus: IDset
 
     def union(self, other: Group) -> Group:
-        """What is in either."""
         return Group(self.cores | other.cores, self.gpus | other.gpus)
 
     def difference(self, other: Group) -> Group:
-        """What is not in the other."""
         return Group(self.cores - other.cores, self.gpus - other.gpus)
 
     def intersect(self, other: Group) -> Group:
-        """What is in both."""
         return Group(self.cores & other.cores, self.gpus & other.gpus)
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
-    """One node.
+class NodeLevels:
+    """The levels of one node.
 
     Args:
-        groups: by level, the finest first; the last is the whole node. A level that equals the one below is left out.
+        groups: by level, the finest first; the last is the whole node. A level equal to the one below it is left out.
         domains: groups by the name of their level, such as `numa`, in the order written.
     """
 
@@ -45,17 +42,17 @@ class Levels:
     domains: Mapping[str, tuple[Group, ...]]
 
 
-def levels_of(resources: ResourceSet) -> dict[int, Levels] | None:
-    """The levels of each rank by what TreePool keeps in R; None where it keeps nothing there.
+def levels_of(resources: ResourceSet) -> dict[int, NodeLevels] | None:
+    """The levels of each rank, from what TreePool stores in R; None if it stores nothing.
 
-    Ranks of topologies may be those of the instance above: they are taken in their order.
-    Errors: InputError with the place for what RFC 49 does not have.
+    The ranks of topologies may be those of the parent instance, so they are matched by order.
+    Errors: InputError with the place for what RFC 49 does not define.
     """
     scheduling = resources.scheduling
     if not isinstance(scheduling, Mapping) or scheduling.get("writer") != "TreePool":
         return None
     place = Place(("R", "scheduling", "children"))
-    found: dict[int, Levels] = {}
+    found: dict[int, NodeLevels] = {}
     for number, entry in enumerate(place.sequence(scheduling.get("children"), "a list of topologies")):
         here = place.at(number)
         given = here.mapping(entry, ("ranks", "topo"), ("ranks", "topo"))
@@ -67,17 +64,17 @@ def levels_of(resources: ResourceSet) -> dict[int, Levels] | None:
             if len(found) > resources.nnodes:
                 break
     if len(found) != resources.nnodes:
-        raise place.error(f"topologies of other ranks than the {resources.nnodes} of R_lite", "each rank has one")
+        raise place.error(f"the topologies do not cover the {resources.nnodes} ranks of R_lite", "each rank has exactly one")
     return {rank: found[above] for rank, above in zip(resources, sorted(found), strict=True)}
 
 
-def _levels(topo: object, place: Place) -> Levels:
+def _levels(topo: object, place: Place) -> NodeLevels:
     merged: list[list[Group]] = []
     domains: dict[str, list[Group]] = {}
     whole = _walk(topo, place, merged, domains, 1)
     if not merged or merged[-1] != [whole]:
         merged.append([whole])
-    return Levels(tuple(map(tuple, merged)), {name: tuple(groups) for name, groups in domains.items()})
+    return NodeLevels(tuple(map(tuple, merged)), {name: tuple(groups) for name, groups in domains.items()})
 
 
 def _walk(values: object, place: Place, above: list[list[Group]], domains: dict[str, list[Group]], depth: int) -> Group:

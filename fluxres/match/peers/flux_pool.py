@@ -1,8 +1,9 @@
-"""How Flux's own pools choose: flux-core's default goes to the roomiest node first, TreePool to the fullest (RFC 20, RFC 49).
+"""How Flux's own pools choose: flux-core's default takes the roomiest node first, TreePool the fullest (RFC 20, RFC 49).
 
-Both know nodes, cores and GPUs only, and fill a node before they go to the next.  TreePool keeps what a slot has within the
-finest domain that can hold it, so that cores and GPUs are close to each other, and gives cores without GPUs from domains that
-are already begun.  A request waits if the same choice would succeed with nothing held and all nodes up, and never runs otherwise.
+Both only know nodes, cores and GPUs, and fill a node before they go on to the next.  TreePool keeps the contents of a slot within
+the finest domain that can hold it, so that cores and GPUs are close to each other, and takes cores without GPUs from domains that
+are already in use.  A request waits if the same choice would succeed with nothing held and all nodes up; otherwise it can never
+run.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
-from fluxres.match.peers.flux_levels import Group, Levels, levels_of
+from fluxres.match.peers.flux_levels import Group, NodeLevels, levels_of
 from fluxres.syntax.flat_request import FlatRequest
 from fluxres.syntax.idset import Ids, IDset
 from fluxres.syntax.resource_set import ResourceSet, Target
 
 ALL = "all"
-"""What `mark_up` and `mark_down` take for every rank."""
+"""Argument of `mark_up` and `mark_down` for every rank."""
 _NOTHING = Group(IDset(), IDset())
 
 
-class Taken(NamedTuple):
-    """What a request gets on one node, and how many slots that is."""
+class NodeGrant(NamedTuple):
+    """What a request gets on one node, and the number of slots that makes."""
 
     group: Group
     slots: int
@@ -31,19 +32,19 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What is free of one node, and what all of it is."""
+    """The free part of one node, and all of it."""
 
     rank: int
     free: Group
     whole: Group
-    levels: Levels | None
+    levels: NodeLevels | None
 
 
 class FluxPool:
-    """What an instance of Flux can give to jobs.
+    """What an instance of Flux can allocate to jobs.
 
     Args:
-        resources: R of the instance; with TreePool's topologies in it (RFC 49), TreePool's choice.
+        resources: R of the instance; if it contains TreePool's topologies (RFC 49), the choice is TreePool's.
 
     >>> from fluxres.syntax.jobspec import parse_shape
     >>> from fluxres.syntax.flat_request import flatten
@@ -67,31 +68,31 @@ class FluxPool:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def mark_down(self, ranks: Ids) -> None:
-        """Give nothing more of these ranks; `all` is every rank. What jobs have there they keep."""
+        """Allocate nothing more on these ranks; `all` is every rank. Jobs keep what they have there."""
         self._down |= self.resources.ranks if ranks == ALL else self.resources.ranks & ranks
 
     def mark_up(self, ranks: Ids) -> None:
-        """Give of these ranks again; `all` is every rank."""
+        """Allocate on these ranks again; `all` is every rank."""
         self._down -= self.resources.ranks if ranks == ALL else ranks
 
     def remove_ranks(self, ranks: Ids) -> None:
-        """Forget these ranks: they are gone for good, and count for nothing in what could ever run."""
+        """Remove these ranks for good; they no longer count for what could ever run."""
         self._scheduling = self._scheduling_of(self.resources.ranks - ranks)
         self.resources = self.resources.remove_ranks(ranks)
         self._whole = {rank: whole for rank, whole in self._whole.items() if rank in self.resources}
         self._free = {rank: free for rank, free in self._free.items() if rank in self.resources}
 
     def free_resources(self) -> ResourceSet:
-        """What no job has, down or not."""
+        """What no job has, whether down or not."""
         return self.resources.intersect(ResourceSet({rank: _target(free) for rank, free in self._free.items()}))
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
     def alloc(self, job: str | int, request: FlatRequest) -> ResourceSet:
-        """Give a job what it asks for: R with its ranks, their hosts and properties, and the number of slots.
+        """Allocate to a job: returns R with its ranks, their hosts and properties, and the number of slots.
 
-        Cost: O(ranks), and what is looked into of those that are tried.
-        Errors: InsufficientResources to wait; InfeasibleRequest for what can never be; UsageError for a job that has something.
+        Cost: O(ranks), and the contents of the nodes tried.
+        Errors: InsufficientResources to wait; InfeasibleRequest if it can never run; UsageError for a job that has resources.
         """
         if job in self._jobs:
             raise UsageError(f"job {job} has resources already", hint="free them first")
@@ -99,7 +100,7 @@ class FluxPool:
         taken = self._chosen(request)
         if taken is None:
             self.check_feasibility(request)
-            raise InsufficientResources("not enough is free for the request")
+            raise InsufficientResources("the free resources are not enough for the request")
         made = self._given(taken)
         for rank, each in taken.items():
             self._free[rank] = self._free[rank].difference(each.group)
@@ -107,7 +108,7 @@ class FluxPool:
         return made
 
     def free(self, job: str | int) -> None:
-        """Take back all that a job has. Errors: NotHeld for one without anything."""
+        """Free everything a job has. Errors: NotHeld for a job without resources."""
         held = self._jobs.pop(job, None)
         if held is None:
             raise NotHeld(f"job {job} has no resources")
@@ -116,17 +117,17 @@ class FluxPool:
                 self._free[rank] = self._free[rank].union(_group(held[rank]))
 
     def check_feasibility(self, request: FlatRequest) -> None:
-        """Errors: InfeasibleRequest where it would not be given with nothing held and all nodes up either."""
+        """Errors: InfeasibleRequest if the request does not fit even with nothing held and all nodes up."""
         _require_contiguous(request)
         if self._chosen(request, idle=True) is None:
             message = f"{_said(request)} do not fit on these nodes, even with nothing held and all of them up"
-            raise InfeasibleRequest(message, hint="ask for less", reasons={"resources": message})
+            raise InfeasibleRequest(message, hint="request less", reasons={"resources": message})
 
-    # -- choosing ----------------------------------------------------------------------------------------------------
+    # -- selection ---------------------------------------------------------------------------------------------------
 
-    def _chosen(self, request: FlatRequest, *, idle: bool = False) -> dict[int, Taken] | None:
-        """What is taken of each rank, as things are or with nothing held and all nodes up; None where it is not enough."""
-        found: dict[int, Taken] = {}
+    def _chosen(self, request: FlatRequest, *, idle: bool = False) -> dict[int, NodeGrant] | None:
+        """What is taken of each rank, at present or with nothing held and all nodes up; None if it is not enough."""
+        found: dict[int, NodeGrant] = {}
         slots = 0
         each = request.nslots // request.nnodes if request.nnodes else None
         for node in self._candidates(request, idle=idle):
@@ -137,7 +138,7 @@ class FluxPool:
             taken = _take(node, request, room)
             if taken.slots == 0 or (each is not None and taken.slots < each):
                 continue
-            found[node.rank] = Taken(node.free, taken.slots) if request.exclusive else taken
+            found[node.rank] = NodeGrant(node.free, taken.slots) if request.exclusive else taken
             slots += taken.slots
         enough = len(found) >= request.nnodes if each is not None else slots >= request.nslots
         return found if enough else None
@@ -159,7 +160,7 @@ class FluxPool:
         sign = -1 if self._levels is None else 1
         return sorted(able, key=lambda node: (sign * len(node.free.cores), sign * len(node.free.gpus)))
 
-    def _given(self, taken: dict[int, Taken]) -> ResourceSet:
+    def _given(self, taken: dict[int, NodeGrant]) -> ResourceSet:
         ranks = IDset(taken)
         own = {name: having & ranks for name, having in self.resources.properties.items() if not name.startswith("+")}
         return ResourceSet(
@@ -170,7 +171,7 @@ class FluxPool:
         )
 
     def _scheduling_of(self, ranks: IDset) -> object:
-        """What R keeps for the scheduler, cut down to some ranks where it is TreePool's."""
+        """What R stores for the scheduler, reduced to some ranks if it is TreePool's."""
         kept = self._scheduling
         if self._levels is None or kept is None:
             return kept
@@ -191,19 +192,19 @@ def _said(request: FlatRequest) -> str:
 
 def _require_contiguous(request: FlatRequest) -> None:
     if request.is_stepped:
-        message = "Flux's pools have no counts in steps"
-        raise InfeasibleRequest(message, hint="ask for a range such as 2-8", reasons={"resources": message})
+        message = "Flux's pools do not support counts with steps"
+        raise InfeasibleRequest(message, hint="request a range such as 2-8", reasons={"resources": message})
 
 
 # -- one node ------------------------------------------------------------------------------------------------------------
 
 
-def _take(node: _Node, request: FlatRequest, most: int | None) -> Taken:
-    """As many slots of a node as are free, up to a number."""
+def _take(node: _Node, request: FlatRequest, most: int | None) -> NodeGrant:
+    """The free slots of a node, up to a number."""
     if request.container is not None:
         return _sum(_containers(node, request.container), most)
     if not request.slot_size:
-        return Taken(node.free, 1)
+        return NodeGrant(node.free, 1)
     if node.levels is None:
         return _pack(node.free, request, most)
     return _sum(_local(node.free, node.levels, request), most)
@@ -216,18 +217,18 @@ def _room(group: Group, request: FlatRequest) -> int:
     return min(room, len(group.gpus) // request.gpu_per_slot) if request.gpu_per_slot else room
 
 
-def _pack(free: Group, request: FlatRequest, most: int | None) -> Taken:
+def _pack(free: Group, request: FlatRequest, most: int | None) -> NodeGrant:
     number = _room(free, request)
     number = number if most is None else min(number, most)
-    return Taken(_lowest(free, number * request.slot_size, number * request.gpu_per_slot), number)
+    return NodeGrant(_lowest(free, number * request.slot_size, number * request.gpu_per_slot), number)
 
 
-def _local(free: Group, levels: Levels, request: FlatRequest) -> Iterator[Group]:
+def _local(free: Group, levels: NodeLevels, request: FlatRequest) -> Iterator[Group]:
     """Slots one by one, each within one group."""
     if request.gpu_per_slot:
         order: Iterable[Group] = (group for level in levels.groups for group in level)
     else:
-        # Of the finest level with room for a slot, the groups with the least left first, so that whole ones stay whole.
+        # At the finest level with room for a slot, the groups with the least left first, so that unused ones stay unused.
         size = request.slot_size
         level = next((level for level in levels.groups if any(len(free.cores & group.cores) >= size for group in level)), ())
         order = sorted(level, key=lambda group: len(free.cores & group.cores))
@@ -240,17 +241,17 @@ def _local(free: Group, levels: Levels, request: FlatRequest) -> Iterator[Group]
 
 
 def _containers(node: _Node, name: str) -> Iterator[Group]:
-    """Domains of a level that are wholly free."""
+    """Domains of a level that are entirely free."""
     for group in node.levels.domains.get(name, ()) if node.levels is not None else ():
         if group.cores <= node.free.cores and group.gpus <= node.free.gpus:
             yield group
 
 
-def _sum(slots: Iterator[Group], most: int | None) -> Taken:
+def _sum(slots: Iterator[Group], most: int | None) -> NodeGrant:
     group, number = _NOTHING, 0
     while number != most and (slot := next(slots, None)) is not None:
         group, number = group.union(slot), number + 1
-    return Taken(group, number)
+    return NodeGrant(group, number)
 
 
 def _lowest(group: Group, cores: int, gpus: int) -> Group:

@@ -1,8 +1,8 @@
-"""How a HyperQueue worker gives out what it has: stacks of indices, shares of one index, amounts, groups.
+"""How a HyperQueue worker allocates: stacks of indices, fractions of one index, amounts, groups.
 
-Indices are a stack: the last one of a definition goes out first, and what comes back goes on top, so a task that is repeated
-gets the same ones again.  A share goes to an index that is open already, where it leaves least, and the share of one request is
-never on two.  A request gets all it asks for or changes nothing.
+Indices are a stack: the last one in the definition is allocated first, and what is released goes on top, so a repeated task gets
+the same indices again.  A fraction comes from an index that is open already, the one where it leaves least, and is never split
+over two.  A request gets everything or changes nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fluxres.syntax.hyperqueue_pools import Groups, Pool, Sum
 from fluxres.syntax.hyperqueue_request import ALL, Ask, Variant
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
 
-#: by how much a choice may be worse than on an idle worker, and still be as good to one who would rather wait
+#: how much worse than on an idle worker a choice may be for a request that would otherwise wait
 _AS_GOOD = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One index given out: its label, its group, and the share in ten-thousandths, 0 for all of it."""
+    """One allocated index: its label, its group, and the fraction in ten-thousandths, 0 for all of it."""
 
     label: str
     group: int
@@ -37,9 +37,9 @@ class Given:
     """What a request got of one resource.
 
     Args:
-        ask: what was asked for.
+        ask: the request.
         amount: ten-thousandths.
-        indices: in the order in which a task is told them, a share last; None of an amount without identity.
+        indices: in the order in which the task sees them, a fraction last; None for an amount without identity.
     """
 
     ask: Ask
@@ -54,7 +54,7 @@ class Given:
 
 @dataclass(slots=True)
 class _Stack:
-    """The free indices of one group, the next one last, and the shares left of those that are open."""
+    """The free indices of one group, the next one last, and the fractions left of open indices."""
 
     free: list[str]
     open: dict[str, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Stack:
         return max(self.open.values(), default=0)
 
     def share(self, fraction: int) -> str | None:
-        """Take a share of the open index that leaves least, or of a new one; None where neither has it."""
+        """Take a fraction of the open index where it leaves least, or of a new one; None if neither has it."""
         fitting = [(left, label) for label, left in self.open.items() if left >= fraction]
         if fitting:
             label = min(fitting)[1]
@@ -77,7 +77,7 @@ class _Stack:
         return label
 
     def put_back(self, index: Index) -> None:
-        """Return an index, or a share of one; one that is whole again goes on top."""
+        """Return an index, or a fraction of one; a complete one goes on top."""
         if not index.share:
             self.free.append(index.label)
             return
@@ -102,13 +102,13 @@ class _Supply:
         return not self.stacks
 
     def free(self) -> int:
-        """Everything free, in ten-thousandths, shares included."""
+        """Everything free, in ten-thousandths, including fractions."""
         if self.is_sum:
             return self.amount
         return sum(len(stack.free) * PER_UNIT + sum(stack.open.values()) for stack in self.stacks)
 
     def most(self) -> int:
-        """The most that one request can have: shares of different indices do not add up."""
+        """The most that one request can get: fractions of different indices do not add up."""
         if self.is_sum:
             return self.amount
         return sum(len(stack.free) for stack in self.stacks) * PER_UNIT + max(stack.most_open for stack in self.stacks)
@@ -118,14 +118,14 @@ class _Supply:
 
 
 class Worker:
-    """A worker and what it has given out.
+    """A worker and what it has allocated.
 
     Args:
         pools: its resources, checked with :func:`fluxres.syntax.hyperqueue.check`.
         couplings: weights between groups.
-        seed: give cpus in ascending order, as versions up to 0.12 did.
+        seed: allocate cpus in ascending order, as versions up to 0.12 did.
 
-    Errors: LimitExceeded beyond `limits.IDSET_COUNT_MAX` indices, each of which is an object here.
+    Errors: LimitExceeded beyond `limits.IDSET_COUNT_MAX` indices, because each is an object here.
 
     >>> from fluxres.syntax import hyperqueue, hyperqueue_request
     >>> worker = Worker([hyperqueue.parse("gpus=range(1-3)")])
@@ -136,7 +136,7 @@ class Worker:
     def __init__(self, pools: Sequence[Pool], couplings: Iterable[Coupling] = (), *, seed: bool = False) -> None:
         count = sum(len(pool.kind) for pool in pools if not isinstance(pool.kind, Sum))
         if count > limits.IDSET_COUNT_MAX:
-            raise LimitExceeded(f"{count} indices, at most {limits.IDSET_COUNT_MAX} are given out one by one", where="worker")
+            raise LimitExceeded(f"{count} indices, at most {limits.IDSET_COUNT_MAX} can be allocated one by one", where="worker")
         self._supplies = {pool.name: _supply(pool) for pool in pools}
         self._idle = {name: [len(stack.free) for stack in supply.stacks] for name, supply in self._supplies.items()}
         names = [pool.name for pool in pools]
@@ -146,10 +146,10 @@ class Worker:
         self._seed = seed
         self._held: dict[str, dict[str, Given]] = {}
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def free(self, name: str) -> int:
-        """What is free of a resource, in ten-thousandths, with what is left of open indices.
+        """The free amount of a resource in ten-thousandths, including what is left of open indices.
 
         Errors: UsageError for a resource it does not have.
         """
@@ -158,17 +158,17 @@ class Worker:
         return self._supplies[name].free()
 
     def has_ever(self, asks: Sequence[Ask]) -> bool:
-        """Whether an idle worker could give all of this."""
+        """Whether an idle worker could allocate all of this."""
         return all(
             ask.name in self._supplies and (ask.amount == ALL or ask.amount <= self._supplies[ask.name].size) for ask in asks
         )
 
     def can_give(self, asks: Sequence[Ask]) -> bool:
-        """Whether it can give all of this now."""
+        """Whether it can allocate all of this now."""
         return self._choice(asks) is not None
 
     def _choice(self, asks: Sequence[Ask]) -> dict[str, tuple[int, ...]] | None:
-        """The groups for each request that chooses some, or None where something cannot be given."""
+        """The groups for each request that selects groups, or None if something cannot be allocated."""
         if not all(ask.name in self._supplies and self._supplies[ask.name].can_give(ask) for ask in asks):
             return None
         choosing = [ask for ask in asks if self._chooses(ask)]
@@ -201,17 +201,17 @@ class Worker:
                 weights[ends[0], ends[1]] = weight
         return choose(needs, weights)
 
-    # -- giving and taking back --------------------------------------------------------------------------------------
+    # -- allocation --------------------------------------------------------------------------------------------------
 
     def allocate(self, task: str, asks: Sequence[Ask]) -> dict[str, Given] | None:
-        """Give a task all it asks for; None, and nothing is changed, where that is not possible now.
+        """Allocate everything that a task requests; None, without a change, if that is not possible now.
 
         Errors: UsageError for a task that holds something already.
         """
         if task in self._held:
             raise UsageError(f"task {task!r} holds something already", hint="release it first")
         if len({ask.name for ask in asks}) < len(asks):
-            raise UsageError("a resource is asked for twice", hint="add the amounts up")
+            raise UsageError("a resource is requested twice", hint="add up the amounts")
         groups = self._choice(asks)
         if groups is None:
             return None
@@ -219,16 +219,16 @@ class Worker:
         return self._held[task]
 
     def allocate_variant(self, task: str, variants: Sequence[Variant]) -> tuple[int, dict[str, Given]] | None:
-        """Give a task the first of its variants that can be given, and say which; whole workers are none of them."""
+        """Allocate the first possible variant of a task; returns its index too. Variants for whole workers never fit."""
         for number, variant in enumerate(variants):
             if variant.nodes == 0 and (found := self.allocate(task, variant.asks)) is not None:
                 return number, found
         return None
 
     def release(self, task: str) -> None:
-        """Take back what a task holds; the same request would get the same again. Errors: UsageError for a task without any."""
+        """Release what a task holds; an equal request would get the same again. Errors: UsageError if it holds nothing."""
         if task not in self._held:
-            raise UsageError(f"task {task!r} holds nothing", hint="it was never given anything, or released already")
+            raise UsageError(f"task {task!r} holds nothing", hint="it was never allocated anything, or released it already")
         for name, given in self._held.pop(task).items():
             supply = self._supplies[name]
             if given.indices is None:
@@ -237,13 +237,13 @@ class Worker:
                 supply.stacks[index.group].put_back(index)
 
     def occupy(self, task: str, name: str, groups: Sequence[int], amount: int) -> None:
-        """Take an amount from exactly these groups, as if a task had been given it.
+        """Take an amount from exactly these groups, as if it were allocated to a task.
 
-        Errors: UsageError where they have not so much.
+        Errors: UsageError if they have too little.
         """
         units, fraction = divmod(amount, PER_UNIT)
         if task in self._held or not self._need(name, units, fraction).is_met(groups):
-            raise UsageError(f"{name} has not so much free in these groups", where=name, hint="take less, or other groups")
+            raise UsageError(f"{name} has too little free in these groups", where=name, hint="take less, or other groups")
         ask = Ask(name, amount)
         self._held[task] = {name: Given(ask, amount, tuple(self._scatter(self._supplies[name], list(groups), units, fraction)))}
 
@@ -273,7 +273,7 @@ class Worker:
 
     @staticmethod
     def _pop(supply: _Supply, units: int, fraction: int) -> Iterator[Index]:
-        """From a single stack: whole ones, then the share."""
+        """From a single stack: complete indices, then the fraction."""
         (stack,) = supply.stacks
         for _ in range(units):
             yield Index(stack.free.pop(), 0)
@@ -284,7 +284,7 @@ class Worker:
 
     @staticmethod
     def _scatter(supply: _Supply, groups: Sequence[int], units: int, fraction: int) -> list[Index]:
-        """One from each group in turn, in the order of the definition; then the share, from the first group that has one."""
+        """One index from each group in turn, in definition order; then the fraction, from the first group that has it."""
         found: list[Index] = []
         while units:
             for group in groups:
@@ -302,11 +302,11 @@ class Worker:
             label = supply.stacks[group].share(fraction)
             if label is not None:
                 return [Index(label, group, fraction)]
-        raise AssertionError("groups were chosen that have it")
+        raise AssertionError("the chosen groups have it")
 
     @staticmethod
     def _tight(supply: _Supply, groups: list[int], units: int, fraction: int) -> list[Index]:
-        """Again and again the smallest group that holds all the rest, else all of the largest."""
+        """Repeatedly the smallest group that holds all of the rest, else all of the largest group."""
         found: list[Index] = []
         left = set(groups)
         while units:

@@ -1,8 +1,8 @@
 """Which groups HyperQueue takes indices from: an integer program, solved here by search.
 
-Every group that is chosen costs much, a group with much free in it a little more, and two chosen groups that are coupled earn
-their weight back.  So a request has as few groups as can be, among those the ones with least free that suffice, and coupled ones
-together.  HyperQueue leaves ties to its solver; here the group with the lower number wins.
+Every chosen group has a high cost, a group with much free in it a slightly higher one, and two chosen groups that are coupled
+earn their weight back.  So a request gets as few groups as possible, among those the ones with the least free that suffice, and
+coupled ones together.  HyperQueue leaves ties to its solver; here the group with the lower number wins.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Final
 from fluxres import limits
 from fluxres.syntax.hyperqueue_tokens import PER_UNIT
 
-#: what a group costs, what a free unit in it costs, and what a fraction in it that suffices is worth, in the units of weights
+#: the cost of a group, the cost of a free unit in it, and the value of a sufficient fraction in it, in the units of weights
 _GROUP: Final = 1024.0
 _FREE: Final = 1 / 32
 _OPEN: Final = 16.0
-#: sums of the same scores in another order
+#: tolerance for sums of the same scores in another order
 _SAME: Final = 1e-9
-#: groups times units up to which the groups of one need are chosen exactly
+#: groups times units up to which the groups for one need are chosen exactly
 _CELLS_MAX: Final = 1_000_000
 
 Pair = tuple[tuple[int, int], tuple[int, int]]
@@ -30,13 +30,13 @@ Pair = tuple[tuple[int, int], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What is asked of one resource in groups, and what its groups have.
+    """What is requested of one grouped resource, and what its groups have.
 
     Args:
-        units: whole indices.
+        units: complete indices.
         fraction: ten-thousandths of one more.
-        free: whole free indices of each group.
-        open: the largest share that is left of an index in each group, in ten-thousandths.
+        free: complete free indices of each group.
+        open: the largest fraction left of an index in each group, in ten-thousandths.
     """
 
     units: int
@@ -45,7 +45,7 @@ class Need:
     open: tuple[int, ...]
 
     def score(self, group: int) -> float:
-        """What it is worth to choose a group, without couplings."""
+        """The value of choosing a group, without couplings."""
         if self.fraction and self.open[group] >= self.fraction:
             return -_GROUP + _OPEN * self.open[group] / PER_UNIT
         return -_GROUP - _FREE * self.free[group]
@@ -59,31 +59,32 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Groups for each need, and what they are worth."""
+    """Groups for each need, and their total value."""
 
     groups: tuple[tuple[int, ...], ...]
     worth: float
 
 
 def choose(needs: Sequence[Need], weights: Mapping[Pair, float]) -> Choice | None:
-    """The best groups for all needs together, None where they have not enough.
+    """The best groups for all needs together, None if they have too little.
 
-    Cost: exponential in the groups in bad cases, and bounded: after `limits.MATCH_STEPS_MAX` choices the best so far is taken.
+    Cost: exponential in the number of groups in bad cases, and bounded: after `limits.MATCH_STEPS_MAX` choices the best so far is
+    taken.
 
     >>> choose([Need(2, 0, (4, 2, 3), (0, 0, 0))], {}).groups
     ((1,),)
     """
     if not all(need.is_met(range(len(need.free))) for need in needs):
         return None
-    search = _Search(needs, weights)
+    search = _GroupSearch(needs, weights)
     search.run()
     return Choice(tuple(tuple(sorted(groups)) for groups in search.best), search.best_worth)
 
 
 class _Table:
-    """The least cost at which a need is met from its groups `at` and later, by what is missing and whether a share is open.
+    """The least cost to meet a need from its groups `at` and later, by what is missing and whether a fraction is open.
 
-    Exact for up to _CELLS_MAX cells; beyond, groups are counted as if each had the most that one has, which is never too much.
+    Exact for up to _CELLS_MAX cells; beyond that a lower bound, which counts every group as if it had as much as the largest.
     """
 
     def __init__(self, need: Need) -> None:
@@ -99,12 +100,12 @@ class _Table:
             self._fill()
 
     def _fill(self) -> None:
-        # Column 0: no open share yet, one more whole index will serve instead; column 1: there is one, or none is wanted.
+        # Column 0: no open fraction yet, so one more index is needed; column 1: there is one, or none is needed.
         has_one = 0 if self.need.fraction else 1
         last = [[inf] * (self.whole + 1), [inf] * (self.whole + 1)]
         last[0][0] = last[1][0] = 0.0
         if self.need.fraction:
-            last[1][1] = 0.0  # the whole index for the fraction is not needed
+            last[1][1] = 0.0  # no further index is needed for the fraction
         rows = [last]
         for group in range(self.groups - 1, -1, -1):
             after, free, cost = rows[-1], self.need.free[group], self.costs[group]
@@ -117,7 +118,7 @@ class _Table:
         self.rows = rows[::-1]
 
     def least(self, at: int, column: int, left: int) -> float:
-        """The least cost from group `at` on; infinite when the rest is not enough."""
+        """The least cost from group `at` on; infinite if the rest is not enough."""
         if self.is_exact:
             return self.rows[at][column][left]
         missing = left - (1 if column and self.need.fraction else 0)
@@ -125,16 +126,16 @@ class _Table:
         return needed * self.cheapest if needed <= self.groups - at else inf
 
     def start(self) -> tuple[int, int]:
-        """Column and what is missing with no group chosen."""
+        """Column and missing amount with no group chosen."""
         return (0 if self.need.fraction else 1), self.whole
 
     def after(self, group: int, column: int, left: int) -> tuple[int, int]:
-        """Column and what is missing when a group is chosen."""
+        """Column and missing amount after a group is chosen."""
         is_open = self.need.fraction > 0 and self.need.open[group] >= self.need.fraction
         return (1 if is_open else column), max(left - self.need.free[group], 0)
 
     def alone(self) -> list[int]:
-        """The best groups without couplings; good ones where that is too much to look at."""
+        """The best groups without couplings; good ones if the table would be too large."""
         if not self.is_exact:
             return self._greedy()
         found, (column, left) = [], self.start()
@@ -156,8 +157,8 @@ class _Table:
         return sorted(found)
 
 
-class _Search:
-    """Depth first over the groups in order: taken, then left; what cannot become better than the best so far is not looked at."""
+class _GroupSearch:
+    """Depth first over the groups in order, first taken, then left out; branches that cannot beat the best so far are cut."""
 
     def __init__(self, needs: Sequence[Need], weights: Mapping[Pair, float]) -> None:
         self.tables = [_Table(need) for need in needs]
@@ -171,7 +172,7 @@ class _Search:
         self.best_worth = self._worth(self.best)
 
     def _weights_later(self, weights: Mapping[Pair, float]) -> list[float]:
-        """By cell, all weights of which one end is that cell or a later one."""
+        """By cell, the sum of all weights with one end at that cell or a later one."""
         place = {cell: at for at, cell in enumerate(self.cells)}
         found = [0.0] * (len(self.cells) + 1)
         for (one, other), weight in weights.items():
@@ -186,14 +187,13 @@ class _Search:
         return earned - sum(self.tables[number].costs[group] for number, group in cells)
 
     def run(self) -> None:
-        """Find the best."""
         if not self.near:
             return
         rest = [0.0] * (len(self.tables) + 1)
         for number in range(len(self.tables) - 1, -1, -1):
             rest[number] = rest[number + 1] + self.tables[number].least(0, *self.tables[number].start())
         steps = 0
-        # A frame: the next cell, the worth so far, what its need misses, and the cells chosen (a linked list).
+        # A frame: the next cell, the value so far, the column and amount its need misses, and the chosen cells (a linked list).
         stack: list[tuple[int, float, int, int, Any]] = [(0, 0.0, *self.tables[0].start(), None)]
         while stack and steps < limits.MATCH_STEPS_MAX:
             at, worth, column, left, chosen = stack.pop()

@@ -1,7 +1,7 @@
 """What JQM's resource managers answer: go, not enough, or empty.
 
-The three answers are what its queues are built on: after *not enough* the next job is tried, after *empty* none is.  Where
-exactly one turns into the other is each manager's own, and kept as it is.
+JQM's queues are built on the three answers: after *not enough* the next job is tried, after *empty* none is.  The exact boundary
+between the two differs from manager to manager, and is kept as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Parameters = Mapping[str, Any]
 
 
 class QuantityBookings:
-    """A counted resource and who has how much of it.
+    """A counted resource and which job has how much of it.
 
     >>> bookings = QuantityBookings(Quantity("thread", 3))
     >>> bookings.book("a", {"com.enioka.jqm.rm.quantity.consumption": 5}), bookings.book("b", {}), bookings.slots_available()
@@ -30,12 +30,12 @@ class QuantityBookings:
         self._held: dict[str, int] = {}
 
     def slots_available(self) -> int:
-        """How many more jobs that do not say what they need would fit; below zero after it was made smaller in use."""
+        """How many more jobs with the default consumption would fit; negative after the quantity was reduced while in use."""
         each = self.rules.consumption or 1
         return -(-self._free // each) if self._free < 0 else self._free // each
 
     def book(self, job: str, definition: Parameters, instance: Parameters | None = None) -> Answer:
-        """Give a job what it needs, or say why not. Errors: InputError for a need that is no number."""
+        """Book what a job needs, or answer why not. Errors: InputError for a need that is not a number."""
         need = jqm.consumption(self.rules, definition, instance or {})
         if self._free >= need:
             self._free -= need
@@ -44,17 +44,17 @@ class QuantityBookings:
         return "empty" if self._free < self.rules.consumption else "not-enough"
 
     def release(self, job: str) -> None:
-        """Take back what a job has; nothing from one without any."""
+        """Release what a job has; no effect for a job without bookings."""
         self._free += self._held.pop(job, 0)
 
     def reconfigure(self, rules: Quantity) -> None:
-        """Other rules while it is in use: what is free grows or shrinks by the difference."""
+        """Change the rules while in use: the free amount changes by the difference."""
         self._free += rules.quantity - self.rules.quantity
         self.rules = rules
 
 
 class DiscreteBookings:
-    """Named items and who has which.
+    """Named items and which job has which.
 
     >>> bookings = DiscreteBookings(Discrete("ports", ("p1", "p2"), 1))
     >>> bookings.book("a", {}), bookings.items("a"), bookings.slots_available()
@@ -67,11 +67,11 @@ class DiscreteBookings:
         self._held: dict[str, tuple[str, ...]] = {}
 
     def slots_available(self) -> int:
-        """How many items are free."""
+        """The number of free items."""
         return len(self._free)
 
     def book(self, job: str, definition: Parameters, instance: Parameters | None = None) -> Answer:
-        """Give a job its items, or say why not; a job that needs none is always let go. Errors: as for a quantity."""
+        """Book items for a job, or answer why not; a job that needs none always gets go. Errors: as for a quantity."""
         need = jqm.consumption(self.rules, definition, instance or {})
         if need > len(self._free):
             return "not-enough" if self._free else "empty"
@@ -83,21 +83,20 @@ class DiscreteBookings:
         return "go"
 
     def items(self, job: str) -> tuple[str, ...]:
-        """The items of a job."""
         return self._held.get(job, ())
 
     def environment(self, job: str) -> dict[str, str]:
-        """The variable that tells a job its items; none where it has none."""
+        """The environment variable that lists a job's items; empty if it has none."""
         return jqm.environment({self.rules.key: self.items(job)})
 
     def release(self, job: str) -> None:
-        """Take back the items of a job; those that are no items any more are forgotten."""
+        """Release the items of a job; items that no longer exist are dropped."""
         for item in self._held.pop(job, ()):
             if item in self.rules.items:
                 self._free[item] = None
 
     def reconfigure(self, rules: Discrete) -> None:
-        """Another list while items are in use."""
+        """Change the list of items while some are in use."""
         held = {item for items in self._held.values() for item in items}
         self._free = dict.fromkeys(item for item in rules.items if item not in held)
         self.rules = rules
@@ -116,12 +115,11 @@ class HighlanderBookings:
         self._running: dict[str, str] = {}
 
     def book(self, job: str, definition: str, *, is_highlander: bool) -> Answer:
-        """Let a job go unless it is a highlander and another of its definition runs."""
+        """Answer go unless the job is a highlander and another of its definition is running."""
         if is_highlander and definition in self._running.values():
             return "not-enough"
         self._running[job] = definition
         return "go"
 
     def release(self, job: str) -> None:
-        """A job has ended."""
         self._running.pop(job, None)

@@ -1,9 +1,9 @@
-"""Which jobs a node of JQM starts when it looks at its queues, in its two ways to look.
+"""Which jobs a node of JQM starts when it polls its queues, in either of two ways.
 
-Every released JQM has a poller for each queue: it walks down the queue and starts what it can, passes over a job for which there
-is *not enough*, and stops at *empty*.  Its documentation describes tours instead: one job of each queue, the queue whose first
-job has waited longest first, and after a refusal nothing more of that queue.  What is short is then left unused, so that the
-oldest job gets it.  Where documentation and code of the tours differ this follows the documentation.
+Every released JQM has a poller for each queue: it walks down the queue and starts what it can, skips a job for which there is
+*not enough*, and stops at *empty*.  The documentation describes tours instead: one job of each queue per tour, beginning with the
+queue whose first job has waited longest, and nothing more from a queue after a refusal.  The scarce resource then stays unused
+until the oldest job gets it.  Where documentation and code of the tours differ, this follows the documentation.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from fluxres.syntax.jqm import priority
 
 Policy = Literal["poller", "tours"]
 Bookings = QuantityBookings | DiscreteBookings | HighlanderBookings
-#: jobs that a poller looks at for each that it has room for
+#: jobs that a poller looks at per job that it has room for
 _HEAD: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class QueuedJob:
     """A job in a queue.
 
     Args:
         id: its name.
-        definition: what it is a job of; None is a definition of its own.
+        definition: the name of its definition; None for one of its own.
         priority: 1 to 10, higher first; 0 is below all.
-        enqueued: when it came; its age counts from there, also while it is frozen.
-        position: its place among jobs of one priority; when it came, unless it was moved.
-        parameters: of the job, those for managers among them.
-        is_highlander: only one of its definition may run at a time.
-        is_frozen: it is not looked at.
+        enqueued: submission time; its age counts from then, also while it is frozen.
+        position: its place among jobs of one priority; the submission time unless it was moved.
+        parameters: of the job, including those for managers.
+        is_highlander: only one job of its definition may run at a time.
+        is_frozen: skipped by pollers.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """Its definition."""
+        """The definition that it counts for."""
         return self.definition if self.definition is not None else self.id
 
 
@@ -64,7 +64,7 @@ class Queues:
     >>> from fluxres.syntax.jqm import Quantity
     >>> cpus = QuantityBookings(Quantity("cpu", 3))
     >>> queues = Queues({"a": [cpus], "b": [cpus]}, "tours")
-    >>> for number, queue in enumerate(["a", "a", "b", "b"]): _ = queues.submit(queue, Job(f"{queue}{number}", enqueued=number))
+    >>> for number, queue in enumerate(["a", "a", "b", "b"]): _ = queues.submit(queue, QueuedJob(f"{queue}{number}", number))
     >>> [job.id for job in queues.poll()]
     ['a0', 'b2', 'a1']
     """
@@ -75,22 +75,22 @@ class Queues:
         self.managers = {queue: list(each) for queue, each in managers.items()}
         self.policy = policy
         self.skips_highlanders = skips_highlanders
-        self._waiting: dict[str, dict[str, Job]] = {queue: {} for queue in managers}
-        self._running: dict[str, tuple[str, Job]] = {}
+        self._waiting: dict[str, dict[str, QueuedJob]] = {queue: {} for queue in managers}
+        self._running: dict[str, tuple[str, QueuedJob]] = {}
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
-    def submit(self, queue: str, job: Job) -> str:
-        """Let a job wait; the id of the job that waits now.
+    def submit(self, queue: str, job: QueuedJob) -> str:
+        """Enqueue a job; returns the id of the job that waits now.
 
-        A highlander of whose definition one waits already is that one, and does not come in.
-        Errors: UsageError for another queue and an id that is in use; InputError for a priority that cannot be.
+        If a highlander's definition has a waiting job already, that one is returned and the new one is dropped.
+        Errors: UsageError for an unknown queue and an id in use; InputError for an invalid priority.
         """
         if queue not in self._waiting:
             raise UsageError(f"no queue {queue!r:.80}", hint=f"there is {', '.join(self._waiting) or 'none'}"[:200])
         priority(job.priority or None)
         if job.id in self._running or any(job.id in jobs for jobs in self._waiting.values()):
-            raise UsageError(f"job {job.id!r:.80} waits or runs already")
+            raise UsageError(f"job {job.id!r:.80} is waiting or running already")
         if job.is_highlander:
             for jobs in self._waiting.values():
                 same = next((each.id for each in jobs.values() if each.kind == job.kind), None)
@@ -100,46 +100,46 @@ class Queues:
         return job.id
 
     def waiting(self, queue: str | None = None) -> list[str]:
-        """Jobs that wait, frozen ones among them, in the order in which they are looked at."""
+        """Waiting jobs, including frozen ones, in the order in which they are polled."""
         return [job.id for name in self._waiting if queue in (None, name) for job in self._ordered(name, frozen=True)]
 
     def running(self) -> list[str]:
-        """Jobs that run, in the order in which they were started."""
+        """Running jobs, in the order in which they were started."""
         return list(self._running)
 
     def running_of(self, definition: str) -> int:
-        """How many jobs of a definition run."""
+        """The number of running jobs of a definition."""
         return sum(job.kind == definition for _, job in self._running.values())
 
     def freeze(self, job: str, is_frozen: bool = True) -> None:
-        """Hold a waiting job, or let it go on; its age counts on either way. Errors: UnknownJob."""
+        """Freeze or unfreeze a waiting job; its age keeps counting. Errors: UnknownJob."""
         for jobs in self._waiting.values():
             if job in jobs:
                 jobs[job] = replace(jobs[job], is_frozen=is_frozen)
                 return
-        raise UnknownJob(f"job {job!r:.80} does not wait")
+        raise UnknownJob(f"job {job!r:.80} is not waiting")
 
     def end(self, job: str) -> None:
-        """A job has ended; its managers take back what it had. Errors: UnknownJob for one that does not run."""
+        """End a job; its managers release what it had. Errors: UnknownJob for one that is not running."""
         if job not in self._running:
-            raise UnknownJob(f"job {job!r:.80} does not run")
+            raise UnknownJob(f"job {job!r:.80} is not running")
         queue, _ = self._running.pop(job)
         for manager in self.managers[queue]:
             manager.release(job)
 
-    # -- looking at the queues ---------------------------------------------------------------------------------------
+    # -- polling -----------------------------------------------------------------------------------------------------
 
-    def poll(self, claim: Callable[[Job], bool] = lambda job: True) -> list[Job]:
-        """Look at the queues once and start what may start, in this order.
+    def poll(self, claim: Callable[[QueuedJob], bool] = lambda job: True) -> list[QueuedJob]:
+        """Poll the queues once and start what may start, in the order returned.
 
         Args:
-            claim: takes the job from the database; False where another node was faster, which has the job then.
+            claim: takes the job from the database; False if another node was faster and has the job.
         """
         if self.policy == "tours":
             return self._tours(claim)
         return [job for queue in self._waiting for job in self._polled(queue, claim)]
 
-    def _polled(self, queue: str, claim: Callable[[Job], bool]) -> list[Job]:
+    def _polled(self, queue: str, claim: Callable[[QueuedJob], bool]) -> list[QueuedJob]:
         room = min((_room(manager) for manager in self.managers[queue]), default=float("inf"))
         if room <= 0:
             return []
@@ -153,7 +153,7 @@ class Queues:
                 started.append(job)
         return started
 
-    def _tours(self, claim: Callable[[Job], bool]) -> list[Job]:
+    def _tours(self, claim: Callable[[QueuedJob], bool]) -> list[QueuedJob]:
         heads = {queue: head for queue in self._waiting if (head := self._ordered(queue))}
         order = sorted(heads, key=lambda queue: heads[queue][0].enqueued)
         open_queues, full = dict.fromkeys(order), set[int]()
@@ -169,8 +169,8 @@ class Queues:
                 break
         return started
 
-    def _turn(self, queue: str, head: list[Job], full: set[int], claim: Callable[[Job], bool]) -> Job | None:
-        """The next job of a queue, started; None where there is none, or it is refused, or another node has it."""
+    def _turn(self, queue: str, head: list[QueuedJob], full: set[int], claim: Callable[[QueuedJob], bool]) -> QueuedJob | None:
+        """The next job of a queue, started; None if there is none, it is refused, or another node has it."""
         while head and not self._is_full(queue, full):
             job = head.pop(0)
             answer, refusing = self._booked(queue, job)
@@ -188,11 +188,11 @@ class Queues:
     def _has_room(self, queue: str, full: set[int]) -> bool:
         return not self._is_full(queue, full) and all(_room(manager) > 0 for manager in self.managers[queue])
 
-    def _booked(self, queue: str, job: Job) -> tuple[Answer, Bookings | None]:
+    def _booked(self, queue: str, job: QueuedJob) -> tuple[Answer, Bookings | None]:
         """What the managers answer, and the first that refuses; nothing stays booked after a refusal."""
         for at, manager in enumerate(self.managers[queue]):
             if isinstance(manager, HighlanderBookings):
-                # One of a definition runs, whatever queue it came from.
+                # One job per definition may run, across all queues.
                 is_alone = not (job.is_highlander and self.running_of(job.kind))
                 answer = manager.book(job.id, job.kind, is_highlander=job.is_highlander) if is_alone else "not-enough"
             else:
@@ -202,7 +202,7 @@ class Queues:
                 return answer, manager
         return "go", None
 
-    def _claimed(self, queue: str, job: Job, claim: Callable[[Job], bool]) -> bool:
+    def _claimed(self, queue: str, job: QueuedJob, claim: Callable[[QueuedJob], bool]) -> bool:
         del self._waiting[queue][job.id]
         if not claim(job):
             self._undo(self.managers[queue], job)
@@ -211,16 +211,16 @@ class Queues:
         return True
 
     @staticmethod
-    def _undo(managers: Iterable[Bookings], job: Job) -> None:
+    def _undo(managers: Iterable[Bookings], job: QueuedJob) -> None:
         for manager in managers:
             manager.release(job.id)
 
-    def _ordered(self, queue: str, *, frozen: bool = False) -> list[Job]:
-        """Jobs of a queue by priority and place; those that came at the same moment in the order in which they came."""
+    def _ordered(self, queue: str, *, frozen: bool = False) -> list[QueuedJob]:
+        """Jobs of a queue by priority and position; ties in the order of submission."""
         some = [job for job in self._waiting[queue].values() if frozen or not job.is_frozen]
         return sorted(some, key=lambda job: (-job.priority, job.enqueued if job.position is None else job.position))
 
 
 def _room(manager: Bookings) -> float:
-    """How many more jobs a manager has room for by its defaults; a highlander has no such number."""
+    """How many more jobs a manager has room for by its defaults; unlimited for a highlander."""
     return float("inf") if isinstance(manager, HighlanderBookings) else manager.slots_available()

@@ -1,7 +1,7 @@
-"""What the resource pool of a peer system forbids a request in that system's language, beside what it does not have.
+"""What the resource pool of a peer system forbids a request in that system's language, beyond missing resources.
 
-A request keeps the language it was written in (``attributes["user"]["asked"]``), and the machine keeps as a property of its root
-what the pool says of all requests.  A request in another language is not concerned.
+A request records the language it was written in (``attributes["user"]["asked"]``), and the root of the machine has a property
+with what the pool says about all requests.  Requests in other languages are not affected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def require_allowed(structure: Structure, request: Request) -> None:
         return
     nodes = sum(vertex.count.min for vertex in request.resources if vertex.type == "node")
     allowed = dict(structure.kind_of(0).properties).get(MULTINODE, True)
-    # Formats that keep properties as text make a word of it.
+    # Formats with text properties store it as a word.
     if nodes > 1 and (allowed is False or (isinstance(allowed, str) and allowed.lower() == "false")):
-        message = f"{nodes} nodes are asked for, and the resource pool says {MULTINODE}: false"
-        raise InfeasibleRequest(message, where="nodes", hint="ask for one node", reasons={"nodes": message})
+        message = f"{nodes} nodes requested, but the resource pool has {MULTINODE}: false"
+        raise InfeasibleRequest(message, where="nodes", hint="request one node", reasons={"nodes": message})

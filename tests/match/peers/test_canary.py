@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError, NotHeld, UsageError
-from fluxres.match.peers.canary import Shelf, Taken, Test, cost, start
+from fluxres.match.peers.canary import InstanceSlots, Shelf, Test, cost, start
 from fluxres.syntax.canary import Item, NodeRequest
 
 MACHINES = st.dictionaries(
@@ -31,7 +31,7 @@ REQUESTS = st.lists(
 
 
 @given(MACHINES, st.lists(REQUESTS, max_size=4))
-def test_what_is_checked_out_is_what_is_missing(machine: dict[str, Any], asked: list[list[NodeRequest]]) -> None:
+def test_checked_out_slots_are_the_missing_ones(machine: dict[str, Any], asked: list[list[NodeRequest]]) -> None:
     shelf = Shelf(machine)
     out = []
     for requests in asked:
@@ -69,17 +69,17 @@ def test_a_pool_of_single_nodes_refuses_requests_for_several() -> None:
 def test_a_type_is_served_from_its_plural_where_a_node_has_only_that() -> None:
     shelf = Shelf({"a": {"cpus": {"0": 3}}, "b": {"cpu": {"0": 1}, "cpus": {"9": 1}}})
     both = NodeRequest((Item("cpu", 1), Item("cpus", 1)))
-    assert shelf.checkout([both]) == {"cpus": [Taken("a", "0", 1), Taken("a", "0", 1)]}
-    assert shelf.checkout([both]) == {"cpu": [Taken("b", "0", 1)], "cpus": [Taken("b", "9", 1)]}
+    assert shelf.checkout([both]) == {"cpus": [InstanceSlots("a", "0", 1), InstanceSlots("a", "0", 1)]}
+    assert shelf.checkout([both]) == {"cpu": [InstanceSlots("b", "0", 1)], "cpus": [InstanceSlots("b", "9", 1)]}
     assert not shelf.is_feasible([both])
     assert shelf.is_feasible([NodeRequest((Item("cpu", 1),))])
-    shelf.checkin({"cpu": [Taken("a", "0", 2)]})
+    shelf.checkin({"cpu": [InstanceSlots("a", "0", 2)]})
     assert shelf.free()["a"] == {"cpus": {"0": 3}}
-    assert shelf.checkout([NodeRequest((Item("node", 1), Item("cpus", 1)))]) == {"cpus": [Taken("a", "0", 1)]}
+    assert shelf.checkout([NodeRequest((Item("node", 1), Item("cpus", 1)))]) == {"cpus": [InstanceSlots("a", "0", 1)]}
     assert not shelf.is_feasible([NodeRequest((Item("gpu", 1),))])
 
 
-def test_tests_of_high_cost_start_first_and_what_does_not_fit_is_passed_over() -> None:
+def test_tests_of_high_cost_start_first_and_those_that_do_not_fit_are_skipped() -> None:
     shelf = Shelf({"n": {"cpus": {str(number): 1 for number in range(4)}}})
 
     def waiting(name: str, cpus: int, runtime_s: float, *, exclusive: bool = False) -> Test:
@@ -104,17 +104,17 @@ def test_a_feasible_request_may_be_refused_since_an_item_is_never_split() -> Non
     assert shelf.free() == {"n": {"gpus": {"0": 2, "1": 2}}}
 
 
-def test_the_largest_request_chooses_its_node_first_and_stands_first() -> None:
+def test_the_largest_request_chooses_first_and_is_listed_first() -> None:
     shelf = Shelf({"small": {"cpus": {"0": 1}}, "large": {"cpus": {"0": 3}}})
     found = shelf.checkout([NodeRequest((Item("cpus", 1),)), NodeRequest((Item("cpus", 2),))])
-    assert found == {"cpus": [Taken("large", "0", 2), Taken("small", "0", 1)]}
+    assert found == {"cpus": [InstanceSlots("large", "0", 2), InstanceSlots("small", "0", 1)]}
 
 
 def test_an_exclusive_request_has_all_of_the_node() -> None:
     shelf = Shelf({"n": {"cpus": {"0": 1, "1": 0}, "gpus": {"0": 2}}})
     assert shelf.checkout([NodeRequest((Item("cpus", 1),), exclusive=True)]) == {
-        "cpus": [Taken("n", "0", 1)],
-        "gpus": [Taken("n", "0", 2)],
+        "cpus": [InstanceSlots("n", "0", 1)],
+        "gpus": [InstanceSlots("n", "0", 2)],
     }
     assert shelf.checkout([NodeRequest((Item("gpus", 1),))]) is None
 
@@ -122,7 +122,7 @@ def test_an_exclusive_request_has_all_of_the_node() -> None:
 @pytest.mark.parametrize(
     ("resources", "error"),
     [
-        ({"cpus": [Taken("n", "0", 1)]}, NotHeld),
+        ({"cpus": [InstanceSlots("n", "0", 1)]}, NotHeld),
         ({"cpus": [{"node": "x", "id": "0", "slots": 1}]}, InputError),
         ({"gpus": [{"node": "n", "id": "0", "slots": 1}]}, InputError),
         ({"cpus": [{"node": "n", "id": "7", "slots": 1}]}, InputError),
@@ -131,15 +131,15 @@ def test_an_exclusive_request_has_all_of_the_node() -> None:
         ({"cpus": [{"node": "n", "id": "1", "slots": True}]}, InputError),
         ({"cpus": [{"node": "n", "id": ["1"], "slots": 1}]}, InputError),
         ({"cpus": [3]}, InputError),
-        ({"cpus": [Taken("n", "1", 1), Taken("n", "1", 1), Taken("n", "1", 1)]}, NotHeld),
+        ({"cpus": [InstanceSlots("n", "1", 1), InstanceSlots("n", "1", 1), InstanceSlots("n", "1", 1)]}, NotHeld),
     ],
 )
-def test_what_comes_back_wrong_changes_nothing(resources: dict[str, Any], error: type[Exception]) -> None:
+def test_invalid_returns_change_nothing(resources: dict[str, Any], error: type[Exception]) -> None:
     shelf = Shelf({"n": {"cpus": {"0": 1, "1": 2}}})
     shelf.checkout([NodeRequest((Item("cpus", 2),))])
     before = shelf.free()
     with pytest.raises(error):
-        shelf.checkin({**resources, "cpus": [Taken("n", "1", 1), *resources.get("cpus", [])]})
+        shelf.checkin({**resources, "cpus": [InstanceSlots("n", "1", 1), *resources.get("cpus", [])]})
     assert shelf.free() == before
 
 

@@ -26,7 +26,7 @@ def fits(needed: list[int], free: dict[str, int]) -> bool:
 
 @settings(max_examples=300)
 @given(NEEDED, FREE, st.sampled_from(["round-robin", "block"]))
-def test_a_way_is_found_if_and_only_if_there_is_one(needed: list[int], free: dict[str, int], strategy: Strategy) -> None:
+def test_a_packing_is_found_if_and_only_if_there_is_one(needed: list[int], free: dict[str, int], strategy: Strategy) -> None:
     found = pack(needed, free, strategy)
     assert (found is not None) is fits(needed, free)
     if found is not None:
@@ -44,7 +44,7 @@ def test_a_choice_is_taken_back_where_the_largest_first_would_fail() -> None:
     assert pack([3, 3, 2, 2, 2], {"a": 6, "b": 6}) == ["a", "a", "b", "b", "b"]
 
 
-def test_what_is_undecided_says_so() -> None:
+def test_undecided_searches_are_reported() -> None:
     # Of 101 slots no even numbers take more than 100, which no totals tell.
     needed = [10 + 2 * (number % 16) for number in range(40)]
     needed[0] += 1002 - sum(needed)
@@ -53,13 +53,13 @@ def test_what_is_undecided_says_so() -> None:
         pack(needed, {str(number): 101 for number in range(10)})
 
 
-def test_a_long_list_of_small_needs_is_no_problem() -> None:
+def test_a_long_list_of_small_requirements_is_placed() -> None:
     found = pack([1] * 3000, {str(number): 30 for number in range(100)})
     assert found is not None
     assert {found.count(name) for name in set(found)} == {30}
 
 
-def test_a_process_is_given_all_its_types_or_nothing_is() -> None:
+def test_a_process_gets_all_its_types_or_nothing() -> None:
     groups = ctest_groups.parse("2,gpus:1,fpgas:1")
     assert place(groups, {"gpus": {"0": 2}, "fpgas": {"f": 1}}) is None
     assert place(groups, {"gpus": {"0": 2}}) is None
@@ -73,7 +73,7 @@ def test_a_process_is_given_all_its_types_or_nothing_is() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["0", "1", "x"]), st.integers(-1, 5)), max_size=20))
-def test_what_is_taken_never_exceeds_what_there_is(steps: list[tuple[bool, str, int]]) -> None:
+def test_allocations_never_exceed_the_machine(steps: list[tuple[bool, str, int]]) -> None:
     slots, taken = Slots({"gpus": {"0": 4, "1": 0}}), {"0": 0, "1": 0}
     for is_take, name, count in steps:
         sign = 1 if is_take else -1

@@ -143,7 +143,7 @@ def test_a_slot_too_large_for_a_domain_is_within_the_next_or_the_node() -> None:
     assert found == ["rank0/core[0-2],gpu[0-1]", "rank0/core[3-7]", "never"]
 
 
-def test_domains_and_nodes_taken_whole() -> None:
+def test_domains_and_nodes_taken_exclusively() -> None:
     pool = FluxPool(resources(("0-2", "0-7", "0-1"), topo=SOCKETS))
     assert given_to(
         pool, "slot/numa{x}", "node=2/slot/socket{x}", "slot=2/socket{x}", "slot/node{x}", "slot=3/numa{x}", "slot=7/socket{x}"
@@ -201,8 +201,8 @@ def test_topologies_of_the_instance_above_go_to_ranks_in_order() -> None:
         ([{"ranks": "0"}], "'topo'"),
         ([{"ranks": "0", "topo": {}, "more": 1}], "unknown key"),
         ([{"ranks": "1-0", "topo": {}}], "lo < hi"),
-        ([{"ranks": "0", "topo": {}}], "topologies of other ranks than the 2"),
-        ([{"ranks": "0-9999999", "topo": {}}], "topologies of other ranks than the 2"),
+        ([{"ranks": "0", "topo": {}}], "the topologies do not cover the 2"),
+        ([{"ranks": "0-9999999", "topo": {}}], "the topologies do not cover the 2"),
         ([{"ranks": "0-1", "topo": {}}, {"ranks": "1", "topo": {}}], "rank 1 has two topologies"),
         ([{"ranks": "0-1", "topo": {"numa": {"cores": "0"}}}], "a list"),
         ([{"ranks": "0-1", "topo": {"numa": [{"cores": "x"}]}}], r"children\[0\].topo.numa\[0\].cores: expected an id"),
@@ -242,7 +242,7 @@ SHAPES = (
 
 
 @given(st.sampled_from([None, SOCKETS, FLAT, UNEVEN]), st.lists(st.tuples(st.sampled_from(SHAPES), st.booleans()), max_size=8))
-def test_nothing_is_given_twice_and_all_comes_back(topo: dict[str, Any] | None, jobs: list[tuple[str, bool]]) -> None:
+def test_nothing_is_allocated_twice_and_everything_is_returned(topo: dict[str, Any] | None, jobs: list[tuple[str, bool]]) -> None:
     pool = FluxPool(resources(("0-2", "0-7", "0-1"), topo=topo))
     everything = pool.free_resources()
     held: dict[int, ResourceSet] = {}

@@ -49,7 +49,7 @@ def best_of_all(wanted: Sequence[Need], weights: Mapping[Pair, float]) -> float 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(needs(), min_size=1, max_size=3), st.data())
-def test_the_choice_of_groups_is_the_best_there_is(wanted: list[Need], data: st.DataObject) -> None:
+def test_the_choice_of_groups_is_optimal(wanted: list[Need], data: st.DataObject) -> None:
     cells = [(number, group) for number, need in enumerate(wanted) for group in range(len(need.free))]
     pairs = list(itertools.combinations(cells, 2))
     weights: dict[Pair, float] = {}
@@ -175,13 +175,13 @@ def test_what_makes_no_sense_is_refused() -> None:
         worker.allocate("u", [Ask("x", 1), Ask("x", 2)])
     with pytest.raises(UsageError, match="no resource 'y'"):
         worker.free("y")
-    with pytest.raises(UsageError, match="not so much"):
+    with pytest.raises(UsageError, match="too little"):
         worker.occupy("u", "x", [0], PER_UNIT)
     with pytest.raises(LimitExceeded):
         Worker([hyperqueue.parse(f"x=range(0-{limits.IDSET_COUNT_MAX})")])
 
 
-def test_the_first_variant_that_fits_is_given() -> None:
+def test_the_first_variant_that_fits_is_allocated() -> None:
     worker = Worker([hyperqueue.parse("cpus=1x4"), hyperqueue.parse("x=[0,1]")])
     variants = [
         hyperqueue_request.variant([hyperqueue_request.parse(text) for text in texts])

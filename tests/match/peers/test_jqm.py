@@ -13,7 +13,7 @@ from fluxres.syntax.jqm import Discrete, Highlander, Quantity
 NEED = "com.enioka.jqm.rm.thread.consumption"
 
 
-def test_empty_begins_below_what_a_job_takes_by_default() -> None:
+def test_empty_begins_below_the_default_consumption() -> None:
     bookings = QuantityBookings(Quantity("thread", 6, 4))
     assert bookings.book("a", {NEED: 4}) == "go"
     assert bookings.book("b", {NEED: 5}) == "empty"

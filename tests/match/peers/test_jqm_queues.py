@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fluxres.errors import InputError, UnknownJob, UsageError
 from fluxres.match.peers.jqm import DiscreteBookings, HighlanderBookings, QuantityBookings
-from fluxres.match.peers.jqm_queues import Job, Queues
+from fluxres.match.peers.jqm_queues import QueuedJob, Queues
 from fluxres.syntax.jqm import Discrete, Highlander, Quantity
 
 NEED = "com.enioka.jqm.rm.{}.consumption"
@@ -20,12 +20,12 @@ def threads(number: int, each: int = 1) -> QuantityBookings:
     return QuantityBookings(Quantity("thread", number, each))
 
 
-def job(name: str, enqueued: float = 0.0, *, thread: int | None = None, ports: int | None = None, **more: Any) -> Job:
+def job(name: str, enqueued: float = 0.0, *, thread: int | None = None, ports: int | None = None, **more: Any) -> QueuedJob:
     needs = {NEED.format(key): number for key, number in (("thread", thread), ("ports", ports)) if number is not None}
-    return Job(name, enqueued=enqueued, parameters=needs, **more)
+    return QueuedJob(name, enqueued=enqueued, parameters=needs, **more)
 
 
-def filled(queues: Queues, **jobs: list[Job]) -> Queues:
+def filled(queues: Queues, **jobs: list[QueuedJob]) -> Queues:
     for queue, listed in jobs.items():
         for each in listed:
             assert queues.submit(queue, each) == each.id
@@ -36,7 +36,7 @@ def started(queues: Queues, **more: Any) -> list[str]:
     return [each.id for each in queues.poll(**more)]
 
 
-def test_a_poller_passes_over_what_is_too_large_and_stops_where_nothing_is_left() -> None:
+def test_a_poller_skips_large_jobs_and_stops_when_nothing_is_left() -> None:
     queues = filled(Queues({"q": [threads(4)]}), q=[job("a", thread=2), job("big", thread=3), job("b"), job("c"), job("d")])
     assert started(queues) == ["a", "b", "c"]
     assert queues.waiting() == ["big", "d"]
@@ -48,7 +48,7 @@ def test_a_poller_passes_over_what_is_too_large_and_stops_where_nothing_is_left(
     assert started(queues) == ["big"]
 
 
-def test_a_poller_looks_at_three_jobs_for_each_that_there_is_room_for() -> None:
+def test_a_poller_looks_at_three_jobs_per_free_place() -> None:
     queues = filled(Queues({"q": [threads(1)]}), q=[*(job(f"big{number}", thread=2) for number in range(3)), job("small")])
     assert started(queues) == []
     queues.managers["q"][0] = threads(2)
@@ -83,7 +83,7 @@ def test_tours_take_one_job_of_each_queue_the_longest_waiting_first() -> None:
     assert started(queues) == ["b1", "c1", "a1", "c2", "a2"]
 
 
-def test_after_a_refusal_what_is_left_is_kept_for_the_job_that_was_refused() -> None:
+def test_after_a_refusal_the_rest_is_kept_for_the_refused_job() -> None:
     shared = threads(5)
     queues = filled(
         Queues({"a": [shared], "b": [shared]}, "tours"),
@@ -170,7 +170,7 @@ def test_a_job_that_another_node_claims_is_gone_and_nothing_is_booked_for_it(pol
     assert (queues.waiting(), queues.running(), shared.slots_available()) == ([], ["b", "c"], 0)
 
 
-def test_what_cannot_be_submitted_or_ended() -> None:
+def test_invalid_submissions_and_ends_are_refused() -> None:
     queues = filled(Queues({"q": [threads(1)]}), q=[job("a")])
     for queue, each, error in (
         ("x", job("b"), UsageError),
@@ -189,7 +189,9 @@ JOBS = st.lists(
 
 
 @given(st.sampled_from(["poller", "tours"]), JOBS, st.lists(st.booleans(), max_size=4))
-def test_what_is_booked_is_what_runs(policy: Any, jobs: list[tuple[str, int, int, int, bool]], ends: list[bool]) -> None:
+def test_booked_resources_are_those_of_running_jobs(
+    policy: Any, jobs: list[tuple[str, int, int, int, bool]], ends: list[bool]
+) -> None:
     shared, ports = threads(4), DiscreteBookings(Discrete("ports", ("p", "q")))
     queues = Queues({"a": [shared, ports], "b": [shared]}, policy)
     needs: dict[str, tuple[int, int]] = {}
