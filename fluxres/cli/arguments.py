@@ -134,8 +134,8 @@ def check_window(start: float | None, end: float | None) -> None:
     Errors: UsageError.
 
     >>> check_window(60.0, 30.0)
-    Traceback (most recent call last): fluxres.errors.UsageError: the window ends at 30, which is not after its start at 60 (give
-    a later end, or a duration)
+    Traceback (most recent call last):
+    fluxres.errors.UsageError: the window ends at 30, which is not after its start at 60 (give a later end, or a duration)
     """
     begin = clock.system() if start is None else start
     if begin == inf:

@@ -177,7 +177,8 @@ def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status.
 
     >>> run(["--version"])
-    fluxres 0.1.0 0
+    fluxres 0.1.0
+    0
     """
     settings = Settings(argv=tuple(argv))
     with warnings.catch_warnings():

@@ -128,7 +128,7 @@ def test_the_unit_of_a_graph(site: Matcher) -> None:
     [
         ("network=10", InputError, "must be requested together with the pools"),
         ("slot/network=10", InputError, "must be requested together with the pools"),
-        ("[node;network=2/core]", InputError, "nothing below them"),
+        ("[node;network=2/core]", InputError, "contain nothing"),
         ("[node;network=2{id:'0'}]", InputError, "have no ids"),
         ("[node;water=2]", InfeasibleRequest, "no pool of type 'water'"),
         # To a pool that is named.
@@ -136,10 +136,10 @@ def test_the_unit_of_a_graph(site: Matcher) -> None:
         ("[node;network=1{to:leaf0,id:'0'}]", InputError, "have no ids"),
         ("[node;network=1{to:leaf7}]", InfeasibleRequest, "units to 'leaf7': no pool 'leaf7'"),
         ("[node;network=1{to:/site/rack9}]", InfeasibleRequest, "units to '/site/rack9': .*rack9"),
-        ("[node;water=1{to:leaf0}]", InfeasibleRequest, "no graph 'water' in which units could go to 'leaf0'"),
+        ("[node;water=1{to:leaf0}]", InfeasibleRequest, "no graph 'water' that could carry units to 'leaf0'"),
         ("[node;switch=1{to:leaf0}]", InfeasibleRequest, "no graph 'switch'"),
         # Between nodes.
-        ("[node;water=1{between:node}]", InfeasibleRequest, "no graph 'water' in which units could go between nodes"),
+        ("[node;water=1{between:node}]", InfeasibleRequest, "no graph 'water' that could carry units between nodes"),
     ],
 )
 def test_units_of_a_graph_that_cannot_be_asked_for(site: Matcher, text: str, error: type[Exception], message: str) -> None:

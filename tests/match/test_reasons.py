@@ -99,7 +99,7 @@ def test_no_start_while_a_node_is_down(six: Matcher) -> None:
     refusal = why(six, "slot=6/node")
     assert not refusal.never
     assert refusal.earliest is None
-    assert "out of service" in refusal.sentences()[-1]
+    assert "return to service" in refusal.sentences()[-1]
 
 
 def test_what_lacks_inside(six: Matcher) -> None:

@@ -141,7 +141,7 @@ def test_too_many_moments_leave_a_few_pools_as_they_were(monkeypatch: pytest.Mon
     planner = Planner(PARENT, END, TYPE, SIZE)
     monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 3)
     planner.hold_all([3, 5], 1, 0, 2)
-    with pytest.raises(LimitExceeded, match="moments"):
+    with pytest.raises(LimitExceeded, match="breakpoints"):
         planner.hold_all([2, 5, 6], [1, 1, 1], 4, 6)
     assert [planner.segments(v) for v in (2, 3, 5, 6)] == [[], [(0, 2, 1)], [(0, 2, 1)], []]
     assert planner.check() == []

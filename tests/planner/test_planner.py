@@ -208,7 +208,7 @@ def test_many_pools_all_or_nothing() -> None:
         (4, 9, 0, 1, "pool 4: 9 units requested for"),
         (4, 1, 5, 5, r"window \[5, 5\)"),
         (4, 1, 5, 4, r"window \[5, 4\)"),
-        (4, 1, FOREVER, FOREVER + 1, "a start that comes"),
+        (4, 1, FOREVER, FOREVER + 1, "a finite start"),
         (4, 1, -(2**70), 0, "window"),
         (4, 2**80, 0, 1, "pool 4"),
     ],
@@ -261,9 +261,9 @@ def test_moments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BREAKPOINTS_MAX", 4)
     planner.hold(1, 1, 0, 10)
     planner.hold(2, 1, 5, 15)
-    with pytest.raises(LimitExceeded, match="more than 4 moments"):
+    with pytest.raises(LimitExceeded, match="more than 4 breakpoints"):
         planner.hold(3, 1, 2, 10)
-    with pytest.raises(LimitExceeded, match="more than 4 moments"):
+    with pytest.raises(LimitExceeded, match="more than 4 breakpoints"):
         planner.hold_all([3, 4], 1, 2, 10)
     assert planner.segments(3) == []
     planner.hold_all([3, 4], 1, 0, 15)

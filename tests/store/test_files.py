@@ -340,7 +340,7 @@ def test_a_pool_that_is_down_keeps_its_job_in_a_file() -> None:
 def test_a_format_is_chosen_by_ending_or_name() -> None:
     assert fluxres.save(machine(), "x.yml").format == "cluster"
     assert fluxres.save(machine(), "x", format="cluster").format == "cluster"
-    with pytest.raises(UsageError, match=r"ending '.xyz'.*fluxres formats"):
+    with pytest.raises(UsageError, match=r"extension '.xyz'.*fluxres formats"):
         fluxres.save(machine(), "x.xyz")
     with pytest.raises(UsageError, match="format"):
         fluxres.save(machine(), "x.yaml", format="dot-matrix")
