@@ -25,7 +25,7 @@ def barred(records: Records, v: int, by: int) -> InsufficientResources:
 def way(records: Records, v: int) -> InfeasibleRequest:
     """The graph has the pool only as a way to others (rule N1)."""
     return InfeasibleRequest(
-        "this graph has the pool only as the way to others, without any of its units",
+        "the pool is only a pass-through in this part of the machine, without any units",
         where=records.accounts.where(v),
         hint="its units are in the graph that it was copied from, or left this one with unlink",
     )

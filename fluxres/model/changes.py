@@ -182,7 +182,7 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
     if end <= now:
         raise UsageError(
-            f"the window ended at {in_message(seconds(end))}, before now ({in_message(seconds(now))})",
+            f"the window ends at {in_message(seconds(end))}, which is not after now ({in_message(seconds(now))})",
             hint="give a later end",
         )
 

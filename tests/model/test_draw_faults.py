@@ -92,12 +92,12 @@ def test_a_draw_in_several_units_is_refused(other: str) -> None:
     text = text.replace(
         "with: [{type: power,", f"with: [{{type: pdu, with: [{{type: power, id: null, {other}}}]}}, {{type: power,"
     )
-    with pytest.raises(InputError, match=r"draws units of 'power', which are counted in \w+ and \w+"):
+    with pytest.raises(InputError, match=r"draws units of 'power', which is counted in \w+ and \w+"):
         fluxres.loads(text.replace('"power:/feed"', '"power:/feed0/pdu"'))
 
 
 def test_edges_in_another_unit_are_refused() -> None:
-    with pytest.raises(InputError, match="which are counted in W and kW"):
+    with pytest.raises(InputError, match="which is counted in W and kW"):
         registry.read(SITE.replace("DRAW", "power: 1").replace("capacity: 900", "capacity: 900, unit: kW").encode())
 
 

@@ -174,7 +174,7 @@ def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch)
         lambda: g.grow("a", NODE, start=22, end=28),
         lambda: g.set_end("a", 35),
     ):
-        with pytest.raises(LimitExceeded, match="moments"):
+        with pytest.raises(LimitExceeded, match="breakpoints"):
             call()
         assert (trace(g), g.revision, told) == (before, revision, [])
 
@@ -186,7 +186,7 @@ def test_a_stage_that_a_bound_keeps_from_its_job_stays_a_stage(monkeypatch: pyte
     monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 8)
     g.sink = told.append
     before = trace(g), g.revision
-    with pytest.raises(LimitExceeded, match="moments"):
+    with pytest.raises(LimitExceeded, match="breakpoints"):
         stage.commit()
     assert ((trace(g), g.revision), told) == (before, [])
     g.free("x")

@@ -129,9 +129,9 @@ def test_a_policy_of_ones_own_and_a_wrong_one() -> None:
     g = machine()
     g.allocate("slot/core", job="a", policy="high")
     assert paths(g, "a") == ["/demo/rack/node1/core1"]
-    with pytest.raises(UsageError, match="only for pools to be shared"):
+    with pytest.raises(UsageError, match="only asks for shared pools"):
         g.allocate("core", job="b")
-    with pytest.raises(UsageError, match="only for pools to be shared"):
+    with pytest.raises(UsageError, match="only asks for shared pools"):
         g.stage("core", job="b")
     with pytest.raises(UsageError, match="no match policy 'best'"):
         g.match("core", policy="best")

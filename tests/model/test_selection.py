@@ -66,7 +66,7 @@ def test_a_selection_shows_its_first_pools(g: ResourceGraph) -> None:
         (lambda s: s["node0"], UsageError, "expected a place in the selection or a slice, got 'node0'"),
         (lambda s: s[True], UsageError, "expected a place"),
         (lambda s: s["a":"b"], UsageError, "expected whole numbers in a slice"),
-        (lambda s: s[::-1], UsageError, "has no step -1"),
+        (lambda s: s[::-1], UsageError, "takes no step -1"),
         (lambda s: s & 5, UsageError, "expected another selection, got 5"),
         (lambda s: s | ["/demo"], UsageError, "expected another selection"),
         (lambda s: s - s.graph.duplicate().find("all"), StaleHandle, "belong to two graphs"),

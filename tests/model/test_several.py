@@ -518,7 +518,7 @@ def test_a_bound_that_is_hit_half_way_leaves_nothing(monkeypatch: pytest.MonkeyP
         lambda: g.allocate_all([(CORE, "a"), ([(MEMORY, 1)], "b")], start=20, end=30),
         lambda: g.stage([CORE, (MEMORY, 1)], job="a", start=20, end=30),
     ):
-        with pytest.raises(LimitExceeded, match="moments"):
+        with pytest.raises(LimitExceeded, match="breakpoints"):
             call()
         assert trace(g) == before
 
@@ -530,7 +530,7 @@ def test_rule_a6_a_free_that_hits_a_bound_changes_and_reports_nothing(monkeypatc
     before, told = trace(g), list[Event]()
     g.sink = told.append
     monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 5)  # five moments there are, and 5 s would be one more
-    with pytest.raises(LimitExceeded, match="moments"):
+    with pytest.raises(LimitExceeded, match="breakpoints"):
         g.free("x", start=5, end=25)
     assert trace(g) == before
     assert told == []

@@ -120,7 +120,7 @@ def test_what_begins_later_has_an_end_and_what_is_over_is_not_allocated(way: str
     before = trace(g)
     with pytest.raises(UsageError, match=r"would begin at 101 s, later than now \(100 s\), and has no end \(give an end"):
         make(g, way, 101, None)
-    with pytest.raises(UsageError, match="the window ended at 100 s, and now is 100 s"):
+    with pytest.raises(UsageError, match=r"the window ends at 100 s, which is not after now \(100 s\)"):
         make(g, way, 50, 100)
     assert trace(g) == before
     make(g, way, 101, 102)

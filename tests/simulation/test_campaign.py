@@ -274,7 +274,7 @@ def test_errors_of_folders_have_the_way_out() -> None:
 
 
 def test_a_process_that_receives_no_run_exits_without_a_traceback() -> None:
-    told = "import fluxres.simulation.forked as forked; forked._told({0}, {0}('nothing'), None)"
+    call = "import fluxres.simulation.forked as forked; forked._exit_silently({0}, {0}('nothing'), None)"
     for error, said in (("EOFError", ""), ("BrokenPipeError", ""), ("KeyError", "KeyError: 'nothing'")):
-        found = subprocess.run([sys.executable, "-c", told.format(error)], capture_output=True, text=True, check=True)
+        found = subprocess.run([sys.executable, "-c", call.format(error)], capture_output=True, text=True, check=True)
         assert found.stderr.strip() == said

@@ -225,7 +225,7 @@ def test_jobs_come_after_their_dependencies() -> None:
         ("- {id: [1], request: slot=1/core, run: 1}", "an id"),
         (
             "- {id: a, request: slot=1/core, run: 1}\n- {id: a, request: slot=1/core, run: 1}",
-            "jobs.yaml:2:3: [1]: the id 'a' stands twice",
+            "jobs.yaml:2:3: [1]: the id 'a' occurs twice",
         ),
         ("- {id: a, request: slot=1/core, run: 1, dependencies: [x]}", "SCHEME:ID"),
         ("- {id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b']}", "there is no job b"),

@@ -109,7 +109,7 @@ def test_expectations_hold_or_do_not(made: tuple[Study, ResultsFolder]) -> None:
         ("queue_policy easy", True),
         ("queue_policy easy", False),
     ]
-    assert re.fullmatch(r"mean_wait_s of queue_policy easy by the baseline: 0\.\d+, expected 2 to 3", checked[2].text)
+    assert re.fullmatch(r"mean_wait_s of queue_policy easy relative to the baseline: 0\.\d+, expected 2 to 3", checked[2].text)
     assert checked[2].to_dict()["holds"] is False
 
 
@@ -128,7 +128,7 @@ def test_damaged_results_are_reported(made: tuple[Study, ResultsFolder]) -> None
     study, folder = made
     path = folder.runs / study.runs[0].key / "metrics.json"
     path.write_text('{"metrics": {}}')
-    with pytest.raises(InputError, match=r"metrics\.json: no metrics of a run"):
+    with pytest.raises(InputError, match=r"metrics\.json: not the metrics of a run"):
         comparison.compare(study, folder)
 
 
