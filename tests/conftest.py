@@ -5,6 +5,8 @@ The options stand here and not in `tests/conformance`, because pytest reads opti
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +15,10 @@ pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
 # How long an example takes depends on what else the machine does, and no Hypothesis test is about time.
 settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+# A suite that a shell runs in the background ignores SIGINT, and so would the processes that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

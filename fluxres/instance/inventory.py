@@ -249,7 +249,7 @@ def refusal(where: str, wanted: int, free: int, size: int, holders: list[Hold], 
     """
     names = ", ".join(sorted(fluid.encode(hold.key) for hold in holders))
     return InsufficientResources(
-        f"{units(wanted)} wanted, {free} of {size} free (held by {names})",
+        f"requested {units(wanted)}, {free} of {size} free (held by {names})",
         where=where,
         hint="" if earliest >= FOREVER else f"free from {in_message(seconds(earliest))} on",
         earliest=None if earliest >= FOREVER else seconds(earliest),
