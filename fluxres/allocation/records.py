@@ -269,7 +269,7 @@ class Records:
 
         Errors: LimitExceeded from the planner; nothing changes then.
         """
-        self._note_route(owner, is_routed)
+        self._note_routes(owner, is_routed)
         before = self.slots_of.get(owner, 0)
         if not before and self.is_holder(owner):
             slots = 0  # the number of slots of what it holds already is unknown
@@ -292,11 +292,15 @@ class Records:
         elif before:
             del self.slots_of[owner]
 
-    def _note_route(self, owner: str, is_routed: bool | None) -> None:
+    def note_route(self, owner: str) -> None:
+        """Note that an owner draws along a route, here and in the parent; see `upward`."""
+        self.upward.discard(owner)
+        if self.upstream is not None:
+            self.upstream.note_route()
+
+    def _note_routes(self, owner: str, is_routed: bool | None) -> None:
         if is_routed:
-            self.upward.discard(owner)
-            if self.upstream is not None:
-                self.upstream.note_route()
+            self.note_route(owner)
         elif not self.is_holder(owner):
             if is_routed is None:
                 self.upward.discard(owner)
@@ -727,39 +731,33 @@ class Records:
             self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
             self.drawn.add(owner, batch.drawn, batch.start, batch.end)
 
+    def _count_shared(self, v: int, owner: str, change: int) -> None:
+        owners = self._shared.setdefault(v, {})
+        count = owners.get(owner, 0) + change
+        if count:
+            owners[owner] = count
+        else:
+            del owners[owner]
+            if not owners:
+                del self._shared[v]
+
     def _count_one_above(self, v: int, owner: str, sign: int) -> None:
         """Count one record that came (1) or went (-1) at every pool above it (rule A4)."""
-        parent, shared = self.accounts.parent.item, self._shared
+        parent = self.accounts.parent.item
         u = parent(v)
         while u >= 0:
-            owners = shared.get(u)
-            if owners is None:
-                owners = shared[u] = {}
-            count = owners.get(owner, 0) + sign
-            if count:
-                owners[owner] = count
-            else:
-                del owners[owner]
-                if not owners:
-                    del shared[u]
+            self._count_shared(u, owner, sign)
             u = parent(u)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
         """Count records that came (1) or went (-1), by the pool right above them, at that pool and every pool above (rule A4)."""
-        parent, shared = self.accounts.parent, self._shared
+        parent = self.accounts.parent.item
         while records:
             higher: dict[int, int] = {}
             for u, number in records.items():
                 if u < 0:
                     continue
-                owners = shared.setdefault(u, {})
-                count = owners.get(owner, 0) + sign * number
-                if count:
-                    owners[owner] = count
-                else:
-                    del owners[owner]
-                    if not owners:
-                        del shared[u]
-                above = parent.item(u)
+                self._count_shared(u, owner, sign * number)
+                above = parent(u)
                 higher[above] = higher.get(above, 0) + number
             records = higher

@@ -25,6 +25,8 @@ from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UsageError
 from fluxres.graph.auxiliary import Int32
 
+Found = tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]]
+"""Vertices, amounts and what they imply, of a match."""
 Lock = Callable[["Share"], str]
 """Locks what a share names until the end of the block, and returns the id of the stage."""
 
@@ -50,7 +52,7 @@ class Share(NamedTuple):
     targets: Sequence[tuple[int, int]]
     start: int
     end: int
-    found: tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]] | None = None
+    found: Found | None = None
     slots: int = 0
     implies: Implies = False
     drawn: Rows = NO_ROWS

@@ -133,3 +133,13 @@ def everywhere() -> list[click.Parameter]:
             help=f"How long to wait for the store lock. Default: {limits.LOCK_WAIT_SECONDS_DEFAULT:g}.",
         ),
     ]
+
+
+inventory_option = click.option(
+    "--inventory",
+    type=click.Choice(("graph", "auto")),
+    default="graph",
+    show_default=True,
+    help="How free resources are tracked.",
+)
+"""Of commands that run instances in real time."""

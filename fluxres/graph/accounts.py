@@ -414,6 +414,8 @@ def join(graph: Subsystem, first: int, same: tuple[NDArray[np.int64], NDArray[np
     of, rows = _pairs(graph), np.arange(len(graph))
     ours, theirs = (np.bincount(of, weights=each) > 0 for each in (rows < first, rows >= first))
     limited = ours & theirs & ~np.isnan(np.bincount(of, weights=carried))
+    if not limited.any():
+        return
     is_own = np.isnan(mark)
     has_own = np.bincount(of, weights=is_own) > 0
     counted = np.where(has_own[of], is_own, rows >= first)

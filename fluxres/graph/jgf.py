@@ -80,9 +80,7 @@ def held(
         stop = np.where(vertices < structure.tree_end, vertices + 1, structure.end[vertices])[whole]
         implied = _own_below(structure, vertices[whole], stop)
     own = np.unique(np.concatenate([vertices, implied])).astype(np.int32)
-    tops = vertices
-    if structure.linked is not None:  # pools implied below one that the enclosing instance grants on request
-        tops = own[~np.isin(structure.parent[own], own)]
+    tops = own[~np.isin(structure.parent[own], own)]
     if along is not None:
         kept = np.zeros(structure.n, np.bool_)
         kept[own] = kept[below] = True

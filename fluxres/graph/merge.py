@@ -353,6 +353,8 @@ def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
 
 def _same(joint: Subsystem, again: Int64, first: int) -> tuple[Int64, Int64]:
     """The rows of the edges that both have, each once: those of the first graph and, from `first` on, those of the second."""
+    if not len(again):
+        return again, again
     ends = np.stack([joint.src, joint.dst, joint.relation], axis=1)
     _, index, of = np.unique(ends, axis=0, return_index=True, return_inverse=True)
     ours, at = np.unique(index[of][again], return_index=True)

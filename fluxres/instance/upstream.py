@@ -208,10 +208,7 @@ class ParentSupply:
 
     def note_route(self) -> None:
         """The job of the parent draws along a route; see Upstream."""
-        records = self.parent._graph.records
-        records.upward.discard(self.holder)
-        if records.upstream is not None:
-            records.upstream.note_route()
+        self.parent._graph.records.note_route(self.holder)
 
     def _give(self, pieces: list[tuple[int, int, int, int]]) -> None:
         records, above = self.parent._graph.records, self.above()

@@ -1,6 +1,6 @@
 """The work of one instance of a hierarchy in its process: start children and wait for them, or run jobs.
 
-The outermost instance does the same in the process of the command. First all instances boot, then all are told to go, so that the
+The outermost instance does the same in the process of the command. All instances boot before any of them starts jobs, so that the
 start-up of interpreters does not count as run time of jobs.
 """
 

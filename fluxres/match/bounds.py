@@ -1,7 +1,7 @@
 """Requests that are impossible by numbers alone: RFC 4's Pruning Filter over a whole machine.
 
 There are two bounds.  Every pool satisfies one part of a request, so a request cannot ask for more of a type than is free.  And
-whoever takes nodes exclusively takes what is in them from the other parts: at least what the emptiest nodes contain.
+a part that takes nodes exclusively leaves the other parts less: at least what the emptiest nodes contain is gone.
 """
 
 from __future__ import annotations

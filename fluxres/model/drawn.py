@@ -44,8 +44,7 @@ def require_drawn(records: Records, after: Structure, between: Iterable[Ends]) -
                     f"{_by(records, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
                 )
         elif there[0] and (new >= 0 or not there[1]):
-            graph, goes = before.subsystems[name], not there[1]
-            job = _supplied(records, graph, src, dst, goes=goes) or _routed(records, graph, goes=goes)
+            job = _may_draw(records, before.subsystems[name], src, dst, goes=not there[1])
             if job is not None:
                 what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
                 raise StillHeld(what, where=where, hint=_FREE)
@@ -81,20 +80,28 @@ def _by(records: Records, account: int) -> str:
     return f"{jobs[0]} draws" if len(jobs) == 1 else f"{len(jobs)} jobs draw"
 
 
-def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
+def _may_draw(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
+    """A job that may draw through an edge without a capacity: up from its pools, or along a route to another place.
+
+    Args:
+        goes: the edge is to be removed. Where the graph counts and limits nothing, that takes nothing from jobs.
+    """
+    feeds = next((feeds for feeds in records.structure.feeds if feeds.graph is subsystem), None)
+    if feeds is None or not records.held:
+        return None
+    takes = bool(feeds.counted) or feeds.is_limited or not goes
+    return _supplied(records, feeds, src, dst, takes=takes) or (_routed(records) if takes else None)
+
+
+def _supplied(records: Records, feeds: Feeds, src: int, dst: int, *, takes: bool) -> str | None:
     """A job that holds units of a supplier on one side of an edge, and something that is supplied on the other.
 
     The supplier may be on the side that is supplied as well: what it gives comes through the edge.
 
-    Where no supplier on either side has units, what is supplied is enough.
-
     Args:
-        goes: the edge is to be removed; where no link is limited, none is drawn through that would have to stay.
+        takes: jobs may lose what they draw: where no supplier on either side has units, what is supplied is enough.
     """
     structure = records.structure
-    feeds = next((feeds for feeds in structure.feeds if feeds.graph is subsystem), None)
-    if feeds is None or not records.held:
-        return None
     up: set[int] = set()
     down: set[int] = set()
     for above, below in ((src, dst), (dst, src)):
@@ -102,8 +109,7 @@ def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
             up |= _upward(structure, feeds, above)
             down |= (found := downward(feeds, below))
             up |= _counted(structure, feeds, found)  # what has no units above it is drawn from here, and through the edge
-    has_counted = any(structure.type.item(v) in feeds.counted for v in up)
-    if not has_counted and (feeds.counted or feeds.is_limited or not goes):
+    if takes and not any(structure.type.item(v) in feeds.counted for v in up):
         up = set(records.held)
     for owner in sorted({owner for v in up for owner in records.held.get(v, ()) if owner != ELSEWHERE}):
         for v in records.pools_of[owner]:
@@ -112,11 +118,8 @@ def _supplied(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
     return None
 
 
-def _routed(records: Records, subsystem: Subsystem, *, goes: bool) -> str | None:
-    """A job that may draw along a route to another place: it may lead along any edge that has no capacity."""
-    feeds = next((feeds for feeds in records.structure.feeds if feeds.graph is subsystem), None)
-    if feeds is None or (goes and not feeds.counted and not feeds.is_limited):
-        return None
+def _routed(records: Records) -> str | None:
+    """A job that may draw along a route: it may lead along any edge that has no capacity."""
     owners = {owner for held in records.held.values() for owner in held} - records.upward - {ELSEWHERE}
     return records.job_behind(min(owners)) if owners else None
 

@@ -17,7 +17,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import together
 from fluxres.allocation.drawn import implicit
-from fluxres.allocation.together import Share, located, locking
+from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, Length, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
@@ -370,22 +370,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
     return _grant(
         graph,
         [
-            part.named()
-            if one is None
-            else [
-                Share(
-                    part.place,
-                    part.job,
-                    one.targets,
-                    one.start,
-                    one.end,
-                    one.found,
-                    one.nslots,
-                    implies=True,
-                    drawn=one.drawn,
-                    is_routed=one.is_routed,
-                )
-            ]
+            part.named() if one is None else [_share(part.place, part.job, one, one.found)]
             for part, one in zip(parts, found, strict=True)
         ],
     )
@@ -400,22 +385,28 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
             targets.job_id(job)
             matching.require_fresh(graph, found)
             matching.require_picks(found)
-        shares.append(
-            [
-                Share(
-                    place,
-                    job,
-                    found.targets,
-                    found.start,
-                    found.end,
-                    slots=found.nslots,
-                    implies=True,
-                    drawn=found.drawn,
-                    is_routed=found.is_routed,
-                )
-            ]
-        )
+        shares.append([_share(place, job, found)])
     return _grant(graph, shares) if shares else []
+
+
+def _share(place: str, job: str, match: Match, found: Found | None = None) -> Share:
+    """A match as the share of a job.
+
+    Args:
+        found: as for `Share`.
+    """
+    return Share(
+        place,
+        job,
+        match.targets,
+        match.start,
+        match.end,
+        found,
+        match.nslots,
+        implies=True,
+        drawn=match.drawn,
+        is_routed=match.is_routed,
+    )
 
 
 def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]]) -> list[Allocation]:

@@ -106,8 +106,8 @@ def by_level(text: str) -> tuple[str, ...]:
 def shares(graph: ResourceGraph, number: int, where: str, *, by: str = "", finest: str = "") -> tuple[str, list[int]]:
     """How an instance divides its resources among children: a type, and how many pools of it each child gets.
 
-    Chooses the coarsest type of which each child gets equally many, or so many that one more hardly matters; failing that, the
-    coarsest of which each gets at least one.  3,018 nodes among four are divided as nodes, although their cores would divide
+    Chooses the coarsest type of which each child gets equally many, or enough that one more or less hardly matters; failing that,
+    the coarsest of which each gets at least one.  3,018 nodes among four are divided as nodes, although their cores would divide
     evenly.  Types that would leave something behind (cores, if nodes also have GPUs) come last.  Pools are counted, not weighed:
     if nodes differ, so do the parts.
 

@@ -272,7 +272,7 @@ def parse_resources(values: object, *, dialect: Dialect = "rfc14") -> tuple[Vert
 
 
 def _require_bounded(document: Document, resources: object) -> None:
-    """Refuse resources too deep to recurse over, or so many by their aliases that converting them would fill the memory."""
+    """Refuse resources that are too deep to recurse over, or that aliases make too many to convert in memory."""
     level: list[tuple[tuple[Key, ...], Any]] = [(("resources",), resources)]
     depth = number = 0
     while level := [(path, found) for path, found in level if isinstance(found, list | tuple)]:

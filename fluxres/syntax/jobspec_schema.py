@@ -68,8 +68,8 @@ class Shell(Struct):
 class System(Struct, rename={"preemptible_after": "preemptible-after"}):
     """The attributes of the system that have a meaning.  The RFC wants others to be kept.
 
-    Those it knows must have their type: whoever acts on them later (a shell, a dependency plugin) would fail inside the job
-    instead of at its submission.
+    Those that it defines must have their type: a shell or a dependency plugin would otherwise fail inside the job instead of
+    at its submission.
     """
 
     duration: Seconds | UnsetType = UNSET

@@ -11,7 +11,7 @@ from fluxres import limits
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import Duration, Settings
+from fluxres.cli.settings import Duration, Settings, inventory_option
 from fluxres.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
@@ -63,13 +63,7 @@ _COUNT = click.IntRange(min=0)
     show_default=True,
     help="Match policies by level, such as low:high; the last one applies below.",
 )
-@click.option(
-    "--inventory",
-    type=click.Choice(("graph", "auto")),
-    default="graph",
-    show_default=True,
-    help="How free resources are tracked.",
-)
+@inventory_option
 @click.option("--timeout", type=Duration(), metavar="D", help="Stop each hierarchy after this time. Default: never.")
 @click.option(
     "--silence",

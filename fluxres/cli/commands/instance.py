@@ -10,7 +10,7 @@ import click
 from fluxres import limits
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
-from fluxres.cli.settings import Duration, Settings
+from fluxres.cli.settings import Duration, Settings, inventory_option
 from fluxres.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
@@ -28,13 +28,7 @@ def command() -> None:
 @click.option("--machine", metavar="SOURCE", help="A machine from a file, URL, shape or number. Default: the graph in use.")
 @click.option("-Q", "--queue-policy", default="easy", show_default=True, help="Queue policy: the order in which jobs start.")
 @click.option("-M", "--match-policy", default="first", show_default=True, help="Match policy: the pools to prefer.")
-@click.option(
-    "--inventory",
-    type=click.Choice(("graph", "auto")),
-    default="graph",
-    show_default=True,
-    help="How free resources are tracked.",
-)
+@inventory_option
 @click.option(
     "--grace", type=Duration(), metavar="D", help=f"Time from SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
 )
