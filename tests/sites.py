@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fluxres.documents.source import Source
-from fluxres.formats import cluster
+from fluxres.formats.cluster import read as cluster
 from fluxres.model import ResourceGraph
 
 TWO_PDUS = """

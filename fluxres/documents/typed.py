@@ -40,7 +40,7 @@ def convert(document: Document, kind: type[T]) -> T:
     too long or a number that is too large.
 
     >>> from fluxres.documents import yaml_document
-    >>> from fluxres.formats import cluster_schema
+    >>> from fluxres.formats.cluster import schema as cluster_schema
     >>> convert(yaml_document.load(b"{fluxres: 1, resources: [{type: core, count: four}]}"), cluster_schema.Cluster)
     Traceback (most recent call last):
       ...

@@ -1,4 +1,4 @@
 """File formats, text ↔ structure, detected from the content (:mod:`fluxres.formats.registry`).
 
-`cluster` is the format for people. Each other format is a module and an entry in the registry.
+Each family has a folder.  A format is a reader, a writer, or both, and an entry in the registry.
 """

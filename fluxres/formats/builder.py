@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fluxres.clock import Clock
 from fluxres.errors import UsageError
-from fluxres.formats import cluster, plain_values
+from fluxres.formats import plain_values
+from fluxres.formats.cluster import read as cluster
 from fluxres.graph.kinds import PropertyValue
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.syntax.hostlist import Hostlist

@@ -20,10 +20,13 @@ from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
 from fluxres.documents.typed import nearest
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import exports, flux, peers, plain_values, slurm_entries
+from fluxres.formats import exports, plain_values
 from fluxres.formats.detection import is_toml, keys, xml_root
+from fluxres.formats.flux import entries as flux
 from fluxres.formats.format import ALL, Format
 from fluxres.formats.loaded import Hold, Loaded, Output
+from fluxres.formats.peers import entries as peers
+from fluxres.formats.slurm import entries as slurm_entries
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -57,8 +60,8 @@ _FORMATS: Final = (
         "fluxres cluster file, YAML or JSON",
         (".yaml", ".yml"),
         lambda head: "fluxres" in keys(head),
-        reader="fluxres.formats.cluster:read",
-        writer="fluxres.formats.cluster_checked:write",
+        reader="fluxres.formats.cluster.read:read",
+        writer="fluxres.formats.cluster.checked:write",
         carries=ALL,
     ),
     *flux.FORMATS,
@@ -67,9 +70,9 @@ _FORMATS: Final = (
         "hwloc topology, XML of versions 1 to 3; 'hwloc:' is the local machine",
         (".xml",),
         lambda head: xml_root(head) == "topology",
-        reader="fluxres.formats.hwloc:read",
-        many="fluxres.formats.hwloc_cluster:read_many",
-        live="fluxres.formats.hwloc_system:read",
+        reader="fluxres.formats.hwloc.read:read",
+        many="fluxres.formats.hwloc.cluster:read_many",
+        live="fluxres.formats.hwloc.system:read",
         carries=frozenset({"pools", "names", "basenames", "ids", "sizes", "units", "properties"}),
         options=frozenset({"keep", "cluster"}),
     ),
@@ -172,7 +175,7 @@ def read_values(values: Mapping[str, Any], *, format: str | None = None, origin:
         if chosen or detect(source.data) is not None:
             return read(source, format=format, origin=origin, **options)
     _known(named("cluster"), options)
-    return cast("Loaded", _function("fluxres.formats.cluster:build")(plain_values.document(values, _VALUES), origin=origin))
+    return cast("Loaded", _function("fluxres.formats.cluster.read:build")(plain_values.document(values, _VALUES), origin=origin))
 
 
 def read_many(sources: Sequence[Source], *, format: str | None = None, origin: int | None = None, **options: Any) -> Loaded:

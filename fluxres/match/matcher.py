@@ -18,7 +18,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match import earliest, reasons, settle, vector
+from fluxres.match import earliest, peer_rules, reasons, settle, vector
 from fluxres.match import plan as plans
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import Entangled, is_guided
@@ -26,7 +26,6 @@ from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
 from fluxres.match.form import Form, form
 from fluxres.match.guide import WindowSkipper
-from fluxres.match.peers import rules
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Match
@@ -314,7 +313,7 @@ class Matcher:
         self.follow_suppliers()
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
-            rules.require_allowed(self.structure, request)
+            peer_rules.require_allowed(self.structure, request)
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
             # The same jobspec parsed again gives another, equal request.

@@ -1,1 +1,1 @@
-"""Workloads run on instances in simulated time (specs/instances.md)."""
+"""Workloads run on instances in simulated time (specs/simulation.md)."""

@@ -76,7 +76,7 @@ class Request:
                 (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
             duration_s: seconds, in place of those of the jobspec.
             format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
-                honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peer_requests`).
+                honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
 
         Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
 
@@ -148,7 +148,7 @@ LENGTH_MAX: Final = 16 * 1024
 """Longer contents are not remembered: together they would be large, and they take long anyway."""
 _MARSHAL: Final = 2
 """The format of marshal in which equal values are equal bytes, however they are shared between each other."""
-_PEERS: Final = "fluxres.formats.peer_requests"
+_PEERS: Final = "fluxres.formats.peers.requests"
 """What reads the languages of HyperQueue, canary and CTest; loaded when one of them is named."""
 _LINES_OF_DOCUMENT: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\n)*[ \t]*(?:\{|['\"]?[A-Za-z_]\w*['\"]?[ \t]*:(?:\s|$))")
 

@@ -2,7 +2,7 @@
 
 A scheduler adds and subtracts what it gave out long before it needs a graph.  Here R is a set of (rank, type, id) with a host
 name for each rank, and the operations are those of flux-core's librlist by name: they compare ids, ranks left without any drop
-out, and properties follow their ranks.  A machine is made of R by :mod:`fluxres.formats.resource_set`.
+out, and properties follow their ranks.  A machine is made of R by :mod:`fluxres.formats.flux.resource_set`.
 """
 
 from __future__ import annotations

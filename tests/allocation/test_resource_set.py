@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import fluxres
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
+from fluxres.fluxion import jgf
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
-from fluxres.query import jgf
 from fluxres.store import encoding, records
 from fluxres.syntax import hostlist, idset
 

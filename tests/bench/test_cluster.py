@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fluxres.formats.cluster import read_cluster
-from fluxres.formats.cluster_write import write_cluster
+from fluxres.formats.cluster.read import read_cluster
+from fluxres.formats.cluster.write import write_cluster
 from fluxres.graph.recipe import Recipe, expand
 
 pytestmark = pytest.mark.bench

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fluxres.documents.source import Source
-from fluxres.formats import hwloc, hwloc_cluster
+from fluxres.formats.hwloc import cluster as hwloc_cluster
+from fluxres.formats.hwloc import read as hwloc
 
 pytestmark = pytest.mark.bench
 

@@ -13,12 +13,12 @@ from fluxres.cli.failures import CLOSED_PIPE, INTERRUPTED
 from fluxres.cli.program import COMMANDS, STAND_INS, program
 from fluxres.cli.settings import JOB_OUTPUTS, OUTPUTS, EverywhereOption
 from fluxres.errors import STATUS
+from fluxres.fluxion import options, session
+from fluxres.fluxion.drawing import FORMS
+from fluxres.fluxion.loading import FORMATS
+from fluxres.fluxion.policies import POLICIES
+from fluxres.fluxion.writers import WRITERS
 from fluxres.model import Pool
-from fluxres.query import options, session
-from fluxres.query.drawing import FORMS
-from fluxres.query.loading import FORMATS
-from fluxres.query.policies import POLICIES
-from fluxres.query.writers import WRITERS
 from fluxres.render import documents
 from fluxres.store import open_store
 from tests.cli.conftest import Invoke

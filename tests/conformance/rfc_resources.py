@@ -8,10 +8,10 @@ from typing import Any
 
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.formats import registry
-from fluxres.formats.rank_hosts import HOST
+from fluxres.formats.flux.rank_hosts import HOST
+from fluxres.formats.peers.flux.pool import FluxPool
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
-from fluxres.match.peers.flux_pool import FluxPool
 from fluxres.syntax import constraint, count, hostlist, idset, shape
 from fluxres.syntax.flat_request import FlatRequest, flatten
 from fluxres.syntax.jobspec import Request, parse_shape

@@ -9,17 +9,22 @@ from itertools import groupby
 from typing import Any
 
 from fluxres.errors import FluxresError
-from fluxres.formats import canary as canary_pools
-from fluxres.formats import ctest as ctest_files
-from fluxres.match.peers.canary import InstanceSlots, Shelf, Test, cost, start
-from fluxres.match.peers.ctest import Slots, pack, place
-from fluxres.match.peers.hyperqueue import Given, Index, Worker
-from fluxres.match.peers.jqm import DiscreteBookings, HighlanderBookings, QuantityBookings
-from fluxres.match.peers.jqm_queues import QueuedJob, Queues
-from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, jqm
-from fluxres.syntax.hyperqueue_environment import Grant
-from fluxres.syntax.hyperqueue_environment import environment as hyperqueue_variables
-from fluxres.syntax.hyperqueue_tokens import format_amount, parse_amount
+from fluxres.formats.peers.canary import language as canary
+from fluxres.formats.peers.canary import read as canary_pools
+from fluxres.formats.peers.canary.allocator import InstanceSlots, Shelf, Test, cost, start
+from fluxres.formats.peers.ctest import groups as ctest_groups
+from fluxres.formats.peers.ctest import read as ctest_files
+from fluxres.formats.peers.ctest.allocator import Slots, pack, place
+from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
+from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
+from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
+from fluxres.formats.peers.hyperqueue.allocator import Given, Index, Worker
+from fluxres.formats.peers.hyperqueue.environment import Grant
+from fluxres.formats.peers.hyperqueue.environment import environment as hyperqueue_variables
+from fluxres.formats.peers.hyperqueue.tokens import format_amount, parse_amount
+from fluxres.formats.peers.jqm import managers as jqm
+from fluxres.formats.peers.jqm.allocator import DiscreteBookings, HighlanderBookings, QuantityBookings
+from fluxres.formats.peers.jqm.queues import QueuedJob, Queues
 from tests.conformance.runner import Case, NotCovered
 from tests.conformance.seed_cases import KINDS, Family, Operation, environment, managers_of, pools_of, same, source, unknown
 

@@ -13,15 +13,21 @@ from typing import Any
 
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
-from fluxres.formats import canary as canary_pools
-from fluxres.formats import ctest as ctest_files
-from fluxres.formats import ctest_write as ctest_written
-from fluxres.formats import hyperqueue as hyperqueue_workers
-from fluxres.syntax import canary, ctest_groups, hyperqueue, hyperqueue_coupling, hyperqueue_request, hyperqueue_tokens, jqm
-from fluxres.syntax import hyperqueue_environment as hyperqueue_variables
-from fluxres.syntax.ctest_groups import TYPE as CTEST_TYPE
-from fluxres.syntax.hyperqueue_pools import Groups, Kind, Pool, Sum
-from fluxres.syntax.hyperqueue_tokens import PER_UNIT, format_amount
+from fluxres.formats.peers.canary import language as canary
+from fluxres.formats.peers.canary import read as canary_pools
+from fluxres.formats.peers.ctest import groups as ctest_groups
+from fluxres.formats.peers.ctest import read as ctest_files
+from fluxres.formats.peers.ctest import write as ctest_written
+from fluxres.formats.peers.ctest.groups import TYPE as CTEST_TYPE
+from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
+from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
+from fluxres.formats.peers.hyperqueue import environment as hyperqueue_variables
+from fluxres.formats.peers.hyperqueue import read as hyperqueue_workers
+from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
+from fluxres.formats.peers.hyperqueue import tokens as hyperqueue_tokens
+from fluxres.formats.peers.hyperqueue.pools import Groups, Kind, Pool, Sum
+from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, format_amount
+from fluxres.formats.peers.jqm import managers as jqm
 from tests.conformance.runner import Case, NotCovered
 
 Operation = dict[str, Any]

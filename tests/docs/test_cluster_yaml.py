@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fluxres.formats.cluster import read_cluster
-from fluxres.formats.cluster_schema import Cluster, Edge, Graph, Resource
+from fluxres.formats.cluster.read import read_cluster
+from fluxres.formats.cluster.schema import Cluster, Edge, Graph, Resource
 from fluxres.graph.structure import Structure
 
 TEXT = (Path(__file__).parents[2] / "specs" / "cluster-yaml.md").read_text()

@@ -10,7 +10,7 @@ import pytest
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.canary import Instance, Node, ResourcePool, parse, read_words
+from fluxres.formats.peers.canary.read import Instance, Node, ResourcePool, parse, read_words
 from fluxres.graph.structure import Structure
 
 

@@ -14,10 +14,10 @@ from fluxres import limits
 from fluxres.documents import yaml_document
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import registry
-from fluxres.formats.cluster import Hold, read_cluster
-from fluxres.formats.cluster_entries import DefaultIds
-from fluxres.formats.cluster_schema import json_schema
-from fluxres.formats.cluster_write import write_cluster
+from fluxres.formats.cluster.entries import DefaultIds
+from fluxres.formats.cluster.read import Hold, read_cluster
+from fluxres.formats.cluster.schema import json_schema
+from fluxres.formats.cluster.write import write_cluster
 from fluxres.graph.structure import Structure
 
 ROOT = Path(__file__).parents[2]

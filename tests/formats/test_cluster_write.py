@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.formats import selector
-from fluxres.formats.cluster import Hold, read_cluster
-from fluxres.formats.cluster_edges_write import outside_homes
-from fluxres.formats.cluster_runs import Runs, per_parent
-from fluxres.formats.cluster_write import write_cluster
+from fluxres.formats.cluster.edges_write import outside_homes
+from fluxres.formats.cluster.read import Hold, read_cluster
+from fluxres.formats.cluster.runs import Runs, per_parent
+from fluxres.formats.cluster.write import write_cluster
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.compare import equal

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.formats import node_link_schema, registry
+from fluxres.formats import registry
+from fluxres.formats.graphs import node_link_schema
 from fluxres.formats.loaded import Hold
 from fluxres.formats.pool_texts import PoolTexts
 from fluxres.graph import uuids

@@ -1,4 +1,4 @@
-"""GRUG as machines: the same pools, edges and numbers that the recipe gives vertex by vertex in `fluxres query`."""
+"""GRUG as machines: the same pools, edges and numbers that the recipe gives vertex by vertex in `fluxres fluxion`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import grug, registry
+from fluxres.fluxion import recipe
+from fluxres.fluxion.graph import CONTAINMENT
+from fluxres.formats import registry
+from fluxres.formats.flux import grug
 from fluxres.graph.audit import check_structure
 from fluxres.graph.structure import Structure
-from fluxres.query import recipe
-from fluxres.query.graph import CONTAINMENT
 
 Node = tuple[str, dict[str, Any]]
 Edge = tuple[str, str, dict[str, Any]]

@@ -10,8 +10,10 @@ import pytest
 from fluxres import limits, load
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.formats import hwloc, hwloc_cluster, registry
-from fluxres.formats.hwloc_pools import TYPES, kept
+from fluxres.formats import registry
+from fluxres.formats.hwloc import cluster as hwloc_cluster
+from fluxres.formats.hwloc import read as hwloc
+from fluxres.formats.hwloc.pools import TYPES, kept
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT
 

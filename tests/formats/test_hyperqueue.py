@@ -10,8 +10,8 @@ import pytest
 
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import registry
-from fluxres.formats.hyperqueue import read_words
-from fluxres.formats.hyperqueue_words import words_of
+from fluxres.formats.peers.hyperqueue.command_lines import words_of
+from fluxres.formats.peers.hyperqueue.read import read_words
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 

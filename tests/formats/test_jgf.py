@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from fluxres.documents import json_typed, yaml_document
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats import jgf_schema, registry
+from fluxres.fluxion import jgf as query_jgf
+from fluxres.formats import registry
+from fluxres.formats.flux import jgf_schema
 from fluxres.formats.loaded import Loaded
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from fluxres.query import jgf as query_jgf
 from tests.formats.fluxion_reader import Fluxion
 from tests.formats.round_trip import differences
 from tests.graph.builders import ORIGIN, demo

@@ -9,10 +9,10 @@ import pytest
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
 from fluxres.formats import registry
-from fluxres.formats.jqm import parse
+from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Quantity
+from fluxres.formats.peers.jqm.read import parse
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from fluxres.syntax.jqm import Discrete, Highlander, Quantity
 
 
 def read(text: str) -> Structure:

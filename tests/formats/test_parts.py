@@ -71,7 +71,7 @@ def outcome(name: str, text: str) -> Any:
 def whole(name: str, text: str) -> Any:
     """The same without reading in parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module(f"fluxres.formats.{name}"), "_of_parts", lambda source: None)
+        patch.setattr(import_module(f"fluxres.formats.peers.{name}.read"), "_of_parts", lambda source: None)
         return outcome(name, text)
 
 
@@ -88,7 +88,7 @@ def require_same(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_reading_in_parts_gives_the_same_machine(name: str) -> None:
     text = json.dumps(DOCUMENTS[name])
-    assert import_module(f"fluxres.formats.{name}")._of_parts(Source(text.encode())) is not None
+    assert import_module(f"fluxres.formats.peers.{name}.read")._of_parts(Source(text.encode())) is not None
     require_same(name, text)
     require_same(name, json.dumps(DOCUMENTS[name], indent=3))
     require_same(name, "\ufeff" + text)

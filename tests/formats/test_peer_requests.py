@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 import fluxres
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.formats import peer_requests, registry
+from fluxres.formats import registry
+from fluxres.formats.peers import requests as peer_requests
+from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.model.resource_graph import ResourceGraph
-from fluxres.syntax import jobspec, jqm
+from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.formats import registry, resource_config_schema
+from fluxres.formats import registry
+from fluxres.formats.flux import resource_config_schema
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand

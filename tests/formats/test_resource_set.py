@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import fluxres
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
-from fluxres.formats import registry, resource_set_schema
+from fluxres.formats import registry
+from fluxres.formats.flux import resource_set_schema
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand

@@ -14,7 +14,7 @@ import fluxres
 from fluxres import limits
 from fluxres.errors import UsageError
 from fluxres.formats import registry
-from fluxres.formats.cluster import Hold
+from fluxres.formats.cluster.read import Hold
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import WAY, Kind
@@ -143,7 +143,7 @@ def test_what_is_too_long_for_yaml_is_written_as_json(monkeypatch: pytest.Monkey
 
 
 def test_differences_after_reading_back_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fluxres.formats import cluster_write
+    from fluxres.formats.cluster import write as cluster_write
 
     whole = cluster_write.document
 

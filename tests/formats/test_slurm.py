@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 import fluxres
 from fluxres.cli.program import program
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats import registry, slurm_gres, slurm_schema
+from fluxres.formats import registry
 from fluxres.formats.loaded import Loaded
-from fluxres.formats.slurm_lines import Line
-from fluxres.formats.slurm_nodes import state_of
+from fluxres.formats.slurm import gres as slurm_gres
+from fluxres.formats.slurm import schema as slurm_schema
+from fluxres.formats.slurm.lines import Line
+from fluxres.formats.slurm.nodes import state_of
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT

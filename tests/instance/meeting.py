@@ -25,7 +25,7 @@ from fluxres import ResourceGraph
 from fluxres.clock import ticks
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, MergeConflict
-from fluxres.formats import cluster
+from fluxres.formats.cluster import read as cluster
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import COLUMNS, Problem
 from fluxres.instance import Instance, Job, State

@@ -27,7 +27,7 @@ from fluxres import (
 )
 from fluxres.clock import TICKS_PER_S
 from fluxres.documents.source import Source
-from fluxres.formats import cluster
+from fluxres.formats.cluster import read as cluster
 from fluxres.graph.structure import Problem
 from fluxres.instance import Instance, Job, Runner, State
 from fluxres.instance.policy import QueuePolicy

@@ -10,7 +10,7 @@ import pytest
 
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UnknownJob, UsageError
-from fluxres.formats import cluster
+from fluxres.formats.cluster import read as cluster
 from fluxres.model import Allocation, ResourceGraph
 
 HORIZON = 40

@@ -13,7 +13,8 @@ import fluxres
 from fluxres import limits
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, NotHeld, StillHeld, UnknownPool, UsageError
-from fluxres.formats import cluster, registry
+from fluxres.formats import registry
+from fluxres.formats.cluster import read as cluster
 from fluxres.model import ResourceGraph
 from fluxres.model.events import Event
 from fluxres.store import encoding

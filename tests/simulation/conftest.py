@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fluxres.simulation import study
-from fluxres.simulation.study import Run, Study
+from fluxres.experiments import study
+from fluxres.experiments.study import Run, Study
 
 SMALL = """\
 fluxres-experiment: 1

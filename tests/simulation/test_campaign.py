@@ -17,10 +17,10 @@ import pytest
 
 from fluxres import limits
 from fluxres.errors import StoreBusy, StoreError, UsageError
-from fluxres.simulation import campaign
-from fluxres.simulation.execution import METRICS
-from fluxres.simulation.folder import ERROR, ResultsFolder
-from fluxres.simulation.study import Run
+from fluxres.experiments import campaign
+from fluxres.experiments.execution import METRICS
+from fluxres.experiments.folder import ERROR, ResultsFolder
+from fluxres.experiments.study import Run
 from tests.simulation.conftest import SMALL, Write, start
 
 SLOW = """\
@@ -267,14 +267,14 @@ def test_a_campaign_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals
 
 
 def test_errors_of_folders_have_the_way_out() -> None:
-    from fluxres.simulation.folder import cannot
+    from fluxres.experiments.folder import cannot
 
     assert "another --out" in cannot(Path("/x"), OSError(errno.EACCES, "Permission denied", "/x/y")).hint
     assert cannot(Path("/x"), OSError(errno.EACCES, "Permission denied", "/x/y")).where == "/x/y"
 
 
 def test_a_process_that_receives_no_run_exits_without_a_traceback() -> None:
-    call = "import fluxres.simulation.forked as forked; forked._exit_silently({0}, {0}('nothing'), None)"
+    call = "import fluxres.experiments.forked as forked; forked._exit_silently({0}, {0}('nothing'), None)"
     for error, said in (("EOFError", ""), ("BrokenPipeError", ""), ("KeyError", "KeyError: 'nothing'")):
         found = subprocess.run([sys.executable, "-c", call.format(error)], capture_output=True, text=True, check=True)
         assert found.stderr.strip() == said

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fluxres.documents import yaml_document
-from fluxres.simulation import campaign, checks, comparison, study
-from fluxres.simulation.folder import ResultsFolder
+from fluxres.experiments import campaign, checks, comparison, study
+from fluxres.experiments.folder import ResultsFolder
 from tests.traceability import ROOT
 
 EXAMPLES = sorted((ROOT / "data" / "experiments").glob("*.yaml"))

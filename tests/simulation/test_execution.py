@@ -12,9 +12,10 @@ import orjson
 import pytest
 
 from fluxres.documents.source import Source
-from fluxres.simulation import parts, swf
+from fluxres.experiments import parts
+from fluxres.experiments.execution import INSTANCES, JOBS, METRICS, SWF, Outcome, execute
+from fluxres.simulation import swf
 from fluxres.simulation.cost import Fitted, Measured
-from fluxres.simulation.execution import INSTANCES, JOBS, METRICS, SWF, Outcome, execute
 from fluxres.simulation.lublin import Lublin
 from fluxres.simulation.machine import of_shape
 from fluxres.simulation.models import Ensemble

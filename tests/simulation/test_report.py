@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from fluxres.errors import InputError, UsageError
-from fluxres.simulation import campaign, charts, comparison, report
-from fluxres.simulation.coverage import Rectangles
-from fluxres.simulation.folder import ResultsFolder
-from fluxres.simulation.study import Study
+from fluxres.experiments import campaign, charts, comparison, report
+from fluxres.experiments.coverage import Rectangles
+from fluxres.experiments.folder import ResultsFolder
+from fluxres.experiments.study import Study
 from tests.simulation.conftest import SMALL, Write
 
 EXPECTING = SMALL + (

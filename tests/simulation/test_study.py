@@ -9,10 +9,10 @@ import pytest
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.simulation import checks, study
-from fluxres.simulation.figures import FIGURES
-from fluxres.simulation.study import label, matches, told
-from fluxres.simulation.study_schema import (
+from fluxres.experiments import checks, study
+from fluxres.experiments.figures import FIGURES
+from fluxres.experiments.study import label, matches, told
+from fluxres.experiments.study_schema import (
     BurstsModel,
     CostEntry,
     EnsembleModel,

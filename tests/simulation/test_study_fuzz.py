@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fluxres.documents import yaml_document
 from fluxres.errors import FluxresError
-from fluxres.simulation import checks, study
+from fluxres.experiments import checks, study
 
 PAGE: dict[str, Any] = {
     "fluxres-experiment": 1,

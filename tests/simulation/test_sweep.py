@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fluxres.errors import StoreError
-from fluxres.simulation import campaign, sweep
+from fluxres.experiments import campaign, sweep
 from tests.simulation.conftest import SMALL, Write
 from tests.simulation.test_campaign import files
 

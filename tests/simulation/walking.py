@@ -23,9 +23,9 @@ import numpy as np
 
 from fluxres.clock import seconds
 from fluxres.documents import yaml_document
+from fluxres.experiments import parts, study
 from fluxres.graph.structure import Structure
 from fluxres.instance import Instance, Job
-from fluxres.simulation import parts, study
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.syntax.canary import Device, device_environment, environment, infer, parse_counts, requests
+from fluxres.formats.peers.canary.language import Device, device_environment, environment, infer, parse_counts, requests
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.syntax.ctest_groups import Group, Need, environment, expand, format, parse, processes
-from fluxres.syntax.ctest_groups import given as given_to
+from fluxres.formats.peers.ctest.groups import Group, Need, environment, expand, format, parse, processes
+from fluxres.formats.peers.ctest.groups import given as given_to
 
 TYPES = st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True)
 NEEDS = st.builds(Need, TYPES, st.integers(0, 2**31 - 1))

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.syntax import hyperqueue
-from fluxres.syntax.hyperqueue_coupling import Coupling, parse_cpulist
-from fluxres.syntax.hyperqueue_coupling import checked as checked_couplings
-from fluxres.syntax.hyperqueue_coupling import format as format_coupling
-from fluxres.syntax.hyperqueue_coupling import parse as parse_coupling
-from fluxres.syntax.hyperqueue_environment import Grant, detected, environment, variable
-from fluxres.syntax.hyperqueue_request import (
+from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
+from fluxres.formats.peers.hyperqueue.coupling import Coupling, parse_cpulist
+from fluxres.formats.peers.hyperqueue.coupling import checked as checked_couplings
+from fluxres.formats.peers.hyperqueue.coupling import format as format_coupling
+from fluxres.formats.peers.hyperqueue.coupling import parse as parse_coupling
+from fluxres.formats.peers.hyperqueue.environment import Grant, detected, environment, variable
+from fluxres.formats.peers.hyperqueue.request import (
     ALL,
     POLICIES,
     VARIANTS_MAX,
@@ -29,7 +29,7 @@ from fluxres.syntax.hyperqueue_request import (
     variant,
     variants,
 )
-from fluxres.syntax.hyperqueue_tokens import amount_of_float, format_amount, parse_amount
+from fluxres.formats.peers.hyperqueue.tokens import amount_of_float, format_amount, parse_amount
 
 ASKS = st.builds(
     Ask, st.from_regex(r"[A-Za-z][A-Za-z0-9/]{0,6}", fullmatch=True), st.integers(1, 2**32 - 1), st.sampled_from(POLICIES)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.syntax.jqm import (
+from fluxres.formats.peers.jqm.managers import (
     ITEMS_DEFAULT,
     Discrete,
     Highlander,

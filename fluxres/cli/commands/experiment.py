@@ -13,8 +13,8 @@ from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from fluxres.simulation.comparison import Checked, Comparison
-    from fluxres.simulation.study import Study
+    from fluxres.experiments.comparison import Checked, Comparison
+    from fluxres.experiments.study import Study
 
 NOT_AS_EXPECTED = 1
 """Exit status if a result differs from the expected value, or a run failed or refused every job."""
@@ -44,7 +44,7 @@ def run(settings: Settings, study: Path, out: Path, processes: int | None, clust
 
     It can be interrupted at any time; the same command continues with the remaining runs.
     """
-    from fluxres.simulation import campaign
+    from fluxres.experiments import campaign
 
     read = _study(study)
     with progress(len(read.runs)) as shown:
@@ -64,7 +64,7 @@ def run(settings: Settings, study: Path, out: Path, processes: int | None, clust
 @click.pass_obj
 def report(settings: Settings, results: Path, checks: bool) -> int:
     """Write tables, charts and the report of the runs in DIR again."""
-    from fluxres.simulation.folder import ResultsFolder
+    from fluxres.experiments.folder import ResultsFolder
 
     return _report(settings, ResultsFolder(results).study(), results, made=0, kept=None, checks=checks)
 
@@ -74,8 +74,8 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 @click.pass_obj
 def show(settings: Settings, study: Path) -> None:
     """List the runs of a study, and check that they are possible."""
+    from fluxres.experiments.study import told
     from fluxres.render.table import Column, table
-    from fluxres.simulation.study import told
 
     read = _study(study)
     columns = [Column("RUN"), *(Column(name.upper()) for name in read.headings), Column("SEED", right=True)]
@@ -95,7 +95,7 @@ def show(settings: Settings, study: Path) -> None:
 
 
 def _study(path: Path) -> Study:
-    from fluxres.simulation import checks, study
+    from fluxres.experiments import checks, study
 
     read = study.load(path)
     checks.check(read)
@@ -103,9 +103,9 @@ def _study(path: Path) -> Study:
 
 
 def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool) -> int:
+    from fluxres.experiments import comparison, report
+    from fluxres.experiments.folder import ResultsFolder
     from fluxres.render.text import plural
-    from fluxres.simulation import comparison, report
-    from fluxres.simulation.folder import ResultsFolder
 
     found, notes = report.write(study, ResultsFolder(out))
     for text in notes:
@@ -143,9 +143,9 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 
 
 def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
+    from fluxres.experiments.figures import written
+    from fluxres.experiments.study import told
     from fluxres.render.table import Column, table
-    from fluxres.simulation.figures import written
-    from fluxres.simulation.study import told
 
     names = found.study.shown
     columns = [*(Column(name.upper()) for name in found.study.headings), Column("RUNS", right=True)]

@@ -1,4 +1,4 @@
-"""`fluxres query`: a replacement for Fluxion's `resource-query`."""
+"""`fluxres fluxion`: a replacement for Fluxion's `resource-fluxion`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
 
     `fluxres query --help` lists the options; the command `help` in a session lists the commands.
     """
-    from fluxres.query import options
-    from fluxres.query.session import Session
+    from fluxres.fluxion import options
+    from fluxres.fluxion.session import Session
 
     chosen = options.parse(words)
     if chosen.wants_help:

@@ -57,11 +57,11 @@ def command(settings: Settings, /, workload: str, **given: Any) -> None:
     WORKLOAD is a trace (SWF, Batsim JSON, a list of jobs), or a model: lublin:jobs=1000,size=128, ensemble:jobs=10000,run=2s,
     bursts:jobs=500. With -o csv (the columns of Batsim) or -o swf the jobs are written as they end.
     """
+    from fluxres.experiments.parts import Changed
     from fluxres.simulation import reading
     from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
     from fluxres.simulation.machine import Machine, read
-    from fluxres.simulation.parts import Changed
     from fluxres.simulation.simulator import Simulator
 
     with progress(3) as shown:

@@ -1,0 +1,82 @@
+"""Check a study before its first run: machines and traces must be readable, and hierarchies must fit.
+
+Nobody wants to learn of a misspelt policy an hour into a campaign.  So each distinct part is built once, and errors are reported
+at its line, with the run that would have hit them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import orjson
+
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError
+from fluxres.experiments import parts
+from fluxres.experiments.study import Run, Study
+
+if TYPE_CHECKING:
+    from fluxres.simulation.machine import Machine
+
+
+def check(study: Study) -> None:
+    """Refuse a study with a part that no run could use.
+
+    Cost: reads each machine and each trace once. Errors: InputError with the line of the part.
+    """
+    seen: dict[bytes, Any] = {}
+    for run in study.runs:
+        if not run.repeat:
+            _check_run(seen, study, run)
+
+
+def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
+    page, entry = run.page, run.workload
+    levels = _once(seen, study, run, "hierarchy", page.hierarchy, lambda: parts.hierarchy(page.hierarchy))
+    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
+    machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
+    fits = (page.machine, page.unit, page.hierarchy)
+    _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
+    made = (entry, page.hierarchy, run.seed if entry.file is None else 0)
+    asked = (page.machine, page.unit, entry.request)
+    _once(seen, study, run, "workload.request", asked, lambda: _request(run, machine))
+    has_requests = _once(seen, study, run, "workload", made, lambda: _workload(run, machine.count))
+    room = (*fits, has_requests)
+    _once(seen, study, run, "hierarchy.topology", room, lambda: parts.require_room(machine, levels, has_requests=has_requests))
+
+
+def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: object, make: Callable[[], Any]) -> Any:
+    key = path.encode() + orjson.dumps(msgspec.to_builtins(what), option=orjson.OPT_SORT_KEYS)
+    if key not in seen:
+        try:
+            seen[key] = make()
+        except FluxresError as error:
+            inner = f"{error.where}: " if error.where and not path.startswith(error.where.split(":")[0]) else ""
+            of = f" (run {run.key})" if run.settings else ""
+            where = study.where(run.settings, *path.split("."))
+            raise InputError(f"{inner}{error.message}{of}", where=where, hint=error.hint) from None
+    return seen[key]
+
+
+def _inventory(run: Run, machine: Machine) -> None:
+    if run.page.inventory not in ("auto", "graph"):
+        from fluxres.instance.choice import make_inventory
+
+        make_inventory(run.page.inventory, machine.graph, "first")
+
+
+def _request(run: Run, machine: Machine) -> None:
+    """Refuse a template whose smallest request the machine can never satisfy; larger ones request more of the same."""
+    if run.workload.request is None:
+        return
+    smallest = parts.asking(run.workload.request, 1)
+    if not machine.graph.satisfiable(smallest):
+        raise InfeasibleRequest("the machine can never satisfy it, not even for a job of size 1")
+
+
+def _workload(run: Run, size: int) -> bool:
+    """Read a trace completely; one job of a model or template is enough.  Returns whether jobs request more than a number."""
+    found = parts.workload(run, size)
+    next(iter(found), None)
+    return found.has_requests

@@ -1,0 +1,193 @@
+"""Compare results: each setting with the mean of its repeats, its confidence interval, and its ratio to the baseline."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from fluxres.experiments.figures import FIGURES, columns
+from fluxres.experiments.folder import ResultsFolder
+from fluxres.experiments.statistics import Estimate, estimate, ratio
+from fluxres.experiments.study import Run, Study, label, matches, told
+from fluxres.experiments.study_schema import Expectation
+
+_TOLERANCE: Final = 1e-9
+_OWN: Final = ("mean", "low", "high", "ratio", "ratio_low", "ratio_high")
+
+
+@dataclass
+class Row:
+    """One setting.
+
+    Args:
+        settings: the varied values.
+        runs: the existing runs with their documents.
+        errors: of failed runs, by key.
+        figures: metrics by name.
+        ratios: to the baseline; empty if there is none.
+    """
+
+    settings: dict[str, Any]
+    labels: dict[str, str]
+    runs: list[tuple[Run, dict[str, Any]]] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, Estimate | None] = field(default_factory=dict)
+    ratios: dict[str, Estimate | None] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The setting in readable form."""
+        return label(self.settings, self.labels) or "all"
+
+    def values(self, name: str) -> dict[int, float]:
+        """A metric by repeat."""
+        found = {run.repeat: document["metrics"].get(name) for run, document in self.runs}
+        return {repeat: value for repeat, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One expectation compared with one setting.
+
+    Args:
+        label: of the setting.
+        against: what it is divided by, in words; empty for nothing.
+        value: the metric or the ratio; None if there is none.
+        holds: whether it is within the bounds.
+    """
+
+    expected: Expectation
+    label: str
+    against: str
+    value: float | None
+    holds: bool
+
+    @property
+    def text(self) -> str:
+        """The expectation and the actual value."""
+        low, high = self.expected.ratio or self.expected.range or [0.0, 0.0]
+        what = f"{self.expected.metric} of {self.label}"
+        if self.against:
+            what += f" relative to {self.against}"
+        got = "nothing" if self.value is None else f"{self.value:.6g}"
+        source = f" ({self.expected.source})" if self.expected.source else ""
+        return f"{what}: {got}, expected {low:g} to {high:g}{source}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**msgspec.to_builtins(self.expected), "setting": self.label, "value": self.value, "holds": self.holds}
+
+
+@dataclass
+class Comparison:
+    """All results of a study.
+
+    Args:
+        rows: one per setting, in the order of the study.
+    """
+
+    study: Study
+    rows: list[Row]
+
+    @property
+    def missing(self) -> list[str]:
+        """Keys of runs that neither exist nor failed."""
+        known = {run.key for row in self.rows for run, _ in row.runs} | {key for row in self.rows for key in row.errors}
+        return [run.key for run in self.study.runs if run.key not in known]
+
+    def base(self, row: Row, settings: Mapping[str, Any]) -> Row | None:
+        """The row to compare a row with: the one that differs only in these settings."""
+        wanted = {**row.settings, **settings}
+        return next((other for other in self.rows if matches(other.settings, wanted)), None)
+
+
+def compare(study: Study, folder: ResultsFolder) -> Comparison:
+    """Read all results of a study.
+
+    Errors: InputError for a damaged result.
+    """
+    rows = [Row(settings, study.page.labels) for settings in study.settings]
+    at = 0
+    for row in rows:
+        for run in study.runs[at : at + study.page.repeats]:
+            document, error = folder.read(run), folder.error(run)
+            if document is not None:
+                row.runs.append((run, document))
+            elif error is not None:
+                row.errors[run.key] = error
+        at += study.page.repeats
+        row.figures = {name: estimate(list(row.values(name).values())) for name in FIGURES}
+    found = Comparison(study, rows)
+    if study.page.baseline:
+        for row in rows:
+            base = found.base(row, study.page.baseline)
+            if base is not None:
+                row.ratios = {name: ratio(row.values(name), base.values(name)) for name in FIGURES}
+    return found
+
+
+def check(found: Comparison) -> list[Checked]:
+    """Every expectation with every setting that it applies to."""
+    return [
+        _checked(found, expected, row)
+        for expected in found.study.page.expect
+        for row in found.rows
+        if matches(row.settings, expected.of)
+    ]
+
+
+def _checked(found: Comparison, expected: Expectation, row: Row) -> Checked:
+    own: Estimate | None
+    against = ""
+    if expected.against is None:
+        own = row.figures[expected.metric]
+    else:
+        is_baseline = isinstance(expected.against, str)
+        settings = found.study.page.baseline if isinstance(expected.against, str) else expected.against
+        against = "the baseline" if is_baseline else label(settings, row.labels)
+        base = found.base(row, settings)
+        own = ratio(row.values(expected.metric), base.values(expected.metric)) if base is not None else None
+    low, high = expected.ratio or expected.range or [0.0, 0.0]
+    value = None if own is None else own.mean
+    slack = _TOLERANCE * max(abs(low), abs(high))
+    return Checked(expected, row.label, against, value, value is not None and low - slack <= value <= high + slack)
+
+
+def runs_csv(found: Comparison) -> str:
+    """One row per run: settings and metrics."""
+    names = columns(found.study.shown)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["run", *found.study.headings, "repeat", "seed", *names, "error"])
+    for row in found.rows:
+        done = {run.key: document for run, document in row.runs}
+        for run in found.study.runs:
+            if run.settings is not row.settings:
+                continue
+            values = done[run.key]["metrics"] if run.key in done else {}
+            own = ["" if values.get(name) is None else values[name] for name in names]
+            error = row.errors.get(run.key, "" if run.key in done else "not there")
+            writer.writerow([run.key, *map(told, row.settings.values()), run.repeat, run.seed, *own, error])
+    return out.getvalue()
+
+
+def comparison_csv(found: Comparison) -> str:
+    """One row per setting: for each metric the mean and its confidence interval, and the same for the ratio to the baseline."""
+    names = columns(found.study.shown)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*found.study.headings, "runs", "failed", *(f"{name}_{own}" for name in names for own in _OWN)])
+    for row in found.rows:
+        values = [value for name in names for value in _cells(row.figures.get(name), row.ratios.get(name))]
+        writer.writerow([*map(told, row.settings.values()), len(row.runs), len(row.errors), *values])
+    return out.getvalue()
+
+
+def _cells(*estimates: Estimate | None) -> Iterator[float | str]:
+    for each in estimates:
+        for value in (None, None, None) if each is None else each[:3]:
+            yield "" if value is None else value

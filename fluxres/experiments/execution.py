@@ -1,0 +1,214 @@
+"""One run of a study: the page with its settings → a simulation → a directory of files.
+
+A run is the same in this process, in another one and on a cluster, so this module takes only the run and a directory and knows
+nothing about campaigns.  A queue policy that raises ends its instance; the results so far are written too, and the run counts as
+failed.
+"""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from fluxres import __version__
+from fluxres.errors import FluxresError
+from fluxres.experiments import parts
+from fluxres.experiments.figures import figures, share
+from fluxres.experiments.study import Run
+from fluxres.simulation.cost import Fit
+from fluxres.simulation.metrics import Metrics, RunningMetrics
+from fluxres.simulation.numbering import Translated, laid_out
+from fluxres.simulation.outcome import Result
+from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
+from fluxres.simulation.schedule import Finished, Sink
+from fluxres.simulation.series import Series
+from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.sites import InstanceRow
+from fluxres.syntax import idset
+
+JOBS: Final = "jobs.csv"
+SWF: Final = "jobs.swf"
+INSTANCES: Final = "instances.csv"
+METRICS: Final = "metrics.json"
+LAID_OUT_UNITS_MAX: Final = 20_000_000
+"""Bound on the units of all jobs together for laying out units without numbers, which takes a Python step each."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Args:
+        key: of the run.
+        figures: metrics by name; empty if it did not get that far.
+        error: what went wrong, or empty.
+    """
+
+    key: str
+    figures: Mapping[str, float | None]
+    error: str = ""
+
+
+class ByInstance:
+    """A sink: metrics of each instance that ran jobs."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, RunningMetrics] = {}
+
+    def add(self, job: Finished) -> None:
+        own = self.running.get(job.instance)
+        if own is None:
+            own = self.running[job.instance] = RunningMetrics(0)
+        own.add(job)
+
+    def close(self) -> None:
+        """No-op: nothing is buffered."""
+
+    def metrics(self, row: InstanceRow) -> Metrics:
+        """The metrics of this instance; utilisation is relative to its own size."""
+        own = self.running.get(row.number) or RunningMetrics(0)
+        own.size = row.size
+        return own.metrics()
+
+
+def execute(run: Run, folder: Path, progress: Callable[[float], None] | None = None) -> Outcome:
+    """Make a run, and write the results to an existing directory.
+
+    Args:
+        progress: called now and then with the fraction done, if that is known.
+
+    Errors: OSError for a directory that cannot be written; errors of fluxres are in the outcome.
+    """
+    try:
+        return _execute(run, folder, progress)
+    except FluxresError as error:
+        return Outcome(run.key, {}, str(error))
+    except MemoryError:
+        return Outcome(run.key, {}, "not enough memory")
+
+
+def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -> Outcome:
+    machine = parts.machine(run)
+    workload = parts.workload(run, machine.count)
+    levels = parts.hierarchy(run.page.hierarchy)
+    parts.require_room(machine, levels, has_requests=workload.has_requests)
+    count = workload.count
+
+    def submitted(number: int) -> None:
+        if progress is not None and count:
+            progress(number / count)
+
+    series, by_instance = Series(), ByInstance()
+    with ExitStack() as files:
+        jobs = files.enter_context((folder / JOBS).open("w", encoding="utf-8", newline=""))
+        swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
+        table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure, machine.unit)
+        header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
+        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance]
+        cost = parts.cost(run.page.cost)
+        fit = Fit(cost) if cost is not None and cost.measures else None
+        simulator = Simulator(
+            machine,
+            hierarchy=levels,
+            inventory=run.page.inventory,
+            cost=fit or cost,
+            sinks=sinks,
+            keep=False,
+        )
+        result = simulator.run(workload, submitted)
+    if not table.count:
+        _lay_out(folder / JOBS, series, machine.count)
+    _write_instances(folder / INSTANCES, result, by_instance, levels)
+    found = figures(result)
+    document = _document(run, result, found, series, levels)
+    document["machine"] = {
+        "name": machine.graph.name,
+        "unit": machine.unit,
+        "units": machine.count,
+    }
+    if fit is not None:
+        document["fitted_cost"] = str(fit.fitted())
+    document["workload"] = {"name": workload.name, "left_out": dict(workload.left_out), "notes": dict(workload.notes)}
+    (folder / METRICS).write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    return Outcome(run.key, found, "; ".join(result.errors))
+
+
+def _lay_out(path: Path, series: Series, units: int) -> None:
+    """Fill in unit numbers, in the lines of the jobs, for units that have none."""
+    _, start, end, size = series.columns()
+    if not len(size) or int(size[start >= 0].sum()) > LAID_OUT_UNITS_MAX:
+        return
+    found = laid_out(start.tolist(), end.tolist(), size.tolist(), units)
+    at = COLUMNS.index("allocated_resources")
+    beside = path.with_name(path.name + ".new")
+    with path.open(encoding="utf-8", newline="") as old, beside.open("w", encoding="utf-8", newline="") as new:
+        lines, out = csv.reader(old), csv.writer(new, lineterminator="\n")
+        out.writerow(next(lines))
+        for line, numbers in zip(lines, found, strict=True):
+            line[at] = idset.format(numbers).replace(",", " ")
+            out.writerow(line)
+    beside.replace(path)
+
+
+def _write_instances(path: Path, result: Result, by_instance: ByInstance, levels: Any) -> None:
+    names = [field.name for field in fields(InstanceRow)]
+    own = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "throughput_per_s")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow([*names, "queue_policy", "match_policy", *own])
+        for row in result.instances:
+            values = by_instance.metrics(row).to_dict()
+            policies = (levels.queue_policy(row.level), levels.match_policy(row.level))
+            out.writerow(
+                [*(getattr(row, name) for name in names), *policies, *("" if values[n] is None else values[n] for n in own)]
+            )
+
+
+def _document(run: Run, result: Result, found: Mapping[str, float | None], series: Series, levels: Any) -> dict[str, Any]:
+    curves = series.over_time()
+    return {
+        "fluxres": __version__,
+        "run": run.key,
+        "settings": run.settings,
+        "repeat": run.repeat,
+        "seed": run.seed,
+        "metrics": found,
+        "results": result.metrics.results,
+        "levels": list(_levels(result, levels)),
+        "refused": {"reasons": dict(result.refusals.reasons), "first": result.refusals.ids},
+        "errors": result.errors,
+        "over_time": {
+            "begin_s": curves.begin_s,
+            "part_s": curves.part_s,
+            "used": [round(value, 3) for value in curves.used.tolist()],
+            "waiting": [round(value, 3) for value in curves.waiting.tolist()],
+        },
+    }
+
+
+def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
+    """A row for each level; only the innermost level runs jobs, and its job metrics are those of the run."""
+    makespan = result.metrics.makespan_s
+    for level in range(levels.levels):
+        rows = [row for row in result.instances if row.level == level]
+        busy = array("d", (row.busy_s for row in rows))
+        yield {
+            "level": level,
+            "queue_policy": levels.queue_policy(level),
+            "match_policy": levels.match_policy(level),
+            "instances": len(rows),
+            "jobs": sum(row.jobs for row in rows),
+            "decisions": sum(row.decisions for row in rows),
+            "busy_s": sum(busy),
+            "busiest_share": share(max(busy, default=0.0), makespan),
+            "begin_s": min((row.begin_s for row in rows), default=None),
+            "end_s": max((row.end_s for row in rows), default=None),
+            "metrics": asdict(result.metrics) if level == levels.levels - 1 else None,
+        }

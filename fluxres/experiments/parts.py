@@ -1,0 +1,287 @@
+"""The parts of a run of a study: its machine, its workload, its hierarchy, the cost of its decisions.
+
+Each part is built from the typed page alone, so that a check before the first run builds the same as the run itself, here or on
+another machine.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from fluxres import limits
+from fluxres.documents.source import Source
+from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
+from fluxres.formats import registry
+from fluxres.simulation import machine as machines
+from fluxres.simulation import reading
+from fluxres.simulation import workload as workloads
+from fluxres.simulation.cost import Cost, Fitted, Measured
+from fluxres.simulation.hierarchy import Hierarchy, fan_outs
+from fluxres.simulation.lublin import Lublin
+from fluxres.simulation.machine import Machine
+from fluxres.simulation.models import Bursts, Ensemble
+from fluxres.simulation.workload import Submission, Workload
+from fluxres.syntax.jobspec import Request, parse_shape
+
+if TYPE_CHECKING:
+    from fluxres.experiments.study import Run
+    from fluxres.experiments.study_schema import CostEntry, HierarchyEntry, WorkloadEntry
+    from fluxres.graph.structure import Structure
+
+_SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
+
+
+# -- the machine -----------------------------------------------------------------------------------------------------
+
+
+def machine_file(text: object, folder: Path) -> Path | None:
+    """The file a machine is read from; None for a number, a shape, a URL and a machine written on the page."""
+    if not isinstance(text, str) or text.isdecimal() or "://" in text:
+        return None
+    path = folder / text
+    return path if path.exists() or "=" not in text else None
+
+
+def machine(run: Run) -> Machine:
+    """The machine of a run.
+
+    Errors: those of reading it; UsageError for a unit it does not have.
+    """
+    from fluxres.model import ResourceGraph
+
+    given = run.page.machine
+    if isinstance(given, dict):
+        source = Source(orjson.dumps(given), "machine")
+        return Machine(ResourceGraph(registry.read(source, format="cluster").structure), run.page.unit or "")
+    path = machine_file(given, run.folder)
+    return Machine(machines.read(str(path) if path is not None else str(given)), run.page.unit or "")
+
+
+# -- the workload ----------------------------------------------------------------------------------------------------
+
+
+def workload_file(entry: WorkloadEntry, folder: Path) -> Path | None:
+    return folder / entry.file if entry.file is not None else None
+
+
+def workload(run: Run, size: int) -> Workload:
+    """The workload of a run.
+
+    Args:
+        size: units of the machine, for a model that needs it.
+
+    Errors: those of reading it; UsageError for an entry that does not name exactly one file or model.
+    """
+    entry, hierarchy = run.workload, run.page.hierarchy
+    found = _source(entry, run, size)
+    jobs: Any = found.submissions
+    leaves = math.prod(fan_outs(str(hierarchy.topology)))
+    if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
+        # Dealing needs all jobs of a model that generates them in sequence.
+        if (found.count or 0) > limits.JOBS_LISTED_MAX:
+            raise LimitExceeded(
+                f"{found.count} jobs to deal, which are kept as a list; at most {limits.JOBS_LISTED_MAX} are allowed",
+                where="workload",
+                hint="deal an ensemble evenly, which takes no memory",
+            )
+        jobs = list(jobs)[: entry.jobs]
+    if leaves > 1 and hierarchy.jobs != "even":
+        jobs = Dealt(jobs, by_work=hierarchy.jobs == "work")
+    if entry.load != 1.0 or entry.request is not None or entry.cut:
+        jobs = Changed(jobs, entry.load, entry.request, size if entry.cut else None, found.notes)
+    found.submissions = jobs
+    return found
+
+
+def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
+    given = [form for form in (entry.file, entry.ensemble, entry.lublin, entry.bursts) if form is not None]
+    if len(given) != 1:
+        raise UsageError("expected one of file, ensemble, lublin and bursts", where="workload")
+    if entry.file is not None:
+        return reading.read(str(run.folder / entry.file))
+    if entry.jobs is not None:
+        raise UsageError("'jobs' cannot be combined with a model, which has its own number of jobs", where="workload")
+    seed, model = run.seed, entry.ensemble
+    if model is not None:
+        made: Iterable[Submission] = Ensemble(
+            model.jobs, model.run_s, model.distribution, model.size, model.interval_s, model.limit_s, seed
+        )
+        return Workload(entry.name or "ensemble", made)
+    if entry.lublin is not None:
+        made = Lublin(entry.lublin.jobs, entry.lublin.size or size, seed, entry.lublin.overestimate)
+        return Workload(entry.name or "lublin", made)
+    bursts = entry.bursts
+    assert bursts is not None  # one of the four is there
+    made = Bursts(bursts.jobs, bursts.on_s, bursts.off_s, bursts.interval_s, bursts.run_s, bursts.size, seed)
+    return Workload(entry.name or "bursts", made)
+
+
+class Dealt:
+    """Jobs dealt in blocks, or each to the instance with the least work so far, instead of in turns.
+
+    Work is actual run time times size, which is more than a real dealer could know.
+    """
+
+    def __init__(self, jobs: Sequence[Submission], *, by_work: bool) -> None:
+        self.jobs = jobs
+        self.by_work = by_work
+        self._hands: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Submission]:
+        return iter(self.jobs)
+
+    def share(self, index: int, number: int) -> Iterator[Submission]:
+        """The jobs for one of `number` instances."""
+        if not self.by_work:
+            count = len(self.jobs)
+            return iter(self.jobs[count * index // number : count * (index + 1) // number])
+        if len(self._hands) != number:
+            self._hands = self._deal(number)
+        return (self.jobs[at] for at in self._hands[index])
+
+    def _deal(self, number: int) -> list[list[int]]:
+        from heapq import heapreplace
+
+        hands: list[list[int]] = [[] for _ in range(number)]
+        least = [(0, hand) for hand in range(number)]
+        for at, job in enumerate(self.jobs):
+            work, hand = least[0]
+            hands[hand].append(at)
+            heapreplace(least, (work + job.run * (job.ask if isinstance(job.ask, int) else 1), hand))
+        return hands
+
+
+@dataclass
+class Changed:
+    """Jobs with shorter gaps between them, or with other requests.
+
+    Args:
+        jobs: the original jobs.
+        load: factor by which submissions are faster.
+        request: a shape in which `{size}` is the number of a job, and `{size/36}` that divided by 36, rounded up.
+        size_max: the size given to larger jobs.
+        notes: counts such jobs.
+    """
+
+    jobs: Any
+    load: float = 1.0
+    request: str | None = None
+    size_max: int | None = None
+    notes: Counter[str] = field(default_factory=Counter)
+    _requests: dict[int, Request] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Submission]:
+        return map(self._changed, self.jobs)
+
+    def share(self, index: int, number: int) -> Iterator[Submission]:
+        """The jobs for one of `number` instances."""
+        return map(self._changed, workloads.share(self.jobs, index, number))
+
+    def _changed(self, job: Submission) -> Submission:
+        if self.load != 1.0:
+            job = job._replace(submit=round(job.submit / self.load))
+        if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max:
+            self.notes["a job larger than the machine was cut to it"] += 1
+            job = job._replace(ask=self.size_max)
+        if self.request is None or not isinstance(job.ask, int):
+            return job
+        found = self._requests.get(job.ask)
+        if found is None:
+            found = self._requests[job.ask] = asking(self.request, job.ask)
+        return job._replace(ask=found)
+
+
+def asking(text: str, size: int) -> Request:
+    """The request of a template for a job of this size.
+
+    Errors: InputError for an invalid shape.
+
+    >>> asking("slot={size/4}/node{x}", 6).resources[0].count.fixed
+    2
+    """
+    return Request(parse_shape(_SIZE.sub(lambda found: str(-(-size // int(found[1] or 1))), text)))
+
+
+# -- the hierarchy and the cost --------------------------------------------------------------------------------------
+
+
+def hierarchy(entry: HierarchyEntry) -> Hierarchy:
+    """Levels of instances.
+
+    Errors: UsageError for fan-outs and policies that do not exist.
+    """
+    return Hierarchy(
+        fan_outs(str(entry.topology)),
+        _levels(entry.queue_policy),
+        _levels(entry.match_policy),
+        entry.boot_s,
+        entry.ahead,
+        _levels(entry.divide or []),
+    )
+
+
+def _levels(given: str | list[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def require_room(machine: Machine, levels: Hierarchy, *, has_requests: bool = False) -> None:
+    """Refuse a hierarchy with more innermost instances than there are pools of any type that may be divided among them.
+
+    Args:
+        has_requests: jobs request more than a number of the unit, so that finer pools may be divided as well.
+
+    Errors: InfeasibleRequest. A hierarchy that passes may still be refused by an instance that gets too little to divide.
+    """
+    if levels.leaves == 1:
+        return
+    structure = machine.graph.structure
+    by = levels.divides(levels.levels - 2)
+    lowest = structure.end.size if has_requests else _depth(structure, machine.unit)
+    contained = [name for name in structure.types if 0 < int(structure.of_type(name)[0]) < structure.tree_end]
+    names = [name for name in contained if (name == by if by else _depth(structure, name) <= lowest)]
+    units = [(int(structure.size[structure.of_type(name)].sum()), name) for name in names]
+    most, name = max(units, default=(0, by or "any"))
+    if levels.leaves > most:
+        hint = "use smaller fan-outs"
+        if not by and len(names) < len(contained):
+            hint += f", or a unit finer than {machine.unit}"
+        raise InfeasibleRequest(
+            f"{levels.leaves} innermost instances, but the machine has at most {most} of type {name} to divide", hint=hint
+        )
+
+
+def _depth(structure: Structure, name: str) -> int:
+    return structure.depth.item(int(structure.of_type(name)[0]))
+
+
+def cost(entry: CostEntry | str) -> Cost | None:
+    """The cost model of decisions; None for no cost.
+
+    Errors: UsageError unless exactly one model is named.
+    """
+    if isinstance(entry, str):
+        return Measured() if entry == "measured" else None
+    given = [part for part in (entry.fixed_s, entry.fitted, entry.measured) if part is not None]
+    if len(given) != 1:
+        raise UsageError("expected one of fixed_s, fitted and measured", where="cost")
+    if entry.fixed_s is not None:
+        return Fitted(start_s=entry.fixed_s)
+    if entry.measured is not None:
+        return Measured(entry.measured.factor)
+    part = entry.fitted
+    assert part is not None  # one of the three is there
+    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s)

@@ -1,0 +1,294 @@
+"""A study: one page that describes many runs, read, checked and expanded before any of them starts.
+
+Varied values are given as paths into the page itself, so anything on it can vary and no second vocabulary is needed.  Each
+combination is the page with these values filled in, converted again by the same types; an invalid value is reported at its own
+line.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import Document, Key, path_text
+from fluxres.documents.excerpt import shown
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.experiments.figures import FIGURES, SHOWN
+from fluxres.experiments.study_schema import StudyDocument, WorkloadEntry
+
+_KEY_LENGTH: Final = 80
+_FILE: Final = re.compile(r"\.(ya?ml|json|xml|graphml|swf|csv)(\.(gz|zst|xz))?\Z")
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9._=,+-]+")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study.
+
+    Args:
+        number: from 1.
+        key: name of its directory; the same for the same study.
+        settings: the varied values, as path → value; the same for all repeats.
+        repeat: from 0.
+        seed: of its workload.
+        page: the page with the settings filled in.
+        folder: base of relative paths.
+    """
+
+    number: int
+    key: str
+    settings: dict[str, Any]
+    repeat: int
+    seed: int
+    page: StudyDocument
+    folder: Path
+
+    @property
+    def workload(self) -> WorkloadEntry:
+        """Its only workload."""
+        entry = self.page.workload
+        return entry[0] if isinstance(entry, list) else entry
+
+    @property
+    def label(self) -> str:
+        """The settings in readable form."""
+        return label(self.settings, self.page.labels)
+
+
+@dataclass
+class Study:
+    """A page and the runs that it describes.
+
+    Args:
+        document: its text, for the places of errors.
+        page: as written.
+        folder: base of relative paths.
+        varied: the varied paths, in the order of the runs.
+        settings: each combination once.
+        runs: each combination with each repeat.
+    """
+
+    document: Document
+    page: StudyDocument
+    folder: Path
+    varied: dict[str, list[Any]]
+    settings: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def headings(self) -> list[str]:
+        """The table headings of the varied paths."""
+        return [self.page.labels.get(path, _last(path)) for path in self.varied]
+
+    @property
+    def shown(self) -> list[str]:
+        """The metrics to show first."""
+        return self.page.metrics or list(SHOWN)
+
+    def where(self, settings: Mapping[str, Any], *path: Key) -> str:
+        """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""
+        text = path_text(path)
+        for name, value in settings.items():
+            if name == text or name.startswith(text + ".") or text.startswith(name + "."):
+                if name == "workload":
+                    listed: list[Key] = [self.varied[name].index(value)] if isinstance(self.page.workload, list) else []
+                    return self.document.where(["workload", *listed, *path[1:]])
+                return self.document.where(["vary", name, self.varied[name].index(value)])
+        return self.document.where(path)
+
+
+def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Settings in readable form.
+
+    Args:
+        labels: names of paths, instead of their last word.
+
+    >>> label({"hierarchy.topology": "1x36", "workload": {"name": "short"}}, {"workload": "jobs"})
+    'topology 1x36, jobs short'
+    """
+    return ", ".join(f"{labels.get(path, _last(path))} {told(value)}" for path, value in settings.items())
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def told(value: object) -> str:
+    """A value of a setting as a short text.
+
+    >>> told(["easy", "fcfs"]), told(True), told({"file": "data/KTH.swf"}), told({"fixed_s": 0.02})
+    ('easy+fcfs', 'true', 'KTH', 'fixed_s=0.02')
+    """
+    if isinstance(value, dict):
+        for name in ("name", "file"):
+            if isinstance(value.get(name), str):
+                return Path(value[name]).stem if name == "file" else str(value[name])
+        first = next(iter(value.items()), ("", ""))
+        return str(first[0]) if isinstance(first[1], dict) else f"{first[0]}={told(first[1])}"
+    if isinstance(value, list):
+        return "+".join(map(told, value))
+    if value is None or isinstance(value, bool):
+        return shown(value)
+    text = str(value)
+    return Path(text).name.split(".")[0] if _FILE.search(text) else text
+
+
+def load(path: str | Path) -> Study:
+    """Read a study and expand its runs; looks at nothing but the page itself (see `checks.check`).
+
+    Errors: InputError with file, line, column and path; LimitExceeded for more than `limits.RUNS_MAX` runs.
+    """
+    return of_document(yaml_document.load(Path(path)), Path(path).parent)
+
+
+def of_document(document: Document, folder: Path) -> Study:
+    """The study of a document; see `load`."""
+    page = typed.convert(document, StudyDocument)
+    varied = dict(page.vary)
+    if isinstance(page.workload, list):
+        if "workload" in varied:
+            raise InputError("workload is a list and varies as well", where=document.where(["vary", "workload"], key=True))
+        values: Any = document.values
+        varied = {"workload": list(values["workload"]), **varied}
+    elif "workload" in varied:
+        varied = {"workload": varied.pop("workload"), **varied}
+    study = Study(document, page, folder, varied)
+    count = prod(len(values) for values in varied.values()) * page.repeats
+    if count > limits.RUNS_MAX:
+        raise LimitExceeded(f"{count} runs, at most {limits.RUNS_MAX} are allowed in a study", where=document.where(["vary"]))
+    _check_values(study)
+    _check_names(study)
+    study.settings = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
+    study.runs = list(_runs(study, len(str(count))))
+    return study
+
+
+def _runs(study: Study, digits: int) -> Iterator[Run]:
+    number = 0
+    for settings in study.settings:
+        page = _filled(study, settings)
+        for repeat in range(page.repeats):
+            number += 1
+            seed = page.seed + repeat
+            words = [f"{name}={told(value)}" for name, value in zip(study.headings, settings.values(), strict=True)]
+            words += [f"seed={seed}"] * (page.repeats > 1)
+            text = _PLAIN.sub("-", ",".join(words))[:_KEY_LENGTH].strip("-,")
+            key = f"{number:0{max(digits, 3)}d}" + (f"-{text}" if text else "")
+            yield Run(number, key, settings, repeat, seed, page, study.folder)
+
+
+def _filled(study: Study, settings: Mapping[str, Any]) -> StudyDocument:
+    """The page with settings filled in.
+
+    Errors: InputError at an invalid value.
+    """
+    values: Any = copy.deepcopy(study.document.values)
+    values.pop("vary", None)
+    for path, value in settings.items():
+        try:
+            _put(values, path.split("."), copy.deepcopy(value))
+            changed = replace(study.document, values=values)
+            page = typed.convert(changed, StudyDocument)
+        except FluxresError as error:
+            place = error.where.partition(": ")[2]
+            message = f"{place}: {error.message}" if place else error.message
+            raise InputError(message, where=study.where({path: value}, *path.split(".")), hint=error.hint) from None
+    return page if settings else msgspec.structs.replace(study.page, vary={})
+
+
+def _put(values: Any, steps: list[str], value: Any) -> None:
+    for at, step in enumerate(steps):
+        key: Key = int(step) if isinstance(values, list) and step.isdecimal() else step
+        if isinstance(values, list):
+            if not isinstance(key, int) or key >= len(values):
+                raise InputError(f"expected the number of one of {len(values)} entries, got {step!r:.80}")
+        elif not isinstance(values, dict):
+            raise InputError(f"nothing can be below {'.'.join(steps[:at])!r:.80}, which is {shown(values)}")
+        elif at < len(steps) - 1 and not isinstance(values.get(step), dict | list):
+            values[step] = {}
+        if at == len(steps) - 1:
+            values[key] = value
+        else:
+            values = values[key]
+
+
+def _check_values(study: Study) -> None:
+    """Check that each varied value is valid at its place."""
+    first = {path: values[0] for path, values in study.varied.items()}
+    for path, values in study.varied.items():
+        if path.split(".")[0] in (
+            "vary",
+            "baseline",
+            "expect",
+            "metrics",
+            "labels",
+            "name",
+            "title",
+            "fluxres-experiment",
+            "repeats",
+        ):
+            raise InputError(f"{path} is not a setting of a run", where=study.document.where(["vary", path], key=True))
+        for value in values:
+            if values.count(value) > 1:
+                where = study.document.where(["vary", path] if path in study.page.vary else ["workload"])
+                raise InputError(f"{told(value)} occurs in the list twice", where=where)
+            _filled(study, {**first, path: value} if path != "workload" else {path: value})
+
+
+def _check_names(study: Study) -> None:
+    """Check that baseline, expectations and metrics name what exists."""
+    page, document = study.page, study.document
+    for at, name in enumerate(page.metrics or ()):
+        if name not in FIGURES:
+            hint = typed.nearest(name, list(FIGURES))
+            raise InputError(f"no metric {name!r:.80}", where=document.where(["metrics", at]), hint=hint)
+    for path in page.labels:
+        if path not in study.varied:
+            raise InputError(f"{path} does not vary", where=document.where(["labels", path], key=True))
+    _check_settings(study, page.baseline, "baseline")
+    for at, expected in enumerate(page.expect):
+        where = document.where(["expect", at])
+        if expected.metric not in FIGURES:
+            hint = typed.nearest(expected.metric, list(FIGURES))
+            raise InputError(f"no metric {expected.metric!r:.80}", where=document.where(["expect", at, "metric"]), hint=hint)
+        if (expected.ratio is None) == (expected.range is None) or (expected.ratio is None) != (expected.against is None):
+            raise InputError("expected either a 'range', or a 'ratio' and 'against'", where=where)
+        low, high = expected.ratio or expected.range or (0.0, 0.0)
+        if not low <= high:
+            raise InputError(f"expected two bounds, the lower one first, got [{low:g}, {high:g}]", where=where)
+        if expected.against == "baseline" and not page.baseline:
+            raise InputError("the study has no baseline", where=document.where(["expect", at, "against"]))
+        _check_settings(study, expected.of, "expect", at, "of")
+        if isinstance(expected.against, dict):
+            _check_settings(study, expected.against, "expect", at, "against")
+
+
+def _check_settings(study: Study, settings: Mapping[str, Any], *place: Key) -> None:
+    for path, value in settings.items():
+        if path not in study.varied:
+            hint = f"varied are {', '.join(study.varied)}" if study.varied else "nothing varies"
+            raise InputError(f"{path} does not vary", where=study.document.where([*place, path], key=True), hint=hint)
+        if not any(same(value, other) for other in study.varied[path]):
+            known = ", ".join(map(told, study.varied[path]))
+            where = study.document.where([*place, path])
+            raise InputError(f"{path} is never {told(value)}", where=where, hint=f"it is {known}")
+
+
+def same(value: object, other: object) -> bool:
+    """Whether a value named by a baseline or an expectation is this one, given directly or by its short name."""
+    return value == other or told(value) == told(other)
+
+
+def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether settings have all the wanted values."""
+    return all(same(value, settings.get(path)) for path, value in wanted.items())

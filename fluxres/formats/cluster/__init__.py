@@ -1,0 +1,1 @@
+"""``cluster.yaml``: the format of fluxres for people."""

@@ -1,0 +1,248 @@
+"""Read the edges of ``cluster.yaml`` into auxiliary graphs: which pools of the two sides are connected, and what each edge
+carries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.documents.document import Document, Key
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.cluster.schema import Edge, Graph
+from fluxres.formats.selector import Selectors
+from fluxres.graph.accounts import LARGER_UNIT, is_countable
+from fluxres.graph.auxiliary import CONTAINS, Subsystem
+from fluxres.graph.edges import RESERVED, is_float
+from fluxres.graph.lookup import OUTSIDE
+from fluxres.graph.structure import Structure
+
+#: the default relation
+LINK = "link"
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class _Block:
+    """The rows of one entry."""
+
+    src: Int64
+    dst: Int64
+    relation: str
+    attributes: dict[str, Any]
+    path: tuple[Key, ...]
+
+
+def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
+    """Sources and targets of the edges between two selections.
+
+    Args:
+        pairing: `each`, `cross`, `share`, or None to derive it from the number of pools on each side.
+
+    Errors: InputError when the numbers of pools do not allow it, LimitExceeded past EDGES_MAX.
+
+    >>> [x.tolist() for x in pair(np.array([1]), np.array([2, 3]), None)]
+    [[1, 1], [2, 3]]
+    >>> [x.tolist() for x in pair(np.array([1, 2]), np.array([5, 6, 7, 8]), "share")]
+    [[1, 1, 2, 2], [5, 6, 7, 8]]
+    """
+    one = len(a) == 1 or len(b) == 1
+    if pairing == "cross" or (one and pairing != "each"):
+        if len(a) * len(b) > limits.EDGES_MAX:
+            raise LimitExceeded(f"{len(a) * len(b)} edges, at most {limits.EDGES_MAX} are allowed")
+        return np.repeat(a, len(b)), np.tile(b, len(a))
+    if pairing == "share":
+        short, long = sorted((len(a), len(b)))
+        if long % short:
+            raise InputError(f"{long} pools cannot be divided among {short} in equal runs")
+        return (np.repeat(a, long // short), b) if len(a) == short else (a, np.repeat(b, long // short))
+    if len(a) != len(b):
+        hint = "'pairing: share' divides the longer side among the shorter in equal runs, 'pairing: cross' connects all with all"
+        raise InputError(f"{len(a)} pools on one side and {len(b)} on the other", hint=hint)
+    return a, b
+
+
+class Edges:
+    """Makes the auxiliary graphs of one document.
+
+    Args:
+        graphs: the names of all its graphs.
+    """
+
+    def __init__(self, document: Document, structure: Structure, selectors: Selectors, graphs: Iterable[str]) -> None:
+        self._graphs = (structure.hierarchy, *graphs)
+        self._document = document
+        self._structure = structure
+        self._selectors = selectors
+
+    def subsystem(self, name: str, graph: Graph, roots: Sequence[int]) -> Subsystem:
+        """One auxiliary graph.
+
+        Args:
+            roots: of the pools that it declares; in a hierarchy, containment among them becomes edges.
+
+        Errors: InputError for selections that match nothing, sides that cannot be paired, and hierarchies that are not forests.
+        """
+        path: tuple[Key, ...] = ("graphs", name)
+        hierarchy = graph.hierarchy is True
+        blocks = [self._inside(root, path) for root in roots] if hierarchy else []
+        for i, edge in enumerate(graph.edges or ()):
+            blocks.append(self._block(edge, (*path, "edges", i)))
+        blocks = [block for block in blocks if len(block.src)]
+        rows = sum(len(block.src) for block in blocks)
+        if rows > limits.EDGES_MAX:
+            raise LimitExceeded(f"{rows} edges, at most {limits.EDGES_MAX} are allowed", where=self._document.where(path))
+        relations = list(dict.fromkeys(block.relation for block in blocks)) or [LINK]
+        if len(relations) > limits.RELATIONS_MAX:
+            raise LimitExceeded(
+                f"{len(relations)} relations, at most {limits.RELATIONS_MAX} are allowed", where=self._document.where(path)
+            )
+        numbers = {relation: i for i, relation in enumerate(relations)}
+        lengths = [len(block.src) for block in blocks]
+        keys = dict.fromkeys(key for block in blocks for key in block.attributes)
+        if len(keys) > limits.EDGE_ATTRIBUTES_MAX or len(keys) * sum(lengths) > limits.EDGES_MAX:
+            message = f"{len(keys)} attributes of {sum(lengths)} edges, at most {limits.EDGE_ATTRIBUTES_MAX} are allowed"
+            raise LimitExceeded(message, where=self._document.where(path), hint="use the same few attributes for all edges")
+        subsystem = Subsystem(
+            name,
+            hierarchy,
+            _joined([block.src for block in blocks]).astype(np.int32),
+            _joined([block.dst for block in blocks]).astype(np.int32),
+            np.repeat(np.array([numbers[block.relation] for block in blocks], np.uint16), lengths),
+            relations,
+            _columns(keys, blocks, lengths),
+        )
+        if hierarchy:
+            self._require_forest(subsystem, blocks, lengths, path)
+        return subsystem
+
+    def _inside(self, root: int, path: tuple[Key, ...]) -> _Block:
+        below = np.arange(root + 1, self._structure.end.item(root), dtype=np.int64)
+        return _Block(self._structure.parent[below].astype(np.int64), below, CONTAINS, {}, (*path, "pools"))
+
+    def _block(self, edge: Edge, path: tuple[Key, ...]) -> _Block:
+        src = self._selected(edge.from_, (*path, "from"))
+        dst = self._selected(edge.to, (*path, "to"))
+        try:
+            src, dst = pair(src, dst, None if edge.pairing is UNSET else edge.pairing)
+        except InputError as error:
+            raise type(error)(error.message, where=self._document.where(path), hint=error.hint) from None
+        loops = np.flatnonzero(src == dst)
+        if len(loops):
+            name = self._structure.where(int(src[loops[0]]))
+            raise InputError(f"an edge from {name} to itself", where=self._document.where(path))
+        if edge.direction == "in":
+            src, dst = dst, src
+        elif edge.direction == "both":
+            src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+        return _Block(src, dst, LINK if edge.relation is UNSET else edge.relation, self._attributes(edge, path), path)
+
+    def _selected(self, texts: str | list[str], path: tuple[Key, ...]) -> Int64:
+        found = []
+        for i, text in enumerate([texts] if isinstance(texts, str) else texts):
+            try:
+                found.append(self._selectors.vertices(text))
+            except InputError as error:
+                where = self._document.where(path if isinstance(texts, str) else (*path, i))
+                graph = text.partition(":/")[0]
+                if ":/" in text and graph not in (*self._graphs, OUTSIDE):
+                    hint = f"there is {', '.join(self._graphs)}"
+                    raise type(error)(f"no graph '{graph}'", where=where, hint=hint) from None
+                raise type(error)(error.message, where=where, hint=error.hint) from None
+        return np.concatenate(found)
+
+    def _attributes(self, edge: Edge, path: tuple[Key, ...]) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        if edge.capacity is not UNSET:
+            if math.isnan(edge.capacity) or edge.capacity < 0:
+                message = f"expected a number >= 0, got {edge.capacity}"
+                raise InputError(message, where=self._document.where((*path, "capacity")), hint="leave it out if it is unknown")
+            if not is_countable(edge.capacity):
+                message = f"expected at most {limits.CAPACITY_MAX}, got {edge.capacity}"
+                raise InputError(message, where=self._document.where((*path, "capacity")), hint=LARGER_UNIT)
+            attributes["capacity"] = float(edge.capacity)
+        if edge.unit is not UNSET:
+            attributes["unit"] = edge.unit
+        if edge.supply is not UNSET:
+            attributes["supply"] = edge.supply
+        for key, value in (edge.attributes or {}).items():
+            where = (*path, "attributes", key)
+            if key in RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
+                raise InputError(f"{key!r} is not a valid attribute name", where=self._document.where(where, key=True))
+            if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
+                message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
+                raise LimitExceeded(message, where=self._document.where(where))
+            if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
+                raise LimitExceeded(
+                    "a number of more than 300 digits", where=self._document.where(where), hint="write it as text"
+                )
+            if isinstance(value, float) and math.isnan(value):
+                raise InputError("expected a value, got .nan", where=self._document.where(where), hint="leave it out")
+            attributes[key] = value
+        return attributes
+
+    def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int], path: tuple[Key, ...]) -> None:
+        order = np.argsort(subsystem.dst, kind="stable")
+        twice = np.flatnonzero(subsystem.dst[order][1:] == subsystem.dst[order][:-1])
+        if len(twice):
+            row = int(order[twice[0] + 1])
+            entry = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
+            v, first = int(subsystem.dst[row]), int(subsystem.src[order[twice[0]]])
+            message = (
+                f"{self._structure.path(v)} would have two parents in the hierarchy '{subsystem.name}': "
+                f"{self._structure.path(first)} and {self._structure.path(int(subsystem.src[row]))}"
+            )
+            hint = "only a graph with 'hierarchy: false' may have two parents"
+            raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint)
+        try:
+            subsystem.require_forest()
+        except InputError:
+            row = _row_of_cycle(subsystem)
+            entry = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
+            message = (
+                f"{self._structure.where(int(subsystem.dst[row]))} would be below itself in the hierarchy '{subsystem.name}'"
+            )
+            hint = "remove one edge of the cycle; only a graph with 'hierarchy: false' may have one"
+            raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint) from None
+
+
+def _row_of_cycle(subsystem: Subsystem) -> int:
+    """An edge of a cycle, in a graph in which no pool has two parents; -1 if there is no cycle. Cost O(edges)."""
+    targets: list[int] = subsystem.dst.tolist()
+    above = dict(zip(targets, subsystem.src.tolist(), strict=True))
+    free: set[int] = set()
+    for v in targets:
+        way: set[int] = set()
+        while v in above and v not in free and v not in way:
+            way.add(v)
+            v = above[v]
+        if v in way:
+            return targets.index(v)
+        free |= way
+    return -1
+
+
+def _joined(arrays: list[Int64]) -> Int64:
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+
+
+def _columns(keys: Iterable[str], blocks: list[_Block], lengths: list[int]) -> dict[str, NDArray[Any]]:
+    """Attribute columns: numbers as float64 with NaN for absent, anything else as objects with None."""
+    columns: dict[str, NDArray[Any]] = {}
+    for key in keys:
+        values = [block.attributes.get(key) for block in blocks]
+        if all(value is None or is_float(value) for value in values):
+            cells = np.array([math.nan if value is None else float(value) for value in values])
+        else:
+            cells = np.empty(len(values), object)
+            cells[:] = values
+        columns[key] = np.repeat(cells, lengths)
+    return columns

@@ -1,0 +1,332 @@
+"""Turn entries of ``cluster.yaml`` into recipes: the defaults, and the short forms of ids, names and ranks.
+
+The rule for default ids (`DefaultIds`) is shared with the writer, which leaves out exactly the ids that the rule gives back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.documents.document import Document, Key
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats.cluster.parts import Entry, Layer, Parts
+from fluxres.formats.cluster.schema import IdStart, Resource
+from fluxres.graph.draws import Draws
+from fluxres.graph.kinds import DRAW
+from fluxres.graph.recipe import NO_RANK, Recipe
+from fluxres.syntax import hostlist, idset, template
+
+#: type and count of the enclosing entries, outermost first
+Chain = tuple[tuple[str, int], ...]
+
+
+#: keys of an entry that may determine a value of a recipe
+_ALSO = {
+    "name": ("name", "hosts"),
+    "names": ("names", "hosts"),
+    "id": ("id", "hosts"),
+    "property": ("properties", "draw"),
+    "tag": ("tags",),
+}
+
+
+class DefaultIds:
+    """Ids of entries that do not give theirs, among one list of siblings.
+
+    Pools of one type and basename are numbered from the highest id before them. A single pool has an id only if it was counted
+    (``count: 1``), its name uses one, or a sibling entry has the same type and basename and no name of its own.
+
+    >>> ids = DefaultIds([("node", "node", None), ("node", "node", None), ("gpu", "gpu", None)])
+    >>> ids.start("node", "node", None, counted=True), ids.start("gpu", "gpu", None, counted=False)
+    (0, None)
+    """
+
+    def __init__(self, brothers: Sequence[tuple[str, str, str | None]]) -> None:
+        self._unnamed: dict[tuple[str, str], int] = {}
+        for type_name, basename, name in brothers:
+            if name is None:
+                self._unnamed[type_name, basename] = self._unnamed.get((type_name, basename), 0) + 1
+        self._next: dict[tuple[str, str], int] = {}
+
+    def start(self, type_name: str, basename: str, name: str | None, *, counted: bool) -> int | None:
+        """The first id of an entry that does not give one, None for no id."""
+        among = name is None and self._unnamed.get((type_name, basename), 0) > 1
+        if not (counted or among or (name is not None and asks_for_id(name))):
+            return None
+        return self._next.get((type_name, basename), 0)
+
+    def took(self, type_name: str, basename: str, highest: int) -> None:
+        """Record that an entry uses ids up to `highest`."""
+        key = (type_name, basename)
+        self._next[key] = max(self._next.get(key, 0), highest + 1)
+
+
+def asks_for_id(name: str) -> bool:
+    """Whether a name template contains ``${id}``; False for a malformed template.
+
+    >>> asks_for_id("node-${rack}-${id:02}"), asks_for_id("login")
+    (True, False)
+    """
+    try:
+        return any(not isinstance(part, str) and part.key == "id" for part in template.parse(name))
+    except InputError:
+        return False
+
+
+class Entries:
+    """Makes recipes from entries and remembers where each was written."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._entries: dict[int, Entry] = {}
+        self._recipes: list[Recipe] = []
+        self._children: dict[tuple[int, Chain], tuple[Recipe, ...]] = {}
+        self._made = 0
+
+    def where(self, recipe: Recipe, key: str = "") -> str:
+        """The place of a recipe's entry, or of the value of a key in it; empty for a root without an entry."""
+        entry = self._entries.get(id(recipe))
+        if entry is None:
+            return ""
+        written = [name for name in _ALSO.get(key, (key,)) if name and entry.get(name) is not UNSET]
+        return entry.where(written[0] if written else "")
+
+    def recipes(
+        self,
+        resources: Sequence[Resource],
+        document: Document,
+        path: tuple[Key, ...],
+        *,
+        chain: Chain = (),
+        around: tuple[str, ...] = (),
+    ) -> tuple[Recipe, ...]:
+        """Recipes of a list of siblings."""
+        if len(chain) > limits.DEPTH_MAX:
+            hint = "leave out levels that no request names"
+            raise LimitExceeded(f"more than {limits.DEPTH_MAX} levels", where=document.where(path), hint=hint)
+        entries = [self._parts.entry(Layer(r, document, (*path, i)), around) for i, r in enumerate(resources)]
+        defaults = DefaultIds([self._identity(entry) for entry in entries])
+        return tuple(self._recipe(entry, defaults, chain) for entry in entries)
+
+    def root(self, resource: Resource, document: Document, path: tuple[Key, ...], name: str | None) -> Recipe:
+        """The recipe of the root pool; it has an id only if one is written."""
+        entry = self._parts.entry(Layer(resource, document, path))
+        return self._recipe(entry, DefaultIds([self._identity(entry)]), (), root_name=name, is_root=True)
+
+    def require_supplied(self, draws: Draws) -> None:
+        """Refuse entries that draw from a supplier that does not exist. Draws written as properties (draw.power) are left to
+        `check`.
+
+        Errors: InputError.
+        """
+        if not draws.types or not draws.supplied:  # a node may be described alone and later merged into a machine with power
+            return
+        for recipe in self._recipes:
+            entry = self._entries[id(recipe)]
+            for name in {} if (draw := entry.get("draw")) is UNSET else draw:
+                if (fault := draws.fault(name)) is not None:
+                    raise InputError(fault.message, where=entry.layer("draw").where("draw", name), hint=fault.hint)
+
+    def _identity(self, entry: Entry) -> tuple[str, str, str | None]:
+        type_name = entry.get("type")
+        if type_name is UNSET:
+            hint = "name the resource type, such as 'type: node', or a part, as 'use: PART'"
+            raise InputError("the key 'type' is missing", where=entry.where(), hint=hint)
+        named = next((key for key in ("name", "hosts", "names") if entry.get(key) is not UNSET), None)
+        # Only `name` is a template: the names of a list are literal.
+        name = entry.get("name") if named == "name" else None if named is None else ""
+        return type_name, entry.get("basename") or type_name, name
+
+    def _recipe(
+        self, entry: Entry, defaults: DefaultIds, chain: Chain, *, root_name: str | None = None, is_root: bool = False
+    ) -> Recipe:
+        self._made += 1
+        if self._made > limits.RECIPES_MAX:
+            raise LimitExceeded(f"more than {limits.RECIPES_MAX} entries after parts are expanded", where=entry.where())
+        type_name = self._identity(entry)[0]
+        name, names, ids, count = self._names_and_ids(entry, defaults, chain)
+        if is_root and isinstance(ids, int):
+            ids = np.array([ids], np.int64) if entry.get("id") is not UNSET else None
+        if root_name is not None and name is None and names is None:
+            name = root_name.replace("$", "$$")
+        fields: dict[str, Any] = {
+            key: value
+            for key in ("basename", "size", "unit", "exclusive", "uuid", "capacity", "way")
+            if (value := entry.get(key)) is not UNSET
+        }
+        if fields.get("size") == 0 and not fields.get("way"):
+            raise InputError(
+                "expected int >= 1, got 0",
+                where=entry.where("size"),
+                hint="0 is only for pools of a copy that lead to its content, with 'way: true'",
+            )
+        for key in ("properties", "tags"):
+            value = entry.get(key)
+            if value is not UNSET:
+                fields[key] = dict.fromkeys(value) if isinstance(value, list) else value
+        if (draw := entry.get("draw")) is not UNSET:
+            if fields.get("size", 1) != 1:
+                hint = "put the draw on a pool of one unit that contains these"
+                raise InputError("only a pool of one unit can have a draw", where=entry.where("draw"), hint=hint)
+            fields["properties"] = {**fields.get("properties", {}), **{DRAW + name: units for name, units in draw.items()}}
+        state = entry.get("state")
+        if state is not UNSET:
+            fields["state"] = "null" if state is None else state
+        recipe = Recipe(
+            type_name,
+            count,
+            name=name,
+            names=names,
+            ids=ids,
+            rank=self._rank(entry),
+            word_for_word=entry.get("names") is not UNSET,
+            children=self._below(entry, (*chain, (type_name, count))),
+            **fields,
+        )
+        self._entries[id(recipe)] = entry
+        self._recipes.append(recipe)  # keeps the object alive, so that its id() is not reused
+        return recipe
+
+    def _below(self, entry: Entry, chain: Chain) -> tuple[Recipe, ...]:
+        resources = entry.get("with_")
+        if not resources:
+            return ()
+        # A part that a thousand entries use is made once. The chain is in the key because ids may run on within an enclosing
+        # pool.
+        key = (id(resources), chain)
+        known = self._children.get(key)
+        if known is None:
+            layer = entry.layer("with_")
+            known = self.recipes(resources, layer.document, (*layer.path, "with"), chain=chain, around=entry.parts)
+            self._children[key] = known
+        return known
+
+    # -- names, ids, ranks -------------------------------------------------------------------------------------------
+
+    def _names_and_ids(
+        self, entry: Entry, defaults: DefaultIds, chain: Chain
+    ) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None, int]:
+        type_name, basename, named = self._identity(entry)
+        count = entry.get("count")
+        given = [key for key in ("name", "hosts", "names") if entry.get(key) is not UNSET]
+        if len(given) > 1:
+            raise InputError(f"both {given[0]!r} and {given[1]!r}", where=entry.where(given[1]), hint="give one of them")
+        name: str | None = entry.get("name") if given == ["name"] else None
+        names: Sequence[str] | None = None
+        ids: int | NDArray[np.int64] | None
+        if given == ["hosts"] and entry.get("id") is UNSET:
+            name, names, ids = self._hosts(entry)
+            if count is UNSET:
+                count = len(names) if names is not None else len(ids) if isinstance(ids, np.ndarray) else 1
+        else:
+            if given and given != ["name"]:
+                names = self._listed(entry, given[0])
+                count = len(names) if count is UNSET else count
+            ids = self._ids(entry, 1 if count is UNSET else count, chain)
+            if entry.get("id") is UNSET:
+                counted = entry.get("count") is not UNSET or (names is not None and len(names) > 1)
+                ids = defaults.start(type_name, basename, named, counted=counted)
+            if count is UNSET:
+                explicit = not isinstance(entry.get("id"), IdStart) and isinstance(ids, np.ndarray)
+                count = len(ids) if explicit and isinstance(ids, np.ndarray) else 1
+        if isinstance(ids, int):
+            defaults.took(type_name, basename, ids + count - 1)
+        elif ids is not None and len(ids):
+            defaults.took(type_name, basename, int(ids.max()))
+        return name, names, ids, count
+
+    def _hosts(self, entry: Entry) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None]:
+        """Template and ids of a plain range, without making the names; otherwise a list of names."""
+        text = entry.get("hosts")
+        plain = hostlist.regular(text)
+        if plain is None:
+            names = self._listed(entry, "hosts")
+            return None, names, 0 if len(names) > 1 else None
+        prefix, width, suffix, first, last = plain
+        field = f"${{id:0{width}}}" if width > 1 else "${id}"
+        if last > limits.ID_MAX:
+            raise LimitExceeded(f"{last} is not a valid id, at most {limits.ID_MAX}", where=entry.where("hosts"))
+        return f"{prefix.replace('$', '$$')}{field}{suffix.replace('$', '$$')}", None, np.arange(first, last + 1)
+
+    @staticmethod
+    def _listed(entry: Entry, key: str) -> Sequence[str]:
+        value = entry.get(key)
+        if isinstance(value, str):
+            try:
+                value = hostlist.parse(value)
+            except FluxresError as error:
+                raise type(error)(f"{error.message} ({error.where})", where=entry.where(key), hint=error.hint) from None
+        if not value:
+            raise InputError("expected at least one name, got none", where=entry.where(key))
+        names: Sequence[str] = value
+        return names
+
+    def _ids(self, entry: Entry, count: int, chain: Chain) -> int | NDArray[np.int64] | None:
+        value = entry.get("id")
+        if isinstance(value, IdStart):
+            return self._running(entry, value, count, chain)
+        if isinstance(value, int):
+            if value < 0:
+                raise InputError(
+                    f"expected int >= 0, got {value}", where=entry.where("id"), hint="write 'id: null' for a pool without id"
+                )
+            if value > limits.ID_MAX:
+                raise LimitExceeded(f"expected int <= {limits.ID_MAX}, got {value}", where=entry.where("id"))
+            return value
+        return None if value is None or value is UNSET else self._numbers(entry, "id", value)
+
+    @staticmethod
+    def _running(entry: Entry, value: IdStart, count: int, chain: Chain) -> int | NDArray[np.int64]:
+        if value.within is UNSET:
+            return value.start
+        types = [type_name for type_name, _ in chain]
+        if value.within not in types:
+            around = ", ".join(types) or "nothing"
+            place = entry.layer("id").where("id", "within")
+            raise InputError(f"this entry is in no {value.within!r}", where=place, hint=f"it is in {around}")
+        nearest = len(types) - 1 - types[::-1].index(value.within)
+        total = count * math.prod(times for _, times in chain[nearest + 1 :])
+        if total > limits.POOLS_MAX:
+            raise LimitExceeded(f"{total} pools, at most {limits.POOLS_MAX} are allowed", where=entry.where("id"))
+        return np.arange(value.start, value.start + total)
+
+    @staticmethod
+    def _numbers(entry: Entry, key: str, value: str | list[int | str]) -> NDArray[np.int64]:
+        """Numbers of an idset, or of a list of numbers and idsets, in the order written."""
+        blocks: list[NDArray[np.int64]] = []
+        total = 0
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, int):
+                spans = [(item, item)]
+                if not 0 <= item <= limits.ID_MAX:
+                    raise InputError(f"expected int >= 0 and <= {limits.ID_MAX}, got {item}", where=entry.where(key))
+            else:
+                try:
+                    spans = idset.ranges(item)
+                except FluxresError as error:
+                    raise type(error)(error.message, where=entry.where(key), hint=error.hint) from None
+            total += sum(last - first + 1 for first, last in spans)
+            if total > limits.IDSET_COUNT_MAX:
+                raise LimitExceeded(f"more than {limits.IDSET_COUNT_MAX} numbers", where=entry.where(key))
+            blocks.extend(np.arange(first, last + 1) for first, last in spans)
+        if not total:
+            raise InputError("expected at least one number, got none", where=entry.where(key))
+        return np.concatenate(blocks)
+
+    def _rank(self, entry: Entry) -> int | NDArray[np.int64] | None:
+        value = entry.get("rank")
+        if value is UNSET or value is None:
+            return None if value is UNSET else NO_RANK
+        numbers = np.array([value]) if isinstance(value, int) else self._numbers(entry, "rank", value)
+        if int(numbers.min()) < 0 or int(numbers.max()) > limits.POOLS_MAX:
+            raise InputError(
+                f"expected ranks >= 0 and <= {limits.POOLS_MAX}", where=entry.where("rank"), hint="write null for no rank"
+            )
+        return value if isinstance(value, int) else numbers

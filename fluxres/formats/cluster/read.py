@@ -1,0 +1,271 @@
+"""``cluster.yaml``: the format of fluxres for people. Reader; :mod:`fluxres.formats.cluster.write` is the writer.
+
+Reading goes in this order: parts and includes, entries to recipes, recipes to columns, then whatever refers to pools of the
+finished tree: uuids, edges, allocations.  ``specs/cluster-yaml.md`` describes the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+
+from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.source import Source
+from fluxres.errors import InputError, LimitExceeded, UnknownPool
+from fluxres.formats.cluster.edges import Edges
+from fluxres.formats.cluster.entries import Entries
+from fluxres.formats.cluster.parts import Parts
+from fluxres.formats.cluster.schema import Cluster, Graph, Held, Resource
+from fluxres.formats.loaded import Hold, Loaded
+from fluxres.formats.selector import Selectors
+from fluxres.graph import uuids
+from fluxres.graph.accounts import is_edge
+from fluxres.graph.draws import Draws
+from fluxres.graph.identity import repeated, uuid_keys
+from fluxres.graph.lookup import OUTSIDE
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.structure import Structure
+
+#: a single top entry of one of these types is the root itself
+ROOT_TYPES = ("cluster", "center")
+
+__all__ = ["ROOT_TYPES", "Hold", "Loaded", "build", "read", "read_cluster"]
+
+
+def read_cluster(source: str | Path | bytes, *, file: str | None = None, origin: int | None = None) -> Loaded:
+    """Read a cluster file.
+
+    Args:
+        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it
+            contains a line break.
+        file: name for messages.
+        origin: base of the uuids that the file does not give; random by default.
+
+    Errors: InputError ``FILE:line:col: path: …`` with the way out, LimitExceeded.
+    Cost: O(entries) Python and O(pools) array writes.
+
+    >>> loaded = read_cluster(b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2, with: [{type: core, count: 4}]}]}")
+    >>> loaded.structure.n, loaded.structure.path(10), loaded.name
+    (11, '/tiny/node1/core3', 'tiny')
+    """
+    return build(yaml_document.load(source, file=file), origin=origin)
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """See :func:`read_cluster`."""
+    return build(source.document, origin=origin)
+
+
+def build(document: Document, *, origin: int | None = None) -> Loaded:
+    """The machine of a parsed document; see :func:`read_cluster`."""
+    cluster = _typed(document)
+    entries = Entries(Parts(document, cluster))
+    root = _root(document, cluster, entries)
+    outside, roots = _outside(document, cluster, entries)
+    base = uuids.new_origin() if origin is None else origin
+
+    def where(recipe: Recipe, key: str) -> str:
+        return entries.where(recipe, key) or document.where([key] if key else ())
+
+    structure = expand(root, more=outside, origin=base, where=where)
+    if cluster.uuids is not UNSET:
+        _set_uuids(document, structure, cluster.uuids)
+    if structure.uuid_texts or cluster.uuids is not UNSET:
+        _require_unique_uuids(document, structure)
+    homes = _homes(structure, roots)
+    selectors = Selectors(structure, homes)
+    edges = Edges(document, structure, selectors, cluster.graphs or {})
+    for name, graph in (cluster.graphs or {}).items():
+        _check_graph_name(document, structure, name)
+        structure.subsystems[name] = edges.subsystem(name, graph, homes.get(name, ()))
+    entries.require_supplied(Draws(structure))
+    allocations = [_hold(document, selectors, held, i) for i, held in enumerate(cluster.allocations or ())]
+    name = cluster.name if cluster.name is not UNSET else structure.name(0)
+    if not name.isprintable():
+        raise InputError(f"{name!r} has control characters", where=document.where(["name"]), hint="a name is printable text")
+    return Loaded(structure, allocations, name)
+
+
+def _typed(document: Document) -> Cluster:
+    if not isinstance(document.values, dict):
+        message = f"expected a mapping, got {shown(document.values)}"
+        raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
+    version = document.values.get("fluxres")
+    if version is None:
+        message = "the key 'fluxres' is missing"
+        raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
+    if type(version) is not int or version != 1:
+        message = f"expected 1, got {shown(version)}"
+        raise InputError(message, where=document.where(["fluxres"]), hint="1 is the only version of this format")
+    return typed.convert(document, Cluster)
+
+
+# -- the trees -------------------------------------------------------------------------------------------------------
+
+
+def _root(document: Document, cluster: Cluster, entries: Entries) -> Recipe:
+    resources = cluster.resources
+    name = None if cluster.name is UNSET else cluster.name
+    if cluster.root is not UNSET:
+        if resources is not UNSET:
+            hint = "the children of the root go into its 'with'"
+            raise InputError("both 'root' and 'resources'", where=document.where(["resources"], key=True), hint=hint)
+        return entries.root(cluster.root, document, ("root",), name)
+    if resources is UNSET:
+        hint = "this file has only parts: include it from a file with resources" if cluster.parts else "list what the machine has"
+        raise InputError("the key 'resources' is missing", where=document.where(()), hint=hint)
+    tops = [i for i, resource in enumerate(resources) if resource.type in ROOT_TYPES]
+    if tops and len(resources) > 1:
+        where = document.where(["resources", tops[1] if len(tops) > 1 else tops[0]])
+        hint = "put them into one entry of type center" if len(tops) > 1 else "put the others into its 'with'"
+        raise InputError(f"two roots: a {resources[tops[-1]].type} beside other entries", where=where, hint=hint)
+    if tops:
+        return entries.root(resources[0], document, ("resources", 0), name)
+    inside = entries.recipes(resources, document, ("resources",), chain=(("cluster", 1),))
+    return Recipe("cluster", name=None if name is None else name.replace("$", "$$"), ids=None, children=inside)
+
+
+def _outside(document: Document, cluster: Cluster, entries: Entries) -> tuple[list[Recipe], dict[str, int]]:
+    """Recipes of the pools outside the containment tree, and how many root pools each graph declares."""
+    recipes: list[Recipe] = []
+    roots: dict[str, int] = {}
+    declared: list[tuple[str, list[Resource], tuple[Key, ...]]] = []
+    if cluster.pools is not UNSET:
+        declared.append((OUTSIDE, cluster.pools, ("pools",)))
+    graphs: dict[str, Graph] = cluster.graphs or {}
+    if len(graphs) > limits.SUBSYSTEMS_MAX:
+        raise LimitExceeded(f"{len(graphs)} graphs, at most {limits.SUBSYSTEMS_MAX}", where=document.where(["graphs"]))
+    declared.extend((name, graph.pools, ("graphs", name, "pools")) for name, graph in graphs.items() if graph.pools is not UNSET)
+    for name, pools, path in declared:
+        made = entries.recipes(pools, document, path)
+        recipes.extend(made)
+        roots[name] = sum(recipe.count for recipe in made)
+    return recipes, roots
+
+
+def _homes(structure: Structure, roots: dict[str, int]) -> dict[str, list[int]]:
+    found = (np.flatnonzero(structure.parent[structure.tree_end :] < 0) + structure.tree_end).tolist()
+    homes: dict[str, list[int]] = {}
+    for name, count in roots.items():
+        homes[name], found = found[:count], found[count:]
+    return homes
+
+
+def _check_graph_name(document: Document, structure: Structure, name: str) -> None:
+    hint = "choose another name for the graph"
+    if not name or not name.isprintable() or "/" in name or ":" in name or len(name) > limits.NAME_LENGTH_MAX:
+        message, hint = f"{name!r} is not a valid graph name", "names have no '/', no ':' and no control characters"
+    elif name == structure.hierarchy:
+        message = f"'{name}:/' denotes the machine itself"
+    elif name == OUTSIDE:
+        message = f"'{name}:/' denotes pools of no particular graph"
+    else:
+        return
+    raise InputError(message, where=document.where(["graphs", name], key=True), hint=hint)
+
+
+# -- parts that refer to pools of the tree ------------------------------------------------------------------------------------
+
+
+def _set_uuids(document: Document, structure: Structure, runs: str | Sequence[str | list[Any]]) -> None:
+    origins: dict[int, int] = {}
+    at = 0
+    listed: list[list[Any]]
+    listed = [[runs, structure.n]] if isinstance(runs, str) else [[run, 1] if isinstance(run, str) else run for run in runs]
+    of_entries, explicit = dict(structure.uuid_texts), set[str]()
+    structure.uuid_texts.clear()
+    for i, run in enumerate(listed):
+        path: tuple[Key, ...] = ("uuids",) if isinstance(runs, str) else ("uuids", i)
+        if len(run) != 2 or not isinstance(run[0], str) or not isinstance(run[1], int) or run[1] < 1:
+            raise InputError("expected a UUID, or [UUID, count]", where=document.where(path))
+        text, count = run
+        if at + count > structure.n:
+            raise InputError(f"more uuids than there are pools ({structure.n})", where=document.where(path))
+        parts = uuids.split(text)
+        if parts is not None and uuids.text(*parts) == text and (parts[0] in origins or len(origins) < limits.ORIGINS_MAX):
+            if parts[1] + count - 1 > uuids.SERIAL_MAX:
+                raise InputError(f"a run of {count} from {text} overflows its last 48 bits", where=document.where(path))
+            structure.origin[at : at + count] = origins.setdefault(parts[0], len(origins))
+            structure.serial[at : at + count] = np.arange(parts[1], parts[1] + count)
+        elif count == 1 and 0 < len(text) <= limits.NAME_LENGTH_MAX:
+            if text in explicit:
+                raise InputError(f"the uuid {text!r} is given twice", where=document.where(path))
+            explicit.add(text)
+            structure.uuid_texts[at] = text
+            structure.serial[at] = -1  # this uuid must not be found by base and serial
+        else:
+            raise InputError(f"expected a UUID, got {shown(text)}", where=document.where(path))
+        at += count
+    if at < structure.n:
+        message = f"{at} uuids for {structure.n} pools"
+        raise InputError(message, where=document.where(["uuids"]), hint="remove 'uuids' to have new ones made")
+    structure.origins[:] = list(origins) or structure.origins
+    for v, text in of_entries.items():
+        if structure.uuid(v) != text:
+            message = f"{structure.where(v)} has the uuid {text} in its entry, but {structure.uuid(v)} here"
+            raise InputError(message, where=document.where(["uuids"]), hint="remove one of them")
+
+
+def _require_unique_uuids(document: Document, structure: Structure) -> None:
+    """Two pools must not have one uuid, whether it is part of a run or written in an entry."""
+    again = repeated(*uuid_keys([structure]))
+    if len(again):
+        text = structure.uuid(int(again[0]))
+        hint = "runs must not overlap each other or contain the 'uuid' of an entry"
+        raise InputError(f"two pools have the uuid {text}", where=document.where(["uuids"]), hint=hint)
+
+
+def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
+    path: tuple[Key, ...] = ("allocations", i)
+    if held.end is not None and held.end <= held.start:
+        message = f"the window ends at {held.end:g}, before it begins at {held.start:g}"
+        raise InputError(message, where=document.where((*path, "end")), hint="the end must be after the start")
+    if not held.job.isprintable():
+        raise InputError(f"{held.job!r} is not a valid job id", where=document.where((*path, "job")))
+    pools: dict[int, int] = {}
+    accounts = selectors.structure.accounts
+    for text, amount in held.pools.items():
+        where: tuple[Key, ...] = (*path, "pools", text)
+        vertices = np.array(_accounts(document, selectors, text, where))
+        over = vertices[accounts.size[vertices] < amount]
+        if len(over):
+            v = int(over[0])
+            message = f"{amount} units of {accounts.where(v)}, which has {accounts.size.item(v)}"
+            raise InputError(message, where=document.where(where), hint="a job holds at most the size of a pool")
+        for v in vertices.tolist():
+            if v in pools:
+                raise InputError(
+                    f"{accounts.where(v)} is listed twice", where=document.where(where, key=True), hint="add the units up"
+                )
+            pools[v] = amount
+    return Hold(held.job, held.start, held.end, pools, held.slots, _drawn(document, selectors, held, path))
+
+
+def _drawn(document: Document, selectors: Selectors, held: Held, path: tuple[Key, ...]) -> tuple[tuple[int, int, int], ...]:
+    rows: list[tuple[int, int, int]] = []
+    for text, parts in ({} if held.drawn is UNSET else held.drawn).items():
+        (pool,) = _accounts(document, selectors, text, (*path, "drawn", text), one=True)
+        for name, units in parts.items():
+            (account,) = _accounts(document, selectors, name, (*path, "drawn", text, name), one=True)
+            rows.append((pool, account, units))
+    return tuple(sorted(rows))
+
+
+def _accounts(document: Document, selectors: Selectors, text: str, where: tuple[Key, ...], *, one: bool = False) -> list[int]:
+    """Pools that a text selects, or the edge of that name."""
+    try:
+        found = [selectors.structure.accounts.number(text)] if is_edge(text) else selectors.vertices(text).tolist()
+    except UnknownPool as error:
+        raise InputError(error.message, where=document.where(where, key=True), hint=error.hint) from None
+    except InputError as error:
+        raise type(error)(error.message, where=document.where(where, key=True), hint=error.hint) from None
+    if one and len(found) > 1:
+        raise InputError(f"{text!r:.80} selects {len(found)} pools, expected one", where=document.where(where, key=True))
+    return found

@@ -1,0 +1,400 @@
+"""Write a structure as ``cluster.yaml``, as short as its regularity allows.
+
+Runs of equal siblings become counts, lists that repeat in every parent are written once, contents shared by several entries
+become parts, and defaults are left out. A pool that differs costs one more entry. The file always describes the same machine,
+pool by pool and uuid by uuid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.documents import yaml_text
+from fluxres.documents.document import Document
+from fluxres.errors import InputError
+from fluxres.formats.cluster.edges_write import edge_entries, outside_homes
+from fluxres.formats.cluster.entries import DefaultIds
+from fluxres.formats.cluster.read import ROOT_TYPES, Hold
+from fluxres.formats.cluster.runs import Group, Runs, per_parent
+from fluxres.formats.selector import Selectors
+from fluxres.graph.draws import Draws
+from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
+from fluxres.graph.lookup import OUTSIDE
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hostlist, template
+
+Values = dict[str, Any]
+
+#: keys that move into a part; the others identify the pools or are their current state
+_PART_KEYS = ("type", "basename", "name", "size", "unit", "properties", "draw", "with")
+_ORDER = (
+    *("use", "type", "count", "basename", "name", "names", "id", "size", "unit", "properties", "draw", "tags"),
+    *("state", "exclusive", "rank", "capacity", "way", "with"),
+)
+
+
+def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> str:
+    """The text of a cluster file.
+
+    Args:
+        structure: the machine.
+        allocations: what each job holds.
+        name: of the machine, if it is not that of the root.
+
+    This function also writes what the format cannot express; :mod:`fluxres.formats.cluster.checked` detects that.
+
+    Cost: O(pools) array operations and O(entries written) Python.
+
+    >>> from fluxres.formats.cluster.read import read_cluster
+    >>> text = "fluxres: 1\\nname: tiny\\nresources:\\n  - {type: node, count: 2}\\n"
+    >>> write_cluster(read_cluster(text).structure).startswith(text)
+    True
+    """
+    return document(structure, allocations, name=name).text
+
+
+def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
+    """As :func:`write_cluster`, with the values that the text contains; JSON where YAML would be too long to read."""
+    values = _values(structure, allocations, name)
+    text = yaml_text.block(values)
+    if len(text) <= limits.YAML_BYTES_MAX // 4 or len(text.encode()) <= limits.YAML_BYTES_MAX:
+        return Document(values, "<cluster>", text)
+    return Document(values, "<cluster>", json.dumps(values), is_json=True)
+
+
+def _values(structure: Structure, allocations: Iterable[Hold], name: str | None) -> Values:
+    writing = _Writing(structure)
+    document: Values = {"fluxres": 1}
+    root, *outside = writing.runs.groups()
+    entry = writing.entries([root], is_root=True)[0]
+    root_name = _plain_name(structure, entry)
+    shown = name if name is not None else root_name
+    if shown is not None and "name" not in entry and "names" not in entry:
+        # A root without a name takes the name of the file, so a root with another name needs its own.
+        root_name = structure.name(0)
+        if root_name != shown:
+            named = {**entry, "name": root_name.replace("$", "$$")}
+            entry = {key: named[key] for key in _ORDER if key in named}
+    homes = outside_homes(structure)
+    by_home = writing.by_home(outside, homes)
+    parts = _Parts([entry, *(e for entries in by_home.values() for e in entries)])
+    if shown is not None:
+        document["name"] = shown
+    body = parts.apply(entry)
+    inside = body.get("with", [])
+    plain = root_name == shown and set(entry) <= {"type", "name", "with"} and entry["type"] == "cluster" and "use" not in body
+    top: Values = {}
+    if plain and not any(writing.kind(child).type in ROOT_TYPES for child in writing.runs.children(root)):
+        top["resources"] = inside
+    else:
+        if root_name is not None and root_name == shown:
+            body.pop("name", None)
+        top["root"] = body
+    if OUTSIDE in by_home:
+        top["pools"] = [parts.apply(e) for e in by_home[OUTSIDE]]
+    selectors = Selectors(structure, homes)
+    graphs: Values = {}
+    for graph, subsystem in structure.subsystems.items():
+        graphs[graph] = {"hierarchy": True} if subsystem.hierarchy else {}
+        if graph in by_home:
+            graphs[graph]["pools"] = [parts.apply(e) for e in by_home[graph]]
+        if edges := edge_entries(structure, subsystem, selectors, homes.get(graph, ())):
+            graphs[graph]["edges"] = edges
+    if parts.defined:
+        document["parts"] = parts.defined
+    document |= top
+    if graphs:
+        document["graphs"] = graphs
+    if held := [_held(selectors, hold) for hold in allocations]:
+        document["allocations"] = held
+    document["uuids"] = uuid_runs(structure)
+    return document
+
+
+def _plain_name(structure: Structure, root: Values) -> str | None:
+    """The literal name of a root that may be left out because the name of the file gives it."""
+    kind = structure.kind_of(0)
+    if kind.name is None or "names" in root:
+        return None
+    parts = template.parse(kind.name)
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else None
+
+
+class _Writing:
+    """The entries of one structure."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.runs = Runs(structure)
+        is_node = np.array([kind.type == "node" for kind in structure.kinds])
+        nodes = np.flatnonzero(is_node[structure.kind[: structure.tree_end]])
+        inherited = np.where(structure.parent >= 0, structure.rank[structure.parent], -1).astype(np.int32)
+        inherited[nodes] = np.arange(len(nodes))
+        self._shared: dict[bytes, list[Values]] = {}
+        draws = Draws(structure)
+        #: Properties that are written as `draw`; a draw that the reader would refuse there stays a property.
+        self._draws = frozenset(DRAW + name for name in draws.types if name and (not draws.supplied or draws.fault(name) is None))
+        #: where the rank is not the reader's default
+        self.ranked = structure.rank != inherited
+
+    def kind(self, group: Group) -> Kind:
+        """The kind of the pools of a group."""
+        return self.runs.kinds[self.runs.rows["kind"].item(group.at)]
+
+    def by_home(self, outside: Sequence[Group], homes: dict[str, list[int]]) -> dict[str, list[Values]]:
+        """Entries of the trees outside containment, by the graph that declares them."""
+        found: dict[str, list[Values]] = {}
+        for graph, roots in homes.items():
+            wanted = set(roots)
+            found[graph] = self.entries(_cut(outside, wanted))
+        return {graph: entries for graph, entries in found.items() if entries}
+
+    def entries(self, groups: Sequence[Group], *, is_root: bool = False) -> list[Values]:
+        """Entries of a list of siblings."""
+        named = [self._named(group) for group in groups]
+        kinds = [self.kind(group) for group in groups]
+        defaults = DefaultIds([(k.type, k.basename, name) for k, name in zip(kinds, named, strict=True)])
+        return [self._entry(group, defaults, is_root=is_root) for group in groups]
+
+    def _named(self, group: Group) -> str | None:
+        return "" if group.at in self.structure.names else self.kind(group).name
+
+    def _entry(self, group: Group, defaults: DefaultIds, *, is_root: bool) -> Values:
+        structure, kind, at = self.structure, self.kind(group), group.at
+        entry: Values = {"type": kind.type}
+        if kind.basename != kind.type:
+            entry["basename"] = kind.basename
+        if kind.name is not None:
+            entry["name"] = kind.name
+        running = False
+        if at in structure.names:
+            entry["names"], running = self._names(group)
+        self._ids(group, kind, defaults, entry, counted=group.count > 1 or running, is_root=is_root)
+        if group.count > 1 or running or self._runs_on(group, entry.get("id")):
+            entry["count"] = group.count
+        if structure.size.item(at) != 1:
+            entry["size"] = structure.size.item(at)
+        if kind.unit is not None:
+            entry["unit"] = kind.unit
+        properties = dict(kind.properties)
+        draw = {
+            key.removeprefix(DRAW): properties.pop(key)
+            for key, units in kind.properties
+            if key in self._draws
+            and isinstance(units, int)
+            and not isinstance(units, bool)
+            and structure.size.item(at) == 1 <= units
+        }
+        if properties:
+            entry["properties"] = _short_pairs(properties)
+        if draw:
+            entry["draw"] = draw
+        if tags := structure.tags.get(at):
+            entry["tags"] = _short_pairs(dict(sorted(tags.items())))
+        state = STATES[structure.state.item(at)]
+        if state != "up":
+            entry["state"] = None if state == "null" else state
+        flags = structure.flags.item(at)
+        if flags & EXCLUSIVE:
+            entry["exclusive"] = True
+        if flags & WAY:
+            entry["way"] = True
+        if at in structure.capacity:
+            entry["capacity"] = structure.capacity[at]
+        if self.ranked[group.positions].any():
+            entry["rank"] = self._rank(group)
+        if below := self._below(group):
+            entry["with"] = below
+        return {key: entry[key] for key in _ORDER if key in entry}
+
+    def _below(self, group: Group) -> list[Values]:
+        """Entries below a group. Groups with equal contents share them, so a thousand odd nodes cost as much as one."""
+        stop = group.at + group.count * group.length
+        # The key has no ranks or names of single pools, so contents that have any are not shared.
+        key = None if self.ranked[group.at : stop].any() or self.structure.names else self.runs.inside(group)
+        below = self._shared.get(key) if key is not None else None
+        if below is None:
+            below = self.entries(self.runs.children(group))
+            if key is not None:
+                self._shared[key] = below
+        return below
+
+    @staticmethod
+    def _runs_on(group: Group, ids: object) -> bool:
+        return group.count == 1 and isinstance(ids, str | list)
+
+    def _names(self, group: Group) -> tuple[str | list[str], bool]:
+        names = np.array([self.structure.names[v] for v in group.positions.tolist()], object)
+        length = per_parent(names, group.counts)
+        listed: list[str] = names[:length].tolist()
+        try:
+            return hostlist.format(listed), length > group.count
+        except InputError:
+            return listed, length > group.count
+
+    def _ids(self, group: Group, kind: Kind, defaults: DefaultIds, entry: Values, *, counted: bool, is_root: bool) -> None:
+        ids = self.structure.id[group.positions]
+        named = self._named(group)
+        default = None if is_root else defaults.start(kind.type, kind.basename, named, counted=counted)
+        if ids[0] < 0:
+            if default is not None:
+                entry["id"] = None
+            return
+        length = per_parent(ids, group.counts)
+        first = int(ids[0])
+        if length == group.count and _counts_up(ids[:length]):
+            if default != first:
+                entry["id"] = first
+        else:
+            entry["id"] = _numbers(ids[:length])
+        defaults.took(kind.type, kind.basename, int(ids[:length].max()))
+
+    def _rank(self, group: Group) -> object:
+        ranks = self.structure.rank[group.positions].astype(np.int64)
+        if ranks[0] < 0:
+            return None
+        length = per_parent(ranks, group.counts)
+        if length == group.count and _counts_up(ranks[:length]):
+            return int(ranks[0])
+        return _numbers(ranks[:length])
+
+
+def _cut(groups: Sequence[Group], wanted: set[int]) -> list[Group]:
+    """The groups of these roots, cutting a run where a graph begins in the middle of it."""
+    found = []
+    for group in groups:
+        inside = [v for v in group.positions.tolist() if v in wanted]
+        if not inside:
+            continue
+        found.append(replace(group, at=inside[0], count=len(inside), positions=np.array(inside), counts=(len(inside),)))
+    return found
+
+
+def _counts_up(numbers: NDArray[Any]) -> bool:
+    return bool((np.diff(numbers) == 1).all())
+
+
+def _numbers(numbers: NDArray[Any]) -> str | list[int | str]:
+    """Numbers as an idset, or, if they do not ascend, as a list of idsets."""
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    starts = np.concatenate([[0], cuts])
+    lows = numbers[starts].tolist()
+    highs = numbers[np.concatenate([cuts, [len(numbers)]]) - 1].tolist()
+    spans = [low if low == high else f"{low}-{high}" for low, high in zip(lows, highs, strict=True)]
+    if bool((np.diff(numbers) > 0).all()) and not (len(spans) == 1 and isinstance(spans[0], int)):
+        return ",".join(map(str, spans))
+    return spans
+
+
+def _short_pairs(pairs: dict[str, Any]) -> dict[str, Any] | list[str]:
+    """Keys with values, or a list of keys if none has a value."""
+    return list(pairs) if all(value is None for value in pairs.values()) else pairs
+
+
+class _Parts:
+    """Contents that several entries share, each written once."""
+
+    def __init__(self, entries: Iterable[Values]) -> None:
+        self.defined: Values = {}
+        self._names: dict[str, str] = {}
+        self._keys: dict[int, str] = {}
+        self._uses: dict[str, int] = {}
+        self._kept = list(entries)
+        for entry in self._kept:
+            self._count(entry)
+        self._taken: set[str] = set()
+
+    def _key(self, entry: Values) -> str:
+        below = entry["with"]
+        contents = self._keys.get(id(below))
+        if contents is None:
+            rest = [{k: v for k, v in child.items() if k not in _PART_KEYS} for child in below]
+            inner = [self._key(child) if "with" in child else child for child in below]
+            contents = self._keys[id(below)] = hashlib.sha256(json.dumps([rest, inner]).encode()).hexdigest()
+        return json.dumps([{k: entry[k] for k in _PART_KEYS if k in entry and k != "with"}, contents])
+
+    def _count(self, entry: Values) -> None:
+        if "with" not in entry:
+            return
+        key = self._key(entry)
+        self._uses[key] = self._uses.get(key, 0) + 1
+        if self._uses[key] == 1:
+            for child in entry["with"]:
+                self._count(child)
+
+    def apply(self, entry: Values) -> Values:
+        """The entry, with parts instead of contents that occur elsewhere too."""
+        if "with" not in entry:
+            return entry
+        key = self._key(entry)
+        if self._uses[key] < 2:
+            return {**entry, "with": [self.apply(child) for child in entry["with"]]}
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = self._free_name(entry["type"])
+            part = {k: entry[k] for k in _PART_KEYS if k in entry}
+            part["with"] = [self.apply(child) for child in entry["with"]]
+            self.defined[name] = part
+        return {"use": name, **{k: v for k, v in entry.items() if k not in _PART_KEYS}}
+
+    def _free_name(self, type_name: str) -> str:
+        number, name = 1, type_name
+        while name in self._taken:
+            number += 1
+            name = f"{type_name}-{number}"
+        self._taken.add(name)
+        return name
+
+
+def _held(selectors: Selectors, hold: Hold) -> Values:
+    pools: dict[str, int] = {}
+    accounts = selectors.structure.accounts
+    for amount in sorted(set(hold.pools.values())):
+        vertices = sorted(v for v, units in hold.pools.items() if units == amount)
+        edges = [v for v in vertices if accounts.is_edge(v)]
+        texts = [*selectors.texts(vertices[: len(vertices) - len(edges)]), *map(accounts.where, edges)]
+        pools.update(dict.fromkeys(texts, amount))
+    drawn: dict[str, dict[str, int]] = {}
+    for pool, account, units in hold.drawn:
+        name = accounts.where(account) if accounts.is_edge(account) else selectors.texts([account])[0]
+        drawn.setdefault(selectors.texts([pool])[0], {})[name] = units
+    return {
+        "job": hold.job,
+        "start": _seconds(hold.start_s),
+        "end": None if hold.end_s is None else _seconds(hold.end_s),
+        **({"slots": hold.slots} if hold.slots else {}),
+        "pools": pools,
+        **({"drawn": drawn} if drawn else {}),
+    }
+
+
+def _seconds(value: float) -> int | float:
+    return int(value) if float(value).is_integer() else value
+
+
+def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
+    """The uuids of all pools in order: the first one if they count up from it, else runs of [first, count].
+
+    >>> from fluxres.graph.recipe import Recipe, expand
+    >>> uuid_runs(expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=8 << 76 | 2 << 62))
+    '00000000-0000-8000-8000-000000000000'
+    """
+    explicit = np.zeros(structure.n, np.bool_)
+    explicit[list(structure.uuid_texts)] = True
+    breaks = (np.diff(structure.serial) != 1) | (np.diff(structure.origin.astype(np.int32)) != 0) | explicit[1:] | explicit[:-1]
+    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
+    lengths = np.diff(np.concatenate([starts, [structure.n]])).tolist()
+    if len(lengths) == 1 and not structure.uuid_texts:
+        return structure.uuid(0)
+    return [
+        structure.uuid(v) if length == 1 else [structure.uuid(v), length]
+        for v, length in zip(starts.tolist(), lengths, strict=True)
+    ]

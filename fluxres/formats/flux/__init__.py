@@ -1,0 +1,1 @@
+"""The formats of Flux: JGF, R, `[resource]` tables and GRUG recipes."""

@@ -1,0 +1,287 @@
+"""The `[resource]` table of flux-core's configuration: nodes as TOML tables, or the resource set that it refers to.
+
+Hosts get ranks in the order of their first appearance in `[[resource.config]]`, and what several tables say about one host is
+combined. Hosts in `exclude` are drained. The rest of a configuration does not describe a machine but is kept: other settings of
+the table, and other tables, become tags of the root, from which they are written again.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import numpy as np
+import orjson
+from msgspec import UNSET, UnsetType
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.documents import source_text, typed
+from fluxres.documents.document import Document, Key, path_text
+from fluxres.documents.source import Source
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats.flux import resource_set, resource_set_write
+from fluxres.formats.flux.rank_blocks import Block, BlockRows, fill
+from fluxres.formats.flux.rank_hosts import hosts_of, require_path_steps
+from fluxres.formats.flux.rank_properties import BARRED, Pairs, pairs_of
+from fluxres.formats.flux.resource_config_schema import Configuration, Nodes, ResourceTable
+from fluxres.formats.loaded import Loaded
+from fluxres.graph import uuids
+from fluxres.graph.kinds import Kind, KindTable, require_draws
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hostlist, idset
+from fluxres.syntax.hostlist import Expression
+
+EXCLUDED: Final = "excluded"
+"""Tag of nodes that are excluded from scheduling."""
+SETTING: Final = "resource."
+"""Prefix of the tags of the root for other settings of the table: their values as JSON."""
+TABLE: Final = "config."
+"""Prefix of the tags of the root for other tables of the configuration: their values as JSON."""
+_TYPES: Final = {"cores": "core", "gpus": "gpu"}
+_ENTRY = re.compile(r"^[ \t]*\[\[[ \t]*resource[ \t]*\.[ \t]*config[ \t]*\]\]", re.MULTILINE)
+#: the parser's memory grows with the square of such keys
+_DEEP = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{limits.DEPTH_MAX}}}""")
+_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a configuration.
+
+    Errors: InputError ``FILE:line:column: path``; LimitExceeded.
+    Cost: O(hosts) Python and O(pools) array writes.
+
+    >>> read(Source(b'[[resource.config]]\\nhosts = "n[0-1]"\\ncores = "0-3"')).structure.path(10)
+    '/cluster0/n1/core3'
+    """
+    return _Reader(source).loaded(origin)
+
+
+class _Toml(Document):
+    """The values of a TOML text. The parser keeps no places, but tables of nodes can be counted."""
+
+    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
+        """``file:line: path``, with the line of the node table that contains the path."""
+        path = list(path)
+        place = self.file
+        if path[:2] == ["resource", "config"] and len(path) > 2:
+            for i, match in enumerate(_ENTRY.finditer(self.text)):
+                if i == path[2]:
+                    place = f"{self.file}:{self.text.count(chr(10), 0, match.start()) + 1}"
+        return f"{place}: {path_text(path)}" if path else place
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        values = _values(source)
+        resource = values.get("resource")
+        known = ResourceTable.__struct_fields__
+        self._other = {key: value for key, value in values.items() if key != "resource"}
+        self._settings: dict[str, Any] = {}
+        if isinstance(resource, dict):
+            self._settings = {key: value for key, value in resource.items() if key not in known}
+            values = {"resource": {key: value for key, value in resource.items() if key in known}}
+        self._document = _Toml(values, source.file, source.text, source.path)
+        self._table = typed.convert(self._document, Configuration).resource
+
+    def _fail(self, path: Sequence[Key], message: str, hint: str = "", *, limit: bool = False) -> NoReturn:
+        raise (LimitExceeded if limit else InputError)(message, where=self._document.where(path), hint=hint)
+
+    def loaded(self, origin: int | None) -> Loaded:
+        table = self._table
+        if (table.config is UNSET) == (table.path is UNSET):
+            what = "nothing that names nodes" if table.config is UNSET else "both 'config' and 'path'"
+            self._fail(["resource"], what, "use [[resource.config]] with hosts, cores, gpus, or path for a file with R")
+        base = uuids.new_origin() if origin is None else origin
+        if table.path is not UNSET:
+            structure = self._of_file(self._file(table.path, "path"), origin)
+        else:
+            assert table.config is not UNSET
+            structure = self._of_tables(table.config, base)
+            if table.scheduling is not UNSET:
+                made = resource_set_write.write(structure).data
+                structure = self._of_file(Source(made, self._source.file), origin)
+        if table.exclude is not UNSET:
+            self._exclude(structure, table.exclude)
+        for prefix, values in ((SETTING, self._settings), (TABLE, self._other)):
+            for key, value in values.items():
+                structure.set_tag([0], prefix + key, self._kept(key, value))
+        return Loaded(structure, [], structure.name(0))
+
+    def _kept(self, key: str, value: Any) -> str:
+        try:
+            text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+        except orjson.JSONEncodeError:
+            self._fail([key], "has a date, a time or a number that cannot be kept", "remove it, or write it as text")
+        if len(text) > limits.VALUE_LENGTH_MAX or len(key) > limits.NAME_LENGTH_MAX - len(SETTING):
+            self._fail([key], f"{len(text)} characters to keep, at most {limits.VALUE_LENGTH_MAX} are allowed", limit=True)
+        return text
+
+    def _file(self, name: str, key: str) -> Source:
+        if self._source.path is None and not Path(name).is_absolute():
+            self._fail(
+                ["resource", key], f"names the file {name!r}, but this text is not in a directory", "give an absolute path"
+            )
+        folder = Path() if self._source.path is None else self._source.path.parent
+        return Source.open(folder / source_text.file_named(name))
+
+    def _of_file(self, source: Source, origin: int | None) -> Structure:
+        if self._table.scheduling is not UNSET:
+            values = source.document.values
+            if not isinstance(values, dict):
+                raise InputError("expected a resource set", where=source.file)
+            scheduling = self._file(self._table.scheduling, "scheduling").document.values
+            source = Source(orjson.dumps({**values, "scheduling": scheduling}), source.file)
+        return resource_set.read(source, origin=origin).structure
+
+    # -- tables ----------------------------------------------------------------------------------------------------------
+
+    def _of_tables(self, tables: Sequence[Nodes], origin: int) -> Structure:
+        """A cluster of the hosts, in the order of their first appearance in the tables."""
+        of_host: dict[str, list[int]] = {}
+        self._require_bounded(tables)
+        ids = [{_TYPES[key]: self._ids(i, key, getattr(nodes, key)) for key in _TYPES} for i, nodes in enumerate(tables)]
+        for i, nodes in enumerate(tables):
+            for host in self._hosts(i, nodes.hosts):
+                of_host.setdefault(host, []).append(i)
+            if len(of_host) > limits.RANKS_MAX:
+                self._fail(["resource", "config", i, "hosts"], f"more than {limits.RANKS_MAX} hosts", limit=True)
+        kinds = KindTable()
+        node = kinds.intern(Kind("node", "node"))
+        known: dict[tuple[int, ...], Block] = {}
+        blocks: list[tuple[Block, int]] = []
+        for host, members in of_host.items():
+            key = tuple(members)
+            if key not in known:
+                known[key] = self._block(kinds, node, [ids[i] for i in key], host, key)
+            if blocks and blocks[-1][0] is known[key]:
+                blocks[-1] = (known[key], blocks[-1][1] + 1)
+            else:
+                blocks.append((known[key], 1))
+        ranks = np.arange(len(of_host))
+        try:
+            structure, nodes_at = fill(blocks, ranks, kinds, origin)
+        except FluxresError as error:
+            self._fail(["resource", "config"], error.message, error.hint, limit=True)
+        hosts = hosts_of([Expression(host) for host in of_host], ranks)
+        structure.id[nodes_at] = hosts.ids
+        structure.names.update((int(nodes_at[at]), name) for at, name in hosts.names.items())
+        sorts = {key: self._properties(tables, key) for key in known}
+        numbers = {key: kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for key, pairs in sorts.items()}
+        structure.kind[nodes_at] = [numbers[tuple(members)] for members in of_host.values()]
+        return structure
+
+    def _require_bounded(self, tables: Sequence[Nodes]) -> None:
+        """Refuse tables whose total is too large, before anything is made from them."""
+        hosts = ids = 0
+        for i, nodes in enumerate(tables):
+            place: list[Key] = ["resource", "config", i]
+            try:
+                hosts += hostlist.count(nodes.hosts)
+                for key in _TYPES:
+                    text = getattr(nodes, key)
+                    spans = [] if text is UNSET else idset.ranges(text)
+                    ids += sum(last - first + 1 for first, last in spans)
+            except InputError:
+                return  # which is reported with its place when the table is read
+            for count, most, what in ((hosts, limits.CONFIG_HOSTS_MAX, "hosts"), (ids, limits.IDSET_COUNT_MAX, "cores and gpus")):
+                if count > most:
+                    self._fail(place, f"more than {most} {what} in the tables up to this one", limit=True)
+
+    def _hosts(self, i: int, text: str) -> list[str]:
+        place: list[Key] = ["resource", "config", i, "hosts"]
+        try:
+            if hostlist.count(text) > limits.RANKS_MAX:
+                self._fail(place, f"more than {limits.RANKS_MAX} hosts", limit=True)
+            require_path_steps(hostlist.expressions(text))
+            return hostlist.parse(text) or self._fail(place, "expected at least one host, got none")
+        except InputError as error:
+            self._fail(place, error.message, error.hint, limit=isinstance(error, LimitExceeded))
+
+    def _ids(self, i: int, key: str, text: str | UnsetType) -> NDArray[np.int64]:
+        if text is UNSET:
+            return np.zeros(0, np.int64)
+        try:
+            return np.array(idset.parse(text), np.int64)
+        except InputError as error:
+            self._fail(["resource", "config", i, key], error.message, error.hint, limit=isinstance(error, LimitExceeded))
+
+    def _block(
+        self, kinds: KindTable, node: int, given: Sequence[Mapping[str, NDArray[np.int64]]], host: str, tables: tuple[int, ...]
+    ) -> Block:
+        rows = BlockRows(kinds, node)
+        for type_ in _TYPES.values():
+            ids = np.unique(np.concatenate([each[type_] for each in given]))
+            rows.add(0, kinds.intern(Kind(type_, type_)), ids)
+        block = rows.block()
+        if len(block) == 1:
+            self._fail(["resource", "config", tables[0]], f"{host} has no cores and no gpus", 'cores = "0-3"')
+        return block
+
+    def _properties(self, tables: Sequence[Nodes], key: tuple[int, ...]) -> Pairs:
+        names: list[str] = []
+        for i in key:
+            given = tables[i].properties
+            for at, name in enumerate([] if given is UNSET else given):
+                if BARRED & set(name):
+                    place: list[Key] = ["resource", "config", i, "properties", at]
+                    self._fail(place, f"{min(BARRED & set(name))!r} in the name of a property")
+                try:
+                    require_draws(pairs_of([name]), str)
+                except InputError as error:
+                    self._fail(["resource", "config", i, "properties", at], error.message)
+                names.append(name)
+        return pairs_of(names)
+
+    def _exclude(self, structure: Structure, text: str) -> None:
+        ranks, tops = structure.execution_targets
+        place: list[Key] = ["resource", "exclude"]
+        try:
+            spans = idset.ranges(text)
+        except InputError:
+            try:
+                hosts = set(hostlist.parse(text)) if hostlist.count(text) <= limits.RANKS_MAX else set()
+            except InputError as error:
+                self._fail(place, error.message, "ranks as an idset, or hosts")
+            found = {structure.name(v): v for v in tops.tolist()}
+            if lost := sorted(hosts - found.keys()):
+                self._fail(place, f"unknown host {lost[0]!r}")
+            chosen = [found[host] for host in hosts]
+        else:
+            rows = [np.arange(*np.searchsorted(ranks, [first, last + 1])) for first, last in spans]
+            if sum(map(len, rows)) < sum(last - first + 1 for first, last in spans):
+                self._fail(place, f"ranks beyond those of the {len(ranks)} hosts")
+            chosen = [int(tops[i]) for row in rows for i in row.tolist()]
+        structure.set_state(chosen, "drain")
+        structure.set_tag(chosen, EXCLUDED, None)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is a number that cannot be kept")
+    return number
+
+
+def _values(source: Source) -> dict[str, Any]:
+    if len(source.data) > limits.TOML_BYTES_MAX:
+        message = f"{len(source.data)} bytes of TOML, at most {limits.TOML_BYTES_MAX} are allowed"
+        raise LimitExceeded(message, where=source.file, hint="use R for large machines")
+    if deep := _DEEP.search(source.text):
+        line = source.text.count("\n", 0, deep.start()) + 1
+        raise LimitExceeded(f"a key of more than {limits.DEPTH_MAX} parts", where=source.where(line))
+    try:
+        return tomllib.loads(source.text, parse_float=_finite)
+    except tomllib.TOMLDecodeError as error:
+        at = _AT.search(str(error))
+        line, column = (int(at[1]), int(at[2])) if at and at[1] else (source.text.count("\n") + 1, 1)
+        raise InputError(f"is not TOML: {_AT.sub('', str(error))}", where=source.where(line, column)) from None
+    except RecursionError:
+        raise InputError("is nested too deeply", where=source.file) from None
+    except ValueError as error:
+        raise InputError(f"is not TOML: {error}", where=source.file) from None

@@ -1,0 +1,376 @@
+"""The execution section of R (RFC 20): the nodes, and the ids of the pools in each.
+
+This reader accepts what flux-core accepts: without hosts, nodes are named after their ranks; the content of a rank in two entries
+is combined; and there may be no ranks at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final, NoReturn
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from fluxres import limits
+from fluxres.documents import json_typed
+from fluxres.documents.document import Key
+from fluxres.documents.source import Source
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.formats.flux.rank_blocks import Block, BlockRows, fill
+from fluxres.formats.flux.rank_hosts import HOST, hosts_of, require_path_steps
+from fluxres.formats.flux.rank_properties import properties_by_node
+from fluxres.formats.flux.resource_set_schema import Execution
+from fluxres.formats.flux.treepool import Topologies
+from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple
+from fluxres.graph.structure import Structure
+from fluxres.syntax import hostlist, idset
+from fluxres.syntax.hostlist import Expression
+
+Ids = NDArray[np.int64]
+_NO_IDS: Final = np.zeros(0, np.int64)
+_OTHER_RANKS: Final = "its ranks are not those of R, and nodes cannot be matched by host"
+
+
+class Lite:
+    """The execution section: ranks in ascending order, and the content of each.
+
+    Attributes:
+        ranks: int64, ascending.
+        entry: number of the entry of each rank.
+        children: by entry, ids by type.
+        hosts: of the ranks, in order.
+        is_named: whether R gives the hosts.
+        passed_over: keys that are ignored.
+        notes: what is read differently than Flux means it.
+    """
+
+    def __init__(self, source: Source, execution: Execution) -> None:
+        self._source, self._execution = source, execution
+        self.passed_over: list[str] = []
+        self.notes: tuple[str, ...] = ()
+        ranks, self._found = self._entries()
+        self.children = [{type_: _members(spans) for type_, spans in have.items()} for have in self._found]
+        every = np.concatenate([_NO_IDS, *ranks])
+        entries = np.repeat(np.arange(len(ranks)), [len(members) for members in ranks])
+        order = np.argsort(every, kind="stable")
+        self.ranks, self.entry = every[order], entries[order]
+        path: list[Key] = ["execution", "R_lite"]
+        if len(self.ranks) and self.ranks[-1] >= 2**31:
+            self.fail([*path, int(self.entry[-1]), "rank"], f"rank {self.ranks[-1]}, at most {2**31 - 1}", limit=True)
+        self._place: Sequence[int] = range(len(self.children))
+        self._join()
+        self.is_named = True
+        self.hosts = self._hosts()
+
+    @property
+    def file(self) -> str:
+        return self._source.file
+
+    def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
+        """Raise for the document at a place in it."""
+        raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
+
+    def _entries(self) -> tuple[list[Ids], list[dict[str, list[tuple[int, int]]]]]:
+        """The ranks of each entry, and ranges of ids by type."""
+        path: list[Key] = ["execution", "R_lite"]
+        ranks: list[Ids] = []
+        total = pools = 0
+        found: list[dict[str, list[tuple[int, int]]]] = []
+        for i, entry in enumerate(self._execution.R_lite):
+            spans = self._spans(entry.rank, [*path, i, "rank"])
+            total += sum(last - first + 1 for first, last in spans)
+            if total > limits.RANKS_MAX:
+                self.fail([*path, i, "rank"], f"more than {limits.RANKS_MAX} ranks", limit=True)
+            here = max(sum(last - first + 1 for first, last in spans), 1)
+            ranks.append(_members(spans))
+            found.append({})
+            for type_, ids in entry.children.items():
+                place = [*path, i, "children", type_]
+                if "/" in type_ or not type_.isprintable():
+                    self.fail(place, f"{type_!r} is not a valid pool type")
+                spans = self._spans(ids, place)
+                if sum(last - first + 1 for first, last in spans) > limits.IDSET_COUNT_MAX:
+                    self.fail(place, f"more than {limits.IDSET_COUNT_MAX} ids", limit=True)
+                pools += here * sum(last - first + 1 for first, last in spans)
+                if pools > limits.POOLS_MAX:
+                    self.fail(place, f"more than {limits.POOLS_MAX} pools in all", limit=True)
+                found[-1][type_] = spans
+        return ranks, found
+
+    def _spans(self, text: str | int, path: Sequence[Key]) -> list[tuple[int, int]]:
+        try:
+            return idset.ranges(str(text))
+        except InputError as error:
+            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
+
+    def _join(self) -> None:
+        """Combine the entries of a rank that has several."""
+        again = self.ranks[1:] == self.ranks[:-1]
+        if not again.any():
+            return
+        joint: dict[tuple[int, ...], int] = {}
+        first = np.flatnonzero(np.concatenate([[True], ~again]))
+        stop = np.append(first[1:], len(self.ranks))
+        entry = self.entry[first]
+        place = list(range(len(self.children)))
+        for at in np.flatnonzero(stop - first > 1).tolist():
+            several = tuple(sorted(set(self.entry[first[at] : stop[at]].tolist())))
+            if several not in joint:
+                joint[several] = len(self.children)
+                place.append(several[0])
+                types = dict.fromkeys(type_ for i in several for type_ in self.children[i])
+                self.children.append({
+                    type_: np.unique(np.concatenate([self.children[i].get(type_, _NO_IDS) for i in several])) for type_ in types
+                })  # fmt: skip
+            entry[at] = joint[several]
+        self.ranks, self.entry, self._place = self.ranks[first], entry, place
+
+    # -- hosts -----------------------------------------------------------------------------------------------------------
+
+    def _hosts(self) -> list[Expression]:
+        by_entry = self._hosts_by_entry()
+        if self._execution.nodelist is UNSET:
+            self.is_named = by_entry is not None
+            if not self.is_named and len(self.ranks):
+                self.notes = (f"{self.file}: there is no nodelist, so nodes are named after their ranks",)
+            names = f"node[{idset.format(self.ranks.tolist())}]" if len(self.ranks) else ""
+            found = self._expressions(names if by_entry is None else hostlist.format(by_entry), ["execution", "R_lite"])
+        else:
+            path: list[Key] = ["execution", "nodelist"]
+            found = [one for i, text in enumerate(self._execution.nodelist) for one in self._expressions(text, [*path, i])]
+            count = sum(map(len, found))
+            if count != len(self.ranks):
+                hint = "one host for each rank, in ascending order"
+                self.fail(path, f"{count} hosts for {len(self.ranks)} ranks", hint=hint)
+        if self._says_nodes and by_entry != [host for expression in found for host in expression]:
+            self.passed_over.append("execution.R_lite.node")
+        return found
+
+    @property
+    def _says_nodes(self) -> bool:
+        return any(entry.node is not UNSET for entry in self._execution.R_lite)
+
+    def _hosts_by_entry(self) -> list[str] | None:
+        """The hosts given by entries of an older form; None if they do not give one for each rank."""
+        if not self._says_nodes:
+            return None
+        found: dict[int, str] = {}
+        for i, entry in enumerate(self._execution.R_lite):
+            ranks = _members(self._spans(entry.rank, ["execution", "R_lite", i, "rank"])).tolist()
+            expressions = self._expressions(entry.node, ["execution", "R_lite", i, "node"]) if isinstance(entry.node, str) else []
+            if sum(map(len, expressions)) != len(ranks):
+                return None
+            found.update(zip(ranks, [host for expression in expressions for host in expression], strict=True))
+        return [found[rank] for rank in self.ranks.tolist()]
+
+    def _expressions(self, text: str, path: Sequence[Key]) -> list[Expression]:
+        try:
+            found = hostlist.expressions(text)
+            require_path_steps(found)
+        except InputError as error:
+            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
+        return found
+
+    # -- as a machine ----------------------------------------------------------------------------------------------------
+
+    def structure(self, origin: int, topologies: Topologies | None) -> Structure:
+        """A cluster of the nodes and their content."""
+        kinds = KindTable()
+        node = kinds.intern(Kind("node", "node"))
+        known: dict[tuple[int, int], Block] = {}
+        blocks: list[tuple[Block, int]] = []
+        topology = np.zeros(len(self.ranks), np.int64) if topologies is None else topologies.entry
+        changes = (np.diff(self.entry) != 0) | (np.diff(topology) != 0)
+        first = np.concatenate([[0], np.flatnonzero(changes) + 1])[: len(self.ranks)]
+        for at, count in zip(first.tolist(), np.diff(first, append=len(self.ranks)).tolist(), strict=True):
+            key = int(self.entry[at]), int(topology[at])
+            if key not in known:
+                rows = BlockRows(kinds, node)
+                if topologies is None:
+                    for type_, ids in self.children[key[0]].items():
+                        rows.add(0, kinds.intern(Kind(type_, type_)), ids)
+                else:
+                    topologies.add_to(rows, kinds, key[1], self.children[key[0]])
+                try:
+                    known[key] = rows.block()
+                except InputError as error:
+                    self.fail(["execution", "R_lite", self._place[key[0]]], error.message)
+            blocks.append((known[key], count))
+        try:
+            structure, nodes = fill(blocks, self.ranks, kinds, origin)
+        except FluxresError as error:
+            raise type(error)(error.message, where=json_typed.where(self._source, ["execution", "R_lite"])) from None
+        if len(nodes):
+            self._name(structure, nodes)
+        return structure
+
+    def _name(self, structure: Structure, nodes: NDArray[np.int32]) -> None:
+        hosts = hosts_of(self.hosts, self.ranks)
+        structure.id[nodes] = hosts.ids
+        for at, name in hosts.names.items():
+            structure.names[int(nodes[at])] = name
+        for at, host in hosts.shared.items():
+            structure.set_tag([int(nodes[at])], HOST, host)
+        sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
+        numbers = [structure.kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for pairs in sorts]
+        structure.kind[nodes] = np.array(numbers, np.int32)[which]
+
+    def _properties(self) -> Mapping[str, str]:
+        return {} if self._execution.properties is UNSET else self._execution.properties
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [host for expression in self.hosts for host in expression]
+
+    @cached_property
+    def has_own_hosts(self) -> bool:
+        """Whether R names a different host for each rank."""
+        return self.is_named and len(set(self.names)) == len(self.names)
+
+    # -- beside a graph --------------------------------------------------------------------------------------------------
+
+    def nodes_in(self, structure: Structure, hidden: Container[str] = ()) -> NDArray[np.int64]:
+        """The nodes of a graph that R carries, one for each rank; -1 for a host that the graph does not have.
+
+        Ranks in a graph are those of the instance that made it, so nodes are found by name, or by rank if several nodes have the
+        same name.
+
+        Args:
+            hidden: hosts that the graph leaves out. A node with such a name is another one, unless it has the rank.
+
+        Errors: InputError if neither identifies the node.
+        """
+        ranks, tops = structure.execution_targets
+        inside = (tops < structure.tree_end) & structure.offers[tops]
+        ranks, tops = ranks[inside], tops[inside]
+        at = np.minimum(np.searchsorted(ranks, self.ranks), max(len(ranks) - 1, 0))
+        by_rank = np.where(ranks[at] == self.ranks, tops[at], -1).astype(np.int64) if len(ranks) else np.full(len(self.ranks), -1)
+        if not self.has_own_hosts:
+            if not np.array_equal(ranks, self.ranks[by_rank >= 0]) and not self._has_hosts(structure, by_rank):
+                self.fail(["scheduling", "graph"], _OTHER_RANKS)
+            return by_rank
+        names = self.names
+        found = self._by_host(structure, names, tops)
+        for i, name in enumerate(names):
+            called = found.get(name, [])
+            if name in hidden and by_rank[i] not in called:
+                called.clear()
+            elif len(called) > 1 and by_rank[i] not in called:
+                self.fail(["scheduling", "graph"], f"{len(called)} nodes are named '{name}', which is one host in R")
+        return np.array([_one_of(found.get(name, []), by_rank.item(i)) for i, name in enumerate(names)], np.int64)
+
+    def _has_hosts(self, structure: Structure, nodes: NDArray[np.int64]) -> bool:
+        """Whether each of these nodes that exists is the host that R names for its rank."""
+        tags = structure.tags
+        here = np.flatnonzero(nodes >= 0).tolist()
+        called = [{structure.name(v), tags.get(v, {}).get(HOST)} for v in nodes[here].tolist()]
+        return self.is_named and all(self.names[at] in names for at, names in zip(here, called, strict=True))
+
+    def _by_host(self, structure: Structure, names: Sequence[str], tops: NDArray[np.int32]) -> dict[str, list[int]]:
+        targets, wanted, offers = set(tops.tolist()), set(names), structure.offers
+        found: dict[str, list[int]] = {}
+        for v in structure.named(names):
+            if v < structure.tree_end and offers[v] and (structure.kind_of(v).type == "node" or v in targets):
+                found.setdefault(structure.name(v), []).append(v)
+        for v, tags in structure.tags.items():
+            host = tags.get(HOST)
+            if host in wanted and host is not None and v in targets and v not in found.get(host, ()):
+                found.setdefault(host, []).append(v)
+        return found
+
+    def agree(self, structure: Structure) -> tuple[str, ...]:
+        """Compare with the graph that R carries, and set the ranks and additional properties of its nodes from R.
+
+        Returns notes of contradictions in the graph.
+
+        Errors: InputError for a node that is missing or has different numbers of pools.
+        """
+        path: list[Key] = ["scheduling", "graph"]
+        nodes = self.nodes_in(structure)
+        missing = np.flatnonzero(nodes < 0)
+        if len(missing) and self.has_own_hosts:
+            self.fail(path, f"0 nodes are named '{self.names[int(missing[0])]}', which is one host in R")
+        if len(missing):
+            self.fail(path, _OTHER_RANKS)
+        notes = self._rank(structure, nodes)
+        for type_ in sorted({type_ for children in self.children for type_ in children}):
+            pools = structure.of_type(type_)
+            pools = pools[(structure.flags[pools] & WAY) == 0]
+            if not len(pools) or not len(nodes):
+                continue
+            counts = np.searchsorted(pools, structure.end[nodes]) - np.searchsorted(pools, nodes)
+            expected = np.array([len(children.get(type_, ())) for children in self.children])[self.entry]
+            below = counts - np.isin(nodes, pools)  # a target may itself be a core
+            differs = np.flatnonzero((counts != expected) & (below != expected))
+            if len(differs):
+                at = int(differs[0])
+                self.fail(path, f"{structure.path(int(nodes[at]))} has {counts[at]} {type_} pools, but {expected[at]} in R_lite")
+        self._add_properties(structure, nodes)
+        return notes
+
+    def _rank(self, structure: Structure, nodes: NDArray[np.int64]) -> tuple[str, ...]:
+        """Give nodes and everything in them the ranks of R, and take these ranks from all other pools; return notes of removed
+        ranks.
+
+        Pools outside these nodes keep other ranks: a job may hold a part of a node, which R does not list. If the ranks of R are
+        those of another instance, they have no rank.
+        """
+        ordered = np.sort(nodes)
+        inner = np.flatnonzero(structure.end[ordered[:-1]] > ordered[1:])
+        if len(inner):
+            outer, node = (structure.path(int(v)) for v in ordered[inner[0] : inner[0] + 2])
+            self.fail(["scheduling", "graph"], f"{node} is in {outer}, but both are nodes in R")
+        before = structure.rank[nodes]
+        inside = np.zeros(structure.n + 1, np.int8)
+        np.add.at(inside, nodes, 1)
+        np.add.at(inside, structure.end[nodes], -1)
+        beside = np.flatnonzero((np.cumsum(inside[:-1]) == 0) & (structure.rank >= 0))
+        beside = beside[beside < structure.tree_end]
+        if not ((before >= 0) & (before != self.ranks)).any():
+            beside = np.setdiff1d(beside, _alone(structure, beside, self.ranks))
+        structure.rank[beside] = -1
+        for v, rank in zip(nodes.tolist(), self.ranks.tolist(), strict=True):
+            structure.rank[v : structure.end.item(v)] = rank
+        vars(structure).pop("execution_targets", None)  # pools with the ranks that the node had
+        if not len(beside):
+            return ()
+        what = f"{structure.path(int(beside[0]))} has a rank and is in no node of R; the rank is left out"
+        return (f"{self.file}: {what}" + (f" (and {len(beside) - 1} more like it)" if len(beside) > 1 else ""),)
+
+    def _add_properties(self, structure: Structure, nodes: NDArray[np.int64]) -> None:
+        """Add the properties of R that the nodes of the graph do not have."""
+        sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
+        pairs, at = np.unique(np.stack([structure.kind[nodes], which]), axis=1, return_inverse=True)
+        kinds = []
+        for number, sort in pairs.T.tolist():
+            kind = structure.kinds[number]
+            known = {key for key, _ in kind.properties}
+            more = [(key, value) for key, value in sorts[sort] if key not in known]
+            kinds.append(structure.kinds.intern(replace(kind, properties=properties_tuple([*kind.properties, *more]))))
+        structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]
+
+
+def _alone(structure: Structure, pools: NDArray[np.int64], taken: Ids) -> NDArray[np.int64]:
+    """Which of these pools are subtrees of one rank that no other pool has."""
+    rank, end = structure.rank, structure.end
+    above = structure.parent[pools]
+    tops = pools[(above < 0) | (rank[above] != rank[pools])]
+    different, count = np.unique(rank[tops], return_counts=True)
+    free = np.setdiff1d(different[count == 1], taken)
+    kept = [np.arange(v, end[v]) for v in tops[np.isin(rank[tops], free)].tolist() if (rank[v : end[v]] == rank[v]).all()]
+    return np.concatenate([_NO_IDS, *kept])
+
+
+def _one_of(vertices: Sequence[int], preferred: int) -> int:
+    """The only vertex, or the preferred one of several; -1 if there is none."""
+    return vertices[0] if len(vertices) == 1 else preferred if preferred in vertices else -1
+
+
+def _members(spans: Sequence[tuple[int, int]]) -> Ids:
+    if not spans:
+        return np.zeros(0, np.int64)
+    return np.concatenate([np.arange(first, last + 1, dtype=np.int64) for first, last in spans])

@@ -1,0 +1,1 @@
+"""Graphs for programs that draw or edit them: GraphML, node-link JSON, DOT."""

@@ -1,0 +1,259 @@
+"""Read GraphML, written by fluxres or rewritten by a graph tool, so that a machine can be edited in one.
+
+Keys may have any ids, since tools renumber them; their names identify them. Attributes that a tool adds, such as colours and
+positions, are ignored. A machine needs no more than types and edges.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from fluxres import limits
+from fluxres.documents import json_typed, safe_xml
+from fluxres.documents.document import Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.safe_xml import Element
+from fluxres.documents.source import Source
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
+from fluxres.formats.loaded import Loaded
+from fluxres.graph.accounts import LARGER_UNIT, is_countable
+from fluxres.graph.kinds import STATES
+
+T = TypeVar("T")
+_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+#: keys of one file: each is looked up in every node
+_KEYS_MAX: Final = 256
+_DIGITS_MAX: Final = len(str(limits.SIZE_MAX))
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a GraphML file.
+
+    Errors: InputError ``FILE:line``; LimitExceeded.
+    Cost: about 15 µs per pool.
+
+    >>> key = '<key id="d0" for="node" attr.name="type"/>'
+    >>> nodes = ''.join(f'<node id="{i}"><data key="d0">{t}</data></node>' for i, t in enumerate(["cluster", "node"]))
+    >>> text = f'<graphml>{key}<graph edgedefault="directed">{nodes}<edge source="0" target="1"/></graph></graphml>'
+    >>> read(Source(text.encode())).structure.path(1)
+    '/cluster/node'
+    """
+    with json_typed.collector_paused():
+        root = safe_xml.load(source.data, file=source.file, folded=("data", "key"))
+        return _Reading(source, root).loaded(origin)
+
+
+class _Reading:
+    def __init__(self, source: Source, root: Element) -> None:
+        self._source = source
+        graphs = root.all("graph") if root.name == "graphml" else []
+        if len(graphs) != 1:
+            raise InputError(f"expected <graphml> with one <graph>, got {len(graphs)}", where=source.where(root.line))
+        self._graph = graphs[0]
+        if self._graph.attributes.get("edgedefault") == "undirected":
+            raise InputError("is undirected, but edges of a machine have a direction", where=source.where(self._graph.line))
+        #: ids of the keys by their name: nodes and edges have separate keys, and tools make one for each type of number
+        self._keys: dict[str, list[str]] = {}
+        #: default values by node, edge or graph and the name of a key
+        self._defaults: dict[tuple[str, str], str] = {}
+        for number, key in enumerate(root.all("key")):
+            if number >= _KEYS_MAX:
+                raise LimitExceeded(f"more than {_KEYS_MAX} keys", where=source.where(key.line))
+            self._declare(key)
+        self._nodes = self._graph.all("node")
+        self._edges = self._graph.all("edge")
+        if not self._nodes:
+            raise InputError("describes no pool", where=source.where(self._graph.line), hint="a machine has at least a root")
+        self._require_plain()
+
+    def _declare(self, key: Element) -> None:
+        name = key.attributes.get("attr.name", "")
+        self._keys.setdefault(name, []).append(key.attributes.get("id", ""))
+        for default in key.all("default"):
+            if len(default.text) > limits.VALUE_LENGTH_MAX:  # it applies to every node
+                message = f"a default of {len(default.text)} characters, at most {limits.VALUE_LENGTH_MAX}"
+                raise LimitExceeded(message, where=self._source.where(default.line))
+            whose = key.attributes.get("for", "all")
+            for each in ("node", "edge", "graph") if whose == "all" else (whose,):
+                self._defaults.setdefault((each, name), default.text)
+
+    def _require_plain(self) -> None:
+        """Refuse the parts of GraphML other than nodes and directed edges between two of them.
+
+        Errors: InputError with the line.
+        """
+        hint = "edges describe which pool contains which"
+        for element in self._graph.all("hyperedge"):
+            self._refuse(element, "is an edge of several nodes", hint)
+        for element in self._nodes:
+            for child in element.children:
+                if child.name == "graph":
+                    self._refuse(child, "is a graph within a node", hint)
+        for element in self._edges:
+            if element.attributes.get("directed") == "false":
+                self._refuse(element, "is undirected, but edges of a machine have a direction")
+
+    def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+        """Raise for the document at the line of a node or an edge."""
+        elements = self._nodes if path[0] == "nodes" else self._edges
+        number = path[1] if len(path) > 1 and isinstance(path[1], int) else 0
+        self._refuse(elements[number], message, hint)
+
+    def _refuse(self, element: Element, message: str, hint: str = "") -> NoReturn:
+        raise InputError(message, where=self._source.where(element.line), hint=hint)
+
+    def _value(self, element: Element, name: str) -> str | None:
+        """The value of an element by the name of its key; None if it is missing or empty."""
+        given = [element.values[key] for key in self._keys.get(name, ()) if key in element.values]
+        return next(filter(None, given), None) if given else self._defaults.get((element.name, name))
+
+    def loaded(self, origin: int | None) -> Loaded:
+        """The machine; GraphML has no allocations."""
+        row: dict[str, int] = {}
+        for number, element in enumerate(self._nodes):
+            key = element.attributes.get("id")
+            if key is None or row.setdefault(key, number) != number:
+                self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else shown(key)))
+        subsystems = self._value(self._graph, "subsystems")
+        own = None if subsystems is None else self._json(self._graph, subsystems, "subsystems", bool)
+        rows = self._rows(row, own)
+        structure, _ = rows.structure(self.fail, origin, self._source.file)
+        return Loaded(structure, [], self._value(self._graph, "name") or structure.name(0))
+
+    def _rows(self, row: dict[str, int], own: Mapping[str, bool] | None) -> GraphRows:
+        parents, graphs = self._connections(row)
+
+        def column(name: str, read: Callable[[Element, str, str], T]) -> list[T | None]:
+            keys, default = self._keys.get(name, ()), self._defaults.get(("node", name))
+            found: list[T | None] = []
+            pairs: Iterable[tuple[Element, str | None]]
+            if len(keys) != 1:
+                pairs = ((element, self._value(element, name)) for element in self._nodes)
+            else:
+                pairs = ((element, element.values.get(keys[0], default)) for element in self._nodes)
+            known: dict[str, T] = {}
+            for element, text in pairs:
+                if text and text not in known:
+                    known[text] = read(element, name, text)
+                found.append(known[text] if text else None)
+            return found
+
+        types = column("type", self._word)
+        if None in types:
+            self._refuse(self._nodes[types.index(None)], "expected a type, got none", "each node has one, such as 'core'")
+        named: dict[str, list[Edge]] = {name: [] for name in own or ()}
+        return GraphRows(
+            types=[type_name for type_name in types if type_name is not None],
+            basenames=column("basename", self._word),
+            names=column("name", self._word),
+            numbers=column("number", self._whole),
+            sizes=column("size", self._whole),
+            units=column("unit", self._word),
+            ranks=column("rank", self._rank),
+            states=column("state", self._state),
+            exclusive=[bool(value) for value in column("exclusive", self._truth)],
+            uuids=column("uuid", self._word),
+            properties=column("properties", self._properties),
+            tags=column("tags", self._tags),
+            capacities=column("capacity", self._whole),
+            ways=[bool(value) for value in column("way", self._truth)],
+            parents=parents,
+            graphs={**named, **graphs},
+            hierarchies=frozenset(name for name, is_tree in (own or {}).items() if is_tree),
+            is_own=own is not None,
+        )
+
+    def _connections(self, row: dict[str, int]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
+        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
+        graphs: dict[str, list[Edge]] = {}
+        for number, element in enumerate(self._edges):
+            ends = [row.get(element.attributes.get(side, "")) for side in ("source", "target")]
+            if ends[0] is None or ends[1] is None:
+                side = "source" if ends[0] is None else "target"
+                self._refuse(element, f"no node has the id {shown(element.attributes.get(side))}")
+            subsystem = self._value(element, "subsystem") or CONTAINMENT
+            if subsystem == CONTAINMENT:
+                for column, value in zip(parents, (ends[0], ends[1], number), strict=True):
+                    column.append(value)
+                continue
+            self._word(element, "subsystem", subsystem)
+            relation = self._word(element, "type", self._value(element, "type") or "link")
+            attributes: dict[str, Any] = {}
+            if text := self._value(element, "attributes"):
+                attributes = self._json(element, text, "attributes", str | int | float | bool)
+            if text := self._value(element, "capacity"):
+                attributes = {"capacity": self._double(element, text), **attributes}
+            graphs.setdefault(subsystem, []).append(Edge(ends[0], ends[1], relation, attributes))
+        return parents, graphs
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def _word(self, element: Element, name: str, text: str) -> str:
+        if len(text) > limits.NAME_LENGTH_MAX:
+            message = f"{name}: expected at most {limits.NAME_LENGTH_MAX} characters, got {shown(text)}"
+            raise LimitExceeded(message, where=self._source.where(element.line))
+        return text
+
+    def _whole(self, element: Element, name: str, text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX or int(text) > limits.SIZE_MAX:
+            self._refuse(element, f"{name}: expected a whole number of 0 to {limits.SIZE_MAX}, got {shown(text)}")
+        return int(text)
+
+    def _rank(self, element: Element, name: str, text: str) -> int:
+        found = self._whole(element, name, text)
+        if found >= 2**31:
+            self._refuse(element, f"{name}: expected at most {2**31 - 1}, got {found}")
+        return found
+
+    def _state(self, element: Element, name: str, text: str) -> str:
+        if text not in STATES:
+            self._refuse(element, f"{name}: expected one of {', '.join(STATES)}, got {shown(text)}")
+        return text
+
+    def _truth(self, element: Element, name: str, text: str) -> bool:
+        found = _TRUTH.get(text.lower())
+        if found is None:
+            self._refuse(element, f"{name}: expected true or false, got {shown(text)}")
+        return found
+
+    def _double(self, element: Element, text: str) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = -1.0
+        if not found >= 0:
+            self._refuse(element, f"capacity: expected a number >= 0, got {shown(text)}")
+        if not is_countable(found):
+            self._refuse(element, f"capacity: expected at most {limits.CAPACITY_MAX}, got {shown(text)}", LARGER_UNIT)
+        return found
+
+    def _properties(self, element: Element, name: str, text: str) -> dict[str, Any]:
+        return self._json(element, text, name, str | int | float | bool | None)
+
+    def _tags(self, element: Element, name: str, text: str) -> dict[str, Any]:
+        return self._json(element, text, name, str | None)
+
+    def _json(self, element: Element, text: str, name: str, kind: Any) -> dict[str, Any]:
+        """A mapping that is JSON in a text."""
+        try:
+            found = json.loads(text, object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            self._refuse(element, f"{name}: expected a mapping in JSON: {shown(str(error))}")
+        if not isinstance(found, dict):
+            self._refuse(element, f"{name}: expected a mapping in JSON, got {shown(found)}")
+        for key, value in found.items():
+            self._word(element, name, key)
+            long = isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX
+            if not key or not isinstance(value, kind) or long or (isinstance(value, int) and abs(value) >= limits.NUMBER_MAX):
+                self._refuse(element, f"{name}: {shown(key)} cannot be {shown(value)}")
+        return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs in it twice")
+    return found

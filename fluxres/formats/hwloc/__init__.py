@@ -1,0 +1,1 @@
+"""Machines from hwloc topologies: files, and the local machine."""

@@ -1,0 +1,1 @@
+"""canary: its language, its resource pools, and how it checks resources out."""

@@ -1,0 +1,367 @@
+"""canary's resource pool: counts, `resources` (or `local`), and the current form `nodes`, in JSON or YAML.
+
+The keys of a pool determine its form. canary itself no longer reads the older forms but still documents them, so all are read
+unless a grammar is given. An instance is a pool whose size is its slots; fractional slots are counted in ten-thousandths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Literal
+
+import msgspec
+
+from fluxres import limits
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import Places
+from fluxres.documents.part import Part
+from fluxres.documents.source import Source
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.peers.canary import language as words
+from fluxres.formats.peers.canary.schema import Flat, Instance, Local, Nodes, Types
+from fluxres.formats.peers.canary.schema import Node as Described
+from fluxres.formats.peers.inventory import EMPTY, Host, Stock, kept_properties, structure
+from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, FRACTIONS, Run, compact
+from fluxres.match.peer_rules import MULTINODE
+
+Grammar = Literal["any", "seed", "current"]
+"""`seed`: counts, `resources` and `local`; `current`: `nodes`."""
+
+#: the property of an instance that holds the unit of its slots
+UNIT: Final = "unit"
+_SLOTS_PER: Final = "slots_per_"
+_NOTHING: Final = msgspec.Raw(b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """A number of instances of one type, with ids from 0 and the same number of slots each."""
+
+    count: int
+    slots: int = 1
+
+    def instances(self) -> Iterator[Instance]:
+        return (Instance(str(number), self.slots) for number in range(self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node and its instances by type; `id` is None where the form has no nodes."""
+
+    resources: Mapping[str, Sequence[Instance] | Alike]
+    id: str | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[Key, ...] = ()
+
+    def counts(self) -> dict[str, int]:
+        """Instances of each type."""
+        return {word: each.count if isinstance(each, Alike) else len(each) for word, each in self.resources.items()}
+
+    def slots(self) -> dict[str, int | float]:
+        """Slots of each type."""
+        return {
+            word: listed.count * listed.slots if isinstance(listed, Alike) else sum(each.slots for each in listed)
+            for word, listed in self.resources.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePool:
+    """The content of a resource pool."""
+
+    nodes: tuple[Node, ...]
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    allow_multinode: bool | None = None
+
+    def machine(self) -> dict[str, dict[str, dict[str, int | float]]]:
+        """Slots by node, type and id, the form in which canary checks out resources."""
+        return {
+            name: {
+                word: {str(each.id): each.slots for each in (listed.instances() if isinstance(listed, Alike) else listed)}
+                for word, listed in node.resources.items()
+            }
+            for name, node in self.named().items()
+        }
+
+    def named(self) -> dict[str, Node]:
+        """The nodes by name; a form without names has `node0`, `node1`, …."""
+        return {node.id if node.id is not None else f"node{number}": node for number, node in enumerate(self.nodes)}
+
+    def per_node(self, word: str) -> int:
+        """Instances of a type on each node.
+
+        Errors: InputError if the nodes differ in it.
+        """
+        found = {node.counts().get(word, 0) for node in self.nodes}
+        if len(found) != 1:
+            hint = "ask node by node"
+            raise InputError(f"the nodes have different numbers of {word}: {sorted(found)}"[:200], where=word, hint=hint)
+        return found.pop()
+
+    def types(self) -> list[str]:
+        """The types it declares, including those of which it has no instances."""
+        return list(dict.fromkeys(word for node in self.nodes for word in node.resources))
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a resource pool.
+
+    Errors: InputError with file, line, column and path; LimitExceeded.  Cost: O(instances listed) Python, O(pools) array writes.
+
+    >>> s = read(Source(b"resource_pool: {cpus: 2, gpus: 1}")).structure
+    >>> [s.path(v) for v in range(2, s.n)]
+    ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
+    """
+    pool = _of_parts(source)
+    if pool is not None:
+        return machine(pool, source.file, origin, Places(source))
+    document = source.document
+    return machine(parse(document), source.file, origin, document)
+
+
+def read_words(text: str, *, origin: int | None = None) -> Loaded:
+    """The machine of ``canary:gpus=4 cpus=32`` or ``canary:resource_pool:gpus:4``, a pool written on the command line.
+
+    >>> read_words("nodes=2 cpus=4").structure.n
+    11
+    """
+    return machine(of_counts(words.parse_counts(text)), "canary:", origin, None)
+
+
+def machine(pool: ResourcePool, file: str, origin: int | None, document: Document | Places | None) -> Loaded:
+    if not pool.nodes:
+        where = document.where(()) if document is not None else file
+        raise InputError("the resource pool has no nodes", where=where, hint="list at least one under 'nodes'")
+    known: dict[object, tuple[tuple[Stock, ...], list[str]]] = {}
+    hosts = [_host(node, document, known) for node in pool.nodes]
+    properties = kept_properties(pool.properties, partial(document.where, ()) if document is not None else str)
+    if pool.allow_multinode is not None:
+        properties[MULTINODE] = pool.allow_multinode
+    return Loaded(structure(hosts, file=file, origin=origin, properties=properties), [], "canary")
+
+
+def _host(node: Node, document: Document | Places | None, known: dict[object, tuple[tuple[Stock, ...], list[str]]]) -> Host:
+    """The recipe of a node; nodes with the very same lists share what is made from them."""
+
+    def where(*more: Key) -> str:
+        return document.where([*node.path, *more]) if document is not None else "canary:"
+
+    key = tuple((word, id(listed)) for word, listed in node.resources.items())
+    if key not in known:
+        known[key] = _stocks(node, where)
+    stocks, empty = known[key]
+    properties = kept_properties(node.properties, where)
+    if empty:
+        properties |= kept_properties({EMPTY: empty})
+    return Host(stocks, node.id, properties, where)
+
+
+def _stocks(node: Node, where: Callable[..., str]) -> tuple[tuple[Stock, ...], list[str]]:
+    """The instances of a node, and the types of which it has none."""
+    stocks: list[Stock] = []
+    empty: list[str] = []
+    runs: tuple[Run, ...]
+    for word, listed in node.resources.items():
+        if isinstance(listed, Alike):
+            runs = (Run(range(listed.count), listed.slots),) if listed.count else ()
+        else:
+            runs = tuple(_runs(listed, partial(where, word)))
+        if runs:
+            stocks.append(Stock(word, (runs,), where=partial(where, word)))
+        else:
+            empty.append(word)
+    return tuple(stocks), empty
+
+
+def _runs(instances: Sequence[Instance], where: Callable[[], str]) -> Iterator[Run]:
+    if not any(each.properties for each in instances):
+        for slots, some in groupby(instances, key=lambda each: each.slots):
+            yield Run(compact([str(each.id) for each in some]), *_size(slots, where))
+        return
+
+    def alike(each: Instance) -> tuple[int, str | None, Any]:
+        slots, unit = _size(each.slots, where)
+        stated = each.properties.get(UNIT)
+        is_unit = unit is None and isinstance(stated, str) and stated
+        properties = {key: value for key, value in each.properties.items() if not (is_unit and key == UNIT)}
+        return slots, stated if is_unit else unit, properties
+
+    for (slots, unit, properties), run in groupby(instances, key=alike):
+        yield Run(compact([str(each.id) for each in run]), slots, unit, kept_properties(properties, where))
+
+
+def _size(slots: int | float, where: Callable[[], str]) -> tuple[int, str | None]:
+    if isinstance(slots, int) or slots.is_integer():
+        return int(slots), None
+    made = 0 if math.isnan(slots) else round(slots * FRACTIONS)
+    if made < 1 or abs(made / FRACTIONS - slots) > 1e-9:
+        raise InputError(f"slots have at most four decimals, got {slots!r}", where=where(), hint="round them")
+    return made, FRACTION_UNIT
+
+
+# -- the forms -------------------------------------------------------------------------------------------------------
+
+
+def of_counts(counts: Mapping[str, int]) -> ResourcePool:
+    """The pool described by counts: of types, of nodes, and of slots per instance of a type.
+
+    Errors: InputError for slots of a type that has no count.
+
+    >>> of_counts({"gpus": 2, "slots_per_gpus": 3}).nodes[0].slots()
+    {'gpus': 6}
+    """
+    slots = {words.plural(key.removeprefix(_SLOTS_PER)): value for key, value in counts.items() if key.startswith(_SLOTS_PER)}
+    types = {key: value for key, value in counts.items() if not key.startswith(_SLOTS_PER) and key != "nodes"}
+    for word in slots:
+        if word not in types:
+            hint = f"give {word} a number"
+            raise InputError(f"slots are given for {word}, but not how many there are", where=f"{_SLOTS_PER}{word}", hint=hint)
+    number = counts.get("nodes", 1)
+    if not 1 <= number <= limits.RANKS_MAX:
+        raise InputError(f"expected 1 to {limits.RANKS_MAX} nodes, got {number}", where="nodes")
+    pools = number * (1 + sum(types.values()))
+    if pools > limits.POOLS_MAX:
+        hint = "give one pool a size instead of many pools"
+        where = "nodes" if number > 1 else ""
+        raise LimitExceeded(f"{pools} pools in all, at most {limits.POOLS_MAX} are allowed", where=where, hint=hint)
+    resources = {word: Alike(count, slots.get(word, 1)) for word, count in types.items()}
+    return ResourcePool(tuple(Node(resources) for _ in range(number)))
+
+
+def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
+    """The pool in a document, with or without the key `resource_pool` above it.
+
+    Args:
+        grammar: the forms to accept.
+
+    Errors: InputError with file, line, column and path; LimitExceeded.
+    """
+    path: tuple[Key, ...] = ()
+    values = document.values
+    if isinstance(values, Mapping) and "resource_pool" in values:
+        values, path = values["resource_pool"], ("resource_pool",)
+    if not isinstance(values, Mapping):
+        raise InputError(f"expected a mapping, got {shown(values)}", where=document.where(path), hint="such as {cpus: 4}")
+    if grammar == "current" or (grammar == "any" and "nodes" in values and not isinstance(values["nodes"], int)):
+        return _nodes(document, values, path)
+    if "resources" in values or "local" in values:
+        return _flat(document, values, path)
+    return _counted(document, values, path)
+
+
+def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
+    found = typed.convert(Part(document, values, path), Nodes)
+    nodes: list[Node] = []
+    seen: set[str] = set()
+    for at, node in enumerate(found.nodes):
+        below = (*path, "nodes", at)
+        name = str(node.id)
+        if name in seen:
+            message = f"the node {shown(name)} is listed twice"
+            raise InputError(message, where=document.where([*below, "id"]), hint="rename one")
+        seen.add(name)
+        resources = _instances(document, node.resources, (*below, "resources"))
+        nodes.append(Node(resources, name, node.additional_properties, (*below, "resources")))
+    return ResourcePool(tuple(nodes), found.additional_properties, found.allow_multinode)
+
+
+def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
+    if "resources" in values and "local" in values:
+        where = document.where([*path, "local"], key=True)
+        raise InputError("both 'resources' and 'local'", where=where, hint="they mean the same; keep one")
+    part = Part(document, values, path)
+    found: Local | Flat
+    if "local" in values:
+        found, key = typed.convert(part, Local), "local"
+        types = found.local
+    else:
+        found, key = typed.convert(part, Flat), "resources"
+        types = found.resources
+    resources = _instances(document, types, (*path, key))
+    return ResourcePool((Node(resources, None, {}, (*path, key)),), found.additional_properties, found.allow_multinode)
+
+
+def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> Types:
+    """Instances with their ids as text.
+
+    Errors: InputError for an id that occurs twice.
+    """
+    for word, listed in types.items():
+        twice = _named(listed)
+        if twice is not None:
+            message = f"the id {shown(listed[twice].id)} is listed twice"
+            raise InputError(message, where=document.where([*path, word, twice, "id"]), hint="the ids of one type must differ")
+    return types
+
+
+def _named(listed: Sequence[Instance]) -> int | None:
+    """Convert numeric ids to text; return the index of the first instance with a repeated id, None if there is none."""
+    for each in listed:
+        if each.id.__class__ is int:
+            each.id = str(each.id)
+    ids = [each.id for each in listed]
+    if len(set(ids)) == len(ids):
+        return None
+    first: dict[str | int, int] = {}
+    return next(at for at, name in enumerate(ids) if first.setdefault(name, at) != at)
+
+
+def _of_parts(source: Source) -> ResourcePool | None:
+    """The pool of a JSON text with nodes, decoding equal parts of nodes once; None for any other text."""
+    alike = json_typed.Alike(source)
+    try:
+        top = alike.parts(alike.data)
+        wrapped = "resource_pool" in top
+        inner = alike.parts(top["resource_pool"]) if wrapped else top
+        listed = alike.list(inner["nodes"])
+        if wrapped and len(top) > 1:
+            return None
+        path = ("resource_pool",) if wrapped else ()
+        rest = {key: alike.value(raw, Any) for key, raw in inner.items() if key != "nodes"}
+        found = msgspec.convert({**rest, "nodes": []}, Nodes)
+        checked: set[int] = set()
+        nodes: list[Node] = []
+        for at, each in enumerate(listed):
+            types = {word: alike.value(raw, list[Instance]) for word, raw in alike.parts(each.pop("resources", _NOTHING)).items()}
+            for instances in types.values():
+                if id(instances) not in checked and _named(instances) is not None:
+                    return None
+                checked.add(id(instances))
+            node = msgspec.convert({key: alike.value(raw, Any) for key, raw in each.items()}, Described)
+            nodes.append(Node(types, str(node.id), node.additional_properties, (*path, "nodes", at, "resources")))
+        is_sound = alike.is_whole() and len({node.id for node in nodes}) == len(nodes)
+    except json_typed.UNLIKE:
+        return None
+    return ResourcePool(tuple(nodes), found.additional_properties, found.allow_multinode) if is_sound else None
+
+
+def _counted(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
+    counts: dict[str, int] = {}
+    properties: Mapping[str, Any] = {}
+    for word, value in values.items():
+        if word == "additional_properties" and isinstance(value, Mapping):
+            properties = value
+            continue
+        where = partial(document.where, [*path, word])
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            hint = "a pool has counts such as gpus: 4, or 'resources', or 'nodes'"
+            raise InputError(f"Missing key: resources; expected a count >= 0, got {shown(value)}", where=where(), hint=hint)
+        if value > limits.POOLS_MAX:
+            raise LimitExceeded(f"expected a count up to {limits.POOLS_MAX}, got {shown(value)}", where=where())
+        counts[word] = value
+    if not counts:
+        hint = "a pool has counts such as gpus: 4, or 'resources', or 'nodes'"
+        raise InputError("Missing key: resources", where=document.where(path), hint=hint)
+    try:
+        found = of_counts(counts)
+    except InputError as error:
+        raise type(error)(error.message, where=document.where([*path, error.where]), hint=error.hint) from None
+    nodes = tuple(Node(node.resources, None, {}, path) for node in found.nodes)
+    return ResourcePool(nodes, properties)

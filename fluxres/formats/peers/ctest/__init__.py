@@ -1,0 +1,1 @@
+"""CTest: resource groups, resource specification files, and how it allocates slots."""

@@ -1,0 +1,1 @@
+"""How Flux's own resource pools choose ranks and cores."""

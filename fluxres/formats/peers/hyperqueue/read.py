@@ -1,0 +1,322 @@
+"""HyperQueue's workers: their JSON, that of version 0.7 too, and the command lines that started them.
+
+In text, each line is a worker (``hq worker start --cpus 2x4 --resource "gpus=[0,1]"``; the words ``hq worker start`` may be left
+out). Alternatively, each line is one definition, and an empty line ends a worker. A resource of labels becomes one pool per
+label, a group becomes their parent, and a sum becomes one pool with a size; see ``specs/decisions/0008-peer-systems.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+from fluxres import limits
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import Places
+from fluxres.documents.part import Part
+from fluxres.documents.source import Source
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
+from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
+from fluxres.formats.peers.hyperqueue import version0 as hyperqueue_version0
+from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options, of_words
+from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT, Coupling
+from fluxres.formats.peers.hyperqueue.definitions import CPUS
+from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.schema import Configuration, Number, Resource, Resources, Worker
+from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
+from fluxres.formats.peers.inventory import Host, Stock, structure
+from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, Run
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.structure import Structure
+
+#: the auxiliary graph of weights between groups, its relation, and the attribute that holds the weight
+GRAPH: Final = "coupling"
+RELATION: Final = "coupled"
+WEIGHT: Final = "weight"
+#: the property of a host that holds the name of its worker group
+GROUP: Final = "worker_group"
+_NOTHING: Final[dict[str, Any]] = {"resources": []}
+
+
+def read(source: Source, *, origin: int | None = None, fractions: bool = False) -> Loaded:
+    """The machine of these workers, each a node.
+
+    Args:
+        fractions: make each label of a list, range or group divisible into ten-thousandths (a pool `share` of size 10000).
+
+    Errors: InputError with file and line; LimitExceeded.  Cost: O(workers + labels listed) Python, O(pools) array writes.
+
+    >>> s = read(Source(b"cpus=2x2\\nmem=sum(64)\\n")).structure
+    >>> [s.path(v) for v in range(2, s.n)][1:]
+    ['/cluster/node0/socket0/core0', '/cluster/node0/socket0/core1', '/cluster/node0/socket1', \
+'/cluster/node0/socket1/core2', '/cluster/node0/socket1/core3', '/cluster/node0/mem']
+    """
+    workers = _of_parts(source) if source.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else list(of_words(source))
+    return machine(workers if workers is not None else _of_json(source.document), source.file, origin, fractions=fractions)
+
+
+def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
+    """The machine of ``hyperqueue:DEFINITION DEFINITION…``: one worker defined on the command line.
+
+    >>> read_words("cpus=1x4 gpus=[0,1]").structure.n
+    8
+    """
+    started = Started(lambda: "hyperqueue:")
+    try:
+        add_options(text, started)
+    except InputError as error:
+        raise type(error)(error.message, where=f"hyperqueue: {error.where}", hint=error.hint) from None
+    return machine([started], "hyperqueue:", origin, fractions=fractions)
+
+
+def machine(workers: Sequence[Started], file: str, origin: int | None = None, *, fractions: bool = False) -> Loaded:
+    """The machine of these workers. Errors: InputError for pools that no worker may have."""
+    if not workers:
+        raise InputError("no workers", where=file, hint="a line is a worker, such as --cpus 4 --resource gpus=[0,1]")
+    # Workers are usually alike and share pool objects that were read once, so the content of each is checked once.
+    known: dict[object, tuple[Stock, ...]] = {}
+    hosts = []
+    for worker in workers:
+        key = (*map(id, worker.pools), *worker.couplings)
+        stocks = known.get(key)
+        if stocks is None:
+            try:
+                hyperqueue.check(worker.pools)
+            except InputError as error:
+                raise type(error)(error.message, where=f"{worker.where()}: {error.where}", hint=error.hint) from None
+            stocks = known[key] = _stocks(worker, fractions)
+        properties = {} if worker.group is None else {GROUP: worker.group}
+        hosts.append(Host(stocks, worker.name, properties, worker.where))
+    made = structure(hosts, file=file, origin=origin)
+    _couple(made, workers, hosts)
+    return Loaded(made, [], "hyperqueue")
+
+
+def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
+    beside = _beside(worker)
+    stocks: list[Stock] = []
+    _require_makeable(worker)
+    # Consecutively numbered groups are made at once, unless other groups in the same sockets are not consecutive.
+    grouped = {number: pool.kind.groups for number, pool in enumerate(worker.pools) if isinstance(pool.kind, Groups)}
+    grids = {number: groups for number, groups in grouped.items() if isinstance(groups, Grid)}
+    together = {*beside, next(iter(grouped))} if beside else set()
+    if not together <= grids.keys():
+        grids = {number: groups for number, groups in grids.items() if number not in together}
+    for number, pool in enumerate(worker.pools):
+        where = partial(_pool_place, worker, pool.name)
+        if isinstance(pool.kind, Sum):
+            units, fraction = divmod(pool.kind.amount, PER_UNIT)
+            amount, unit = (pool.kind.amount, FRACTION_UNIT) if fraction else (units, None)
+            if amount > limits.SIZE_MAX:
+                raise LimitExceeded(f"{amount} units, at most {limits.SIZE_MAX}", where=where(), hint="use a larger unit")
+            stocks.append(Stock(pool.name, amount=amount, unit=unit, where=where))
+            continue
+        if number in grids:
+            run = Run(range(len(pool.kind)), fractions=fractions)
+            stocks.append(Stock(pool.name, beside=number in beside, grid=(len(grids[number]), run), where=where))
+            continue
+        groups = pool.kind.groups if isinstance(pool.kind, Groups) else (pool.kind,)
+        runs = tuple((Run(_labels(group), fractions=fractions),) for group in groups)
+        stocks.append(Stock(pool.name, runs, beside=number in beside, where=where))
+    return tuple(stocks)
+
+
+def _require_makeable(worker: Started) -> None:
+    """Refuse, before any pool is made, a worker with more labels and groups than a graph may have pools."""
+    total = 0
+    for pool in worker.pools:
+        if not isinstance(pool.kind, Sum):
+            total += len(pool.kind) + (len(pool.kind.groups) if isinstance(pool.kind, Groups) else 0)
+    if total > limits.POOLS_MAX:
+        message = f"{total} labels and groups, at most {limits.POOLS_MAX} pools are allowed"
+        raise LimitExceeded(message, where=worker.where(), hint="use a sum for units without labels")
+
+
+def _pool_place(worker: Started, name: str) -> str:
+    return f"{worker.where()}: {name}"
+
+
+def _labels(labels: Labels) -> Sequence[str] | range:
+    return range(labels.start, labels.end + 1) if isinstance(labels, Range) else labels.labels
+
+
+def _beside(worker: Started) -> frozenset[int]:
+    """Pools whose groups are the sockets of the cpus: each group is coupled with the socket of its number and with no other."""
+    grouped = [number for number, pool in enumerate(worker.pools) if isinstance(pool.kind, Groups)]
+    if not grouped or worker.pools[grouped[0]].name != CPUS:
+        return frozenset()
+    cpus, pairs = grouped[0], _couplings_by_pair(worker.couplings)
+    counts = {number: len(kind.groups) for number in grouped if isinstance(kind := worker.pools[number].kind, Groups)}
+    return frozenset(
+        number
+        for number in grouped[1:]
+        if counts[number] == counts[cpus] == len(pairs.get((cpus, number), ()))
+        and pairs.get((cpus, number)) == [(group, group, WEIGHT_DEFAULT) for group in range(counts[cpus])]
+    )
+
+
+def _couplings_by_pair(couplings: Iterable[Coupling]) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+    found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for each in couplings:
+        found.setdefault((each.resource1, each.resource2), []).append((each.group1, each.group2, each.weight))
+    return found
+
+
+def _couple(made: Structure, workers: Sequence[Started], hosts: Sequence[Host]) -> None:
+    """The auxiliary graph of the weights that sockets do not express."""
+    ends: list[tuple[int, int]] = []
+    weights: list[int] = []
+    nodes = made.of_type("node").tolist()
+    for worker, host, node in zip(workers, hosts, nodes, strict=True):
+        if not worker.couplings:
+            continue
+        groups = _group_vertices(made, node, host)
+        cpus = next((number for number, pool in enumerate(worker.pools) if pool.name == CPUS), -1)
+        for each in worker.couplings:
+            if each.resource1 == cpus and host.stocks[each.resource2].beside:
+                continue
+            ends.append((groups[each.resource1][each.group1], groups[each.resource2][each.group2]))
+            weights.append(each.weight)
+    if ends:
+        src, dst = np.array(ends, np.int32).T
+        relation = np.zeros(len(ends), np.uint16)
+        attributes: dict[str, Any] = {WEIGHT: np.array(weights, np.float64)}
+        made.subsystems[GRAPH] = Subsystem(GRAPH, False, src.copy(), dst.copy(), relation, [RELATION], attributes)
+
+
+def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[int]]:
+    """The vertices of each pool's groups, by number of the pool."""
+    inside = [v for v in made.children(node).tolist() if made.kind_of(v).type in ("socket", "group")]
+    found: dict[int, list[int]] = {}
+    at = 0
+    for number, stock in enumerate(host.stocks):
+        count = stock.grid[0] if stock.grid is not None else len(stock.groups)
+        if count < 2:
+            continue
+        if stock.beside:
+            found[number] = inside[:count]
+            continue
+        found[number] = inside[at : at + count]
+        at += count
+    return found
+
+
+# -- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _of_parts(source: Source) -> list[Started] | None:
+    """The workers of a JSON list, decoding equal parts once; None for any other text."""
+    alike, places = json_typed.Alike(source), Places(source)
+    known: dict[int, Started] = {}
+    workers: list[Started] = []
+    try:
+        for at, entry in enumerate(alike.list(alike.data)):
+            of_worker = alike.parts(entry.pop("configuration"))
+            resources = alike.value(of_worker["resources"], Resources)
+            path = (at, "configuration", "resources")
+            if id(resources) not in known:
+                known[id(resources)] = _started(places, resources, path)
+            same = known[id(resources)]
+            kept: dict[str, Any] = {key: alike.value(of_worker[key], Any) for key in ("hostname", "group") if key in of_worker}
+            if "id" in entry:
+                alike.long(entry.pop("id"), Number)
+            alike.pass_over([*entry.values(), *(of_worker[key] for key in of_worker.keys() - {"resources", *kept})])
+            kept["resources"] = _NOTHING
+            about = msgspec.convert(kept, Configuration)
+            started = Started(partial(places.where, path), same.pools, same.couplings)
+            workers.append(_called(started, about))
+    except json_typed.UNLIKE:
+        return None
+    return workers if alike.is_whole() else None
+
+
+def _called(started: Started, about: Configuration) -> Started:
+    started.name = None if about.hostname is UNSET else about.hostname
+    started.group = None if about.group is UNSET or about.group == "default" else about.group
+    return started
+
+
+def _of_json(document: Document) -> list[Started]:
+    values = document.values
+    if isinstance(values, list):
+        return [_worker(document, entry, (at,)) for at, entry in enumerate(values)]
+    return [_worker(document, values, ())]
+
+
+def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Started:
+    if not isinstance(values, Mapping):
+        raise InputError(f"expected a worker, got {shown(values)}", where=document.where(path))
+    if "configuration" in values:
+        kept = _kept(values, "configuration", "id")
+        below = (*path, "configuration", "resources")
+        old = None
+        if isinstance(kept["configuration"], Mapping):
+            about = _kept(kept["configuration"], "resources", "hostname", "group")
+            if hyperqueue_version0.is_meant(about.get("resources")):
+                old = hyperqueue_version0.pools(document, about["resources"], below)
+                about["resources"] = _NOTHING
+            kept["configuration"] = about
+        worker = typed.convert(Part(document, kept, path), Worker)
+        if old is not None:
+            return _called(Started(partial(document.where, below), old), worker.configuration)
+        return _called(_started(document, worker.configuration.resources, below), worker.configuration)
+    if "resources" in values:
+        return _started(document, typed.convert(Part(document, values, path), Resources), path)
+    hint = "a worker has a 'configuration', or 'resources' and 'coupling'"
+    raise InputError("the key 'configuration' is missing", where=document.where(path), hint=hint)
+
+
+def _kept(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: values[key] for key in keys if key in values}
+
+
+def _started(document: Document | Places, resources: Resources, path: tuple[Key, ...]) -> Started:
+    started = Started(partial(document.where, path))
+    for at, entry in enumerate(resources.resources):
+        started.pools.append(_pool(entry, document, (*path, "resources", at)))
+    weights = resources.coupling.weights if resources.coupling is not None else []
+    try:
+        couplings = []
+        for each in weights:
+            ends = sorted([(each.resource1_idx, each.group1_idx), (each.resource2_idx, each.group2_idx)])
+            couplings.append(Coupling(*ends[0], *ends[1], each.weight))
+        started.couplings = hyperqueue_coupling.checked(couplings, started.pools)
+    except InputError as error:
+        where = document.where((*path, "coupling", "weights"))
+        raise type(error)(error.message, where=where, hint=error.hint) from None
+    return started
+
+
+#: the keys that each kind of pool has besides its name
+_KEYS: Final = {"list": ("values",), "range": ("start", "end"), "groups": ("groups",), "sum": ("size",)}
+
+
+def _pool(entry: Resource, document: Document | Places, path: tuple[Key, ...]) -> Pool:
+    keys = _KEYS[entry.kind]
+    stated = [key for each in _KEYS.values() for key in each if getattr(entry, key) is not UNSET]
+    for key in dict.fromkeys([*keys, *stated]):
+        if key not in stated:
+            message = f"the key '{key}' is missing"
+            raise InputError(message, where=document.where(path), hint=f"a {entry.kind} has {' and '.join(keys)}")
+        if key not in keys:
+            message = f"a {entry.kind} cannot have {key}"
+            raise InputError(message, where=document.where([*path, key], key=True), hint=f"it has {' and '.join(keys)}")
+    if entry.size is not UNSET:
+        return Pool(entry.name, Sum(entry.size))
+    if entry.start is not UNSET and entry.end is not UNSET:
+        if entry.start > entry.end:
+            message = f"Start must be greater or equal to end: got {entry.start}-{entry.end}"
+            raise InputError(message, where=document.where(path))
+        return Pool(entry.name, Range(entry.start, entry.end))
+    if entry.values is not UNSET:
+        return Pool(entry.name, Listed(tuple(map(str, entry.values))))
+    return Pool(entry.name, hyperqueue.grouped([list(map(str, group)) for group in entry.groups or []]))

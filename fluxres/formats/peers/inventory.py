@@ -1,0 +1,302 @@
+"""What HyperQueue, canary, CTest and JQM describe: hosts, and on each a number of named stocks of labelled units.
+
+The four files differ but describe the same kind of machine. Each reader converts its file to this, and the conversion to a graph
+is defined here once (``specs/decisions/0008-peer-systems.md``): one pool for each label, a parent for each group of labels, one
+pool with a size for units that are only counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+
+from fluxres.documents.excerpt import excerpt
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.peers.inventory_runs import DIGITS, LABEL, OF_FILE, Run, entries, free, is_name, shares
+from fluxres.graph import uuids
+from fluxres.graph.kinds import PropertyValue
+from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.structure import Structure
+
+#: their words for types that have another name elsewhere
+TYPES: Final = {"cpus": "core", "gpus": "gpu"}
+#: types with another meaning in a graph
+RESERVED: Final = frozenset({"cluster", "node", "socket", "group", "share", "slot"})
+#: the property that lists the types of which a host explicitly has none
+EMPTY: Final = f"{OF_FILE}empty_types"
+#: longest range whose numbers are checked one by one where their names may collide; a longer one is an error then
+_TOLD_APART_MAX: Final = 65_536
+#: prefix of the key of a property whose value is a list or mapping, kept as JSON
+NESTED: Final = "json:"
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """One resource of a host.
+
+    Args:
+        word: its name in the file.
+        groups: runs by group; a single group is in the host itself, several groups have a pool each.
+        grid: instead of groups: their number, and one run of numbers that is divided among them in equal parts.
+        amount: units of a resource without labels; then there are no groups.
+        unit: of the amount.
+        beside: whether its groups are those of the first grouped stock, in the same pools.
+        where: returns its place in the file; called only for an error.
+    """
+
+    word: str
+    groups: tuple[tuple[Run, ...], ...] = ()
+    amount: int | None = None
+    unit: str | None = None
+    beside: bool = False
+    grid: tuple[int, Run] | None = None
+    where: Callable[[], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One node. A host without a name is numbered."""
+
+    stocks: tuple[Stock, ...]
+    name: str | None = None
+    properties: Mapping[str, PropertyValue] = field(default_factory=dict)
+    where: Callable[[], str] = str
+
+
+def types_of(words: Iterable[str], where: str) -> dict[str, str]:
+    """The type in the graph of each word in a file.
+
+    `cpus` become `core` and `gpus` become `gpu`, unless the file also uses that word.
+    Errors: InputError if two words give the same type.
+
+    >>> types_of(["cpus", "gpus/amd", "node"], "x"), types_of(["cpus", "core"], "x")
+    ({'cpus': 'core', 'gpus/amd': 'gpus_amd', 'node': 'node_'}, {'cpus': 'cpus', 'core': 'core'})
+    """
+    known = dict.fromkeys(words)
+    found: dict[str, str] = {}
+    owner: dict[str, str] = {}
+    for word in known:
+        kept = TYPES.get(word)
+        made = kept if kept is not None and kept not in known else word.replace("/", "_")
+        made = f"{made}_" if made in RESERVED else made
+        if made in owner:
+            message = f"{excerpt(word)} and {excerpt(owner[made])} would both be the type {excerpt(made)}"
+            raise InputError(message, where=where, hint="rename one")
+        found[word], owner[made] = made, word
+    return found
+
+
+def structure(
+    hosts: Sequence[Host],
+    *,
+    file: str,
+    origin: int | None = None,
+    properties: Mapping[str, PropertyValue] | None = None,
+) -> Structure:
+    """The machine of these hosts: a cluster of nodes, with ranks in their order.
+
+    Args:
+        file: for messages without a more specific place.
+        origin: base of the uuids; random by default.
+        properties: properties of the cluster.
+
+    Cost: O(hosts + stocks + labels listed) Python, O(pools) array writes.
+    Errors: InputError and LimitExceeded with the place of the stock.
+
+    >>> host = Host((Stock("cpus", ((Run(range(4)),),)), Stock("mem", amount=64)))
+    >>> s = structure([host], file="x")
+    >>> [s.path(v) for v in range(s.n)][-2:]
+    ['/cluster/node0/core3', '/cluster/node0/mem']
+    """
+    site = _Site(types_of((stock.word for host in hosts for stock in host.stocks), file), file)
+    root = Recipe("cluster", properties=properties or {}, children=site.nodes(hosts))
+    try:
+        return expand(root, origin=uuids.new_origin() if origin is None else origin, where=site.where)
+    except LimitExceeded as error:  # an error about all entries together, which has no place
+        where = error.where if error.where.startswith(file) else file
+        raise LimitExceeded(error.message, where=where, hint=error.hint) from None
+
+
+class _Site:
+    """Makes recipes of hosts. Hosts with the same content share its entries, so ten thousand equal hosts cost little."""
+
+    def __init__(self, types: Mapping[str, str], file: str) -> None:
+        self.types = types
+        self.file = file
+        #: words that, followed by a number, are the names of numbered pools
+        self.stems = {*types.values(), "socket", *(f"{type_name}-group" for type_name in types.values())}
+        #: whether a name may belong to two types: `gpu10` is number 10 of gpu and number 0 of gpu1
+        self.is_ambiguous = len({stem.rstrip(DIGITS) for stem in self.stems}) < len(self.stems)
+        self.names: set[str] = set()
+        self.places: dict[int, Callable[[], str]] = {}
+        self.known: dict[object, tuple[Recipe, ...]] = {}
+
+    def where(self, recipe: Recipe, key: str) -> str:
+        """The place of an entry in the file; for shared entries, that of the first use."""
+        place = self.places.get(id(recipe))
+        return (place() if place is not None else "") or self.file
+
+    def nodes(self, hosts: Sequence[Host]) -> tuple[Recipe, ...]:
+        """The entries of the hosts, one for each run of hosts that differ only in their name."""
+        made: list[Recipe] = []
+        named = ((number, *self._named(number, host), self._contents(host)) for number, host in enumerate(hosts))
+        for _, run in groupby(named, key=lambda each: (id(each[3]), [(key, type(of), of) for key, of in each[2].items()])):
+            same = list(run)
+            first, _, properties, inside = same[0]
+            names = [name for _, name, _, _ in same]
+            made.append(Recipe("node", len(same), names=names, ids=first, properties=properties, children=inside))
+            self.places[id(made[-1])] = hosts[first].where
+        return tuple(made)
+
+    def _named(self, number: int, host: Host) -> tuple[str, dict[str, PropertyValue]]:
+        """The name of a host, and its properties."""
+        name = f"node{number}" if host.name is None else host.name
+        properties = dict(host.properties)
+        if name in self.names or not is_name(name):
+            properties[LABEL] = name
+            name = free(lambda at: f"node~{at}", number, self.names)
+        self.names.add(name)
+        return name, properties
+
+    def _contents(self, host: Host) -> tuple[Recipe, ...]:
+        inside = self.known.get(id(host.stocks))
+        if inside is None:
+            key = tuple(map(_content, host.stocks))
+            inside = self.known.get(key)
+            if inside is None:
+                inside = self.known[key] = self._inside(host)
+            self.known[id(host.stocks)] = inside
+        return inside
+
+    def _inside(self, host: Host) -> tuple[Recipe, ...]:
+        taken: set[str] = set()
+        groups: list[_Group] = []
+        children: list[Recipe | _Group] = []
+        for stock in host.stocks:
+            type_name = self.types[stock.word]
+            if stock.grid is not None:
+                made: list[Recipe] = [_dealt(*stock.grid, type_name)]
+                if not stock.beside:
+                    groups.append(_Group(*_type_and_base(type_name), 0, stock.grid[0]))
+                    children.append(groups[-1])
+                    self.places[id(groups[-1])] = stock.where
+                groups[0 if stock.beside else -1].inside += made
+            elif stock.amount is not None:
+                made = [_sum(stock, type_name, taken)]
+                children += made
+            elif len(stock.groups) == 1:
+                made = [recipe for run in stock.groups[0] for recipe in self._run(run, type_name, taken)]
+                children += made
+            else:
+                new = _groups(stock, type_name)
+                children += new
+                groups += new
+                made = []
+                for group, runs in zip(groups[: len(stock.groups)] if stock.beside else new, stock.groups, strict=True):
+                    inside = [recipe for run in runs for recipe in self._run(run, type_name, group.taken)]
+                    group.inside += inside
+                    made += inside
+                self.places.update((id(group), stock.where) for group in new)
+            self.places.update((id(recipe), stock.where) for recipe in made)
+        finished = []
+        for child in children:
+            finished.append(child.recipe() if isinstance(child, _Group) else child)
+            self.places[id(finished[-1])] = self.places[id(child)]
+        return tuple(finished)
+
+    def _run(self, run: Run, type_name: str, taken: set[str]) -> list[Recipe]:
+        if self.is_ambiguous and isinstance(run.labels, range) and len(run.labels) <= _TOLD_APART_MAX:
+            run = replace(run, labels=list(map(str, run.labels)))
+        return entries(run, type_name, taken, self.stems)
+
+
+def _content(stock: Stock) -> object:
+    """The content of a stock, as a key."""
+    runs = tuple(
+        tuple(
+            (
+                run.labels if isinstance(run.labels, range) else tuple(run.labels),
+                run.size,
+                run.unit,
+                tuple((key, type(value), value) for key, value in run.properties.items()),
+                run.fractions,
+            )
+            for run in group
+        )
+        for group in stock.groups
+    )
+    return stock.word, stock.amount, stock.unit, stock.beside, stock.grid and (stock.grid[0], stock.grid[1].labels), runs
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """A pool for a group of labels, or several equal ones, while they are filled."""
+
+    type: str
+    basename: str
+    number: int
+    count: int = 1
+    inside: list[Recipe] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+
+    def recipe(self) -> Recipe:
+        return Recipe(self.type, self.count, basename=self.basename, ids=self.number, children=tuple(self.inside))
+
+
+def _groups(stock: Stock, type_name: str) -> list[_Group]:
+    """New groups for a stock; none if it uses those of the cpus."""
+    if stock.beside:
+        return []
+    return [_Group(*_type_and_base(type_name), number) for number in range(len(stock.groups))]
+
+
+def _type_and_base(type_name: str) -> tuple[str, str]:
+    return ("socket", "socket") if type_name == TYPES["cpus"] else ("group", f"{type_name}-group")
+
+
+def _dealt(count: int, run: Run, type_name: str) -> Recipe:
+    """The entry of a run of numbers that continues across a number of groups."""
+    assert isinstance(run.labels, range)
+    ids = np.arange(run.labels.start, run.labels.stop, dtype=np.int64)
+    base = Recipe(type_name, len(run.labels) // count, ids=ids, size=run.size, unit=run.unit, properties=run.properties)
+    return replace(base, children=shares(run))
+
+
+def _sum(stock: Stock, type_name: str, taken: set[str]) -> Recipe:
+    name = type_name if type_name not in taken else free(lambda at: f"{type_name}~{at}", 0, taken)
+    taken.add(name)
+    names = None if name == type_name else [name]
+    return Recipe(type_name, ids=None, names=names, size=stock.amount or 0, unit=stock.unit)
+
+
+def kept_properties(given: Mapping[str, Any], where: Callable[[], str] = str) -> dict[str, PropertyValue]:
+    """Properties of a pool for those of a file: a list or mapping is kept as JSON under a marked key.
+
+    Args:
+        where: returns the place of the properties.
+
+    Errors: InputError for a number that is NaN or infinite.
+
+    >>> kept_properties({"vendor": "AMD", "links": [1, 2]})
+    {'vendor': 'AMD', 'json:links': '[1,2]'}
+    """
+    made: dict[str, PropertyValue] = {}
+    for key, value in given.items():
+        if isinstance(value, dict | list) or key.startswith((NESTED, OF_FILE)):
+            made[f"{NESTED}{key}"] = _json(value, key, where)
+        else:
+            made[key] = value
+    return made
+
+
+def _json(value: object, key: str, where: Callable[[], str]) -> str:
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        message = f"the property {excerpt(key)} has a number that is NaN or infinite"
+        raise InputError(message, where=where(), hint="write it as text") from None

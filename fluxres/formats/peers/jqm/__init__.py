@@ -1,0 +1,1 @@
+"""JQM: resource managers, the nodes that have them, and what they answer."""

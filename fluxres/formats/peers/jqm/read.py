@@ -1,0 +1,202 @@
+"""JQM's resource managers as a machine: a quantity becomes one pool with a size, each item of a discrete manager a pool.
+
+A highlander manager has no resource, so it is kept as a property of its node. So is the amount that a job takes by default, since
+both are rules for jobs and not resources of a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from fluxres.documents import json_typed, typed
+from fluxres.documents.document import Document, Key
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import Places
+from fluxres.documents.source import Source
+from fluxres.errors import InputError
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.peers.inventory import Host, Stock, kept_properties, structure
+from fluxres.formats.peers.inventory_runs import OF_FILE, Run
+from fluxres.formats.peers.jqm import managers as jqm
+from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Quantity, Rules
+from fluxres.formats.peers.jqm.schema import ManagedResource, Node, Site, Word
+
+#: the property that keeps what is not a resource, by key of the manager
+RULES: Final = f"{OF_FILE}managers"
+_SUFFIX: Final = "resourcemanager"
+_NAME_DEFAULT: Final = "ports"
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of resource managers.
+
+    Errors: InputError with file, line, column and path; LimitExceeded.
+
+    >>> text = b"managers: [{type: quantity, key: thread, quantity: 3}, {type: discrete, key: ports, list: 'p1,p2'}]"
+    >>> s = read(Source(text)).structure
+    >>> [(s.path(v), s.size.item(v)) for v in range(2, s.n)]
+    [('/cluster/node0/thread', 3), ('/cluster/node0/p1', 1), ('/cluster/node0/p2', 1)]
+    """
+    nodes, places = _of_parts(source), Places(source)
+    document: Document | Places = places if nodes is not None else source.document
+    known: dict[int, Host] = {}
+    hosts: list[Host] = []
+    for name, managers, path in nodes if nodes is not None else parse(source.document):
+        if id(managers) not in known:
+            known[id(managers)] = _host(name, managers, document, path)
+        hosts.append(replace(known[id(managers)], name=name, where=partial(document.where, path)))
+    return Loaded(structure(hosts, file=source.file, origin=origin), [], "jqm")
+
+
+class Stated(NamedTuple):
+    """A manager as written in a file."""
+
+    rules: Rules
+    is_enabled: bool = True
+    description: str | None = None
+
+
+Parsed = tuple[str | None, list[Stated], tuple[Key, ...]]
+"""Name of a node, its managers, and the place in the document."""
+
+
+def _of_parts(source: Source) -> list[Parsed] | None:
+    """The managers of nodes in JSON, decoding equal parts of nodes once; None for any other text."""
+    alike, places = json_typed.Alike(source), Places(source)
+    known: dict[tuple[tuple[str, int], ...], list[Stated]] = {}
+    parsed: list[Parsed] = []
+    try:
+        top = alike.parts(alike.data)
+        if top.keys() != {"nodes"}:
+            return None
+        for at, each in enumerate(alike.list(top["nodes"])):
+            name = alike.value(each.pop("name"), Word)
+            values = {key: alike.value(raw, Any) for key, raw in each.items()}
+            key = tuple((key, id(value)) for key, value in values.items())
+            path = ("nodes", at)
+            if key not in known:
+                known[key] = _node(msgspec.convert(values, Node), places, path)[1]
+            parsed.append((name, known[key], path))
+    except json_typed.UNLIKE:
+        return None
+    return parsed if parsed and alike.is_whole() else None
+
+
+def parse(document: Document) -> list[Parsed]:
+    """The managers of each node in a document. Errors: InputError with file, line, column and path."""
+    site = typed.convert(document, Site)
+    if site.nodes is UNSET:
+        return [_node(site, document, ())]
+    if _stated(site):
+        message = f"both 'nodes' and {shown(_stated(site)[0])}"
+        raise InputError(message, where=document.where(["nodes"], key=True), hint="put the managers into the nodes")
+    if not site.nodes:
+        raise InputError("no nodes", where=document.where(["nodes"]), hint="list at least one")
+    return [_node(node, document, ("nodes", at)) for at, node in enumerate(site.nodes)]
+
+
+def _stated(node: Node) -> list[str]:
+    return [key for key in ("managers", "resource_managers", "discrete_list", "threads") if getattr(node, key) is not UNSET]
+
+
+def _node(node: Node, document: Document | Places, path: tuple[Key, ...]) -> Parsed:
+    found: list[Stated] = []
+    seen: set[str] = set()
+    place: tuple[Key, ...]
+    for key, managers in (("managers", node.managers), ("resourceManagers", node.resource_managers)):
+        for at, each in enumerate(managers or []):
+            place = (*path, key, at)
+            made = _manager(each, document, place)
+            if made.key in seen:
+                message = f"a second manager {shown(made.key)}"
+                raise InputError(message, where=document.where([*place, "key"]), hint="rename one")
+            seen.add(made.key)
+            found.append(Stated(made, each.enabled, each.description or None))
+    released: list[tuple[str, str, dict[str, Any], str]] = []
+    if node.threads is not UNSET:
+        released.append(("quantity", "thread", {"quantity": node.threads}, "nbThread"))
+    if node.discrete_list is not UNSET:
+        word = _NAME_DEFAULT if node.discrete_name is UNSET else node.discrete_name
+        released.append(("discrete", word, {"list": node.discrete_list}, "discreteRmList"))
+    for type_name, word, parameters, key in released:
+        place = (*path, key)
+        made = _configured(type_name, word, parameters, partial(document.where, place))
+        if made.key in seen:
+            raise InputError(f"a second manager {shown(made.key)}", where=document.where(place, key=True), hint="leave one out")
+        seen.add(made.key)
+        found.append(Stated(made))
+    if not found:
+        hint = "list 'managers', or give 'discreteRmList' or 'nbThread'"
+        raise InputError("no resource managers", where=document.where(path), hint=hint)
+    return None if node.name is UNSET else node.name, found, path
+
+
+def _manager(given: ManagedResource, document: Document | Places, path: tuple[Key, ...]) -> Rules:
+    where = partial(document.where, path)
+    if (given.type is UNSET) == (given.implementation is UNSET):
+        hint = f"the types are {', '.join(jqm.TYPES)}"
+        raise InputError("expected either a type or an implementation", where=where(), hint=hint)
+    type_name = given.type if given.type is not UNSET else _type_of_class(str(given.implementation))
+    parameters: dict[str, Any] = dict(given.parameters) if given.parameters is not UNSET else {}
+    for name, value in (("quantity", given.quantity), ("consumption", given.consumption), ("list", given.list_)):
+        if value is not UNSET:
+            if name in parameters:
+                raise InputError(
+                    f"{name} is given twice", where=where(), hint="give it either beside the key or among the parameters"
+                )
+            parameters[name] = value
+    return _configured(str(type_name), given.key, parameters, where)
+
+
+def _type_of_class(name: str) -> str:
+    return name.rpartition(".")[2].lower().removesuffix(_SUFFIX)
+
+
+def _configured(type_name: str, key: str, parameters: Mapping[str, Any], where: Any) -> Rules:
+    try:
+        return jqm.configured(type_name, key, parameters)
+    except InputError as error:
+        raise type(error)(f"{error.where}: {error.message}", where=where(), hint=error.hint) from None
+
+
+def _host(name: str | None, managers: Sequence[Stated], document: Document | Places, path: tuple[Key, ...]) -> Host:
+    where = partial(document.where, path)
+    stocks: list[Stock] = []
+    rules: dict[str, dict[str, Any]] = {}
+    for manager, is_enabled, description in managers:
+        kept = plain(manager)
+        if is_enabled and isinstance(manager, Quantity) and manager.quantity:
+            stocks.append(Stock(manager.key, amount=manager.quantity, where=where))
+            kept = {} if manager.consumption == 1 else {"consumption": manager.consumption}
+        elif is_enabled and isinstance(manager, Discrete) and manager.items:
+            stocks.append(Stock(manager.key, ((Run(manager.items),),), where=where))
+            kept = {} if manager.consumption == 0 else {"consumption": manager.consumption}
+        elif not is_enabled:
+            kept["enabled"] = False
+        if description is not None:
+            kept["description"] = description
+        if kept:
+            rules[f"{jqm.type_of(manager)}.{manager.key}"] = kept
+    return Host(tuple(stocks), name, kept_properties({RULES: dict(sorted(rules.items()))}) if rules else {}, where)
+
+
+def plain(manager: Rules) -> dict[str, Any]:
+    """A manager in the short form of a file, without default values.
+
+    >>> plain(Quantity("thread", 3))
+    {'type': 'quantity', 'key': 'thread', 'quantity': 3}
+    """
+    made: dict[str, Any] = {"type": jqm.type_of(manager), "key": manager.key}
+    if isinstance(manager, Highlander):
+        return made
+    if isinstance(manager, Quantity):
+        made["quantity"] = manager.quantity
+        return made | ({} if manager.consumption == 1 else {"consumption": manager.consumption})
+    made["list"] = list(manager.items)
+    return made | ({} if manager.consumption == 0 else {"consumption": manager.consumption})

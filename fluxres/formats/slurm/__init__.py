@@ -1,0 +1,1 @@
+"""Machines from Slurm's configuration and from its JSON."""

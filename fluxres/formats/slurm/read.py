@@ -1,0 +1,221 @@
+"""Slurm's configuration: slurm.conf, with gres.conf, topology.yaml or topology.conf in the same directory or appended to the same
+file.
+
+Nodes, partitions, generic resources and switches are read; the other few hundred keys configure daemons and do not describe
+resources.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fluxres import limits
+from fluxres.documents.excerpt import shown
+from fluxres.documents.json_typed import collector_paused
+from fluxres.documents.source import Source
+from fluxres.errors import LimitExceeded
+from fluxres.formats.loaded import Loaded
+from fluxres.formats.slurm import gres as slurm_gres
+from fluxres.formats.slurm import topology as slurm_topology
+from fluxres.formats.slurm.lines import Line, Room, beside, lines
+from fluxres.formats.slurm.nodes import NODE_KEYS, Node, hardware_of, state_of
+from fluxres.formats.slurm.site import NETWORK, Partition, Site, Switch
+from fluxres.graph.accounts import is_countable
+from fluxres.graph.kinds import PropertyValue
+
+_PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
+#: by the first key of a line of topology.conf: the type of its pool and the allowed keys
+_SWITCHES: Final = {
+    "switchname": ("switch", frozenset({"switchname", "nodes", "switches", "linkspeed"})),
+    "blockname": ("block", frozenset({"blockname", "nodes"})),
+    "ringname": ("ring", frozenset({"ringname", "nodes"})),
+}
+#: the lines of topology.conf that each of these Slurm plugins reads; other plugins read none
+_PLUGINS: Final = {"topology/tree": "switchname", "topology/block": "blockname", "topology/ring": "ringname"}
+
+
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a Slurm configuration.
+
+    Errors: InputError `FILE:line: key`; LimitExceeded.
+    Cost: O(nodes) Python, O(pools) array writes.
+
+    >>> text = b"NodeName=n[1-2] CPUs=4 RealMemory=1024\\nPartitionName=batch Nodes=ALL Default=YES"
+    >>> loaded = read(Source(text))
+    >>> loaded.structure.path(1), loaded.structure.kind_of(1).properties
+    ('/cluster/n1', (('partition-batch', None),))
+    """
+    with collector_paused():
+        return _Reading(source).site().loaded(origin)
+
+
+class _Reading:
+    """One pass over the lines; references to later lines are resolved at the end."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._site = Site(source.file)
+        self._defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+        self._partitions: list[Line] = []
+        self._sets: dict[str, Line] = {}
+        self._members_of_sets: dict[str, list[str]] = {}
+        #: names of nodes by feature, one list per line
+        self._featured: dict[str, list[list[str]]] = {}
+        self._down: list[Line] = []
+        self._plugin = ""
+        self._room = Room()
+
+    def site(self) -> Site:
+        """The site described by the files."""
+        for line in lines(self._source, self._room):
+            self._take(line)
+        gres = beside(self._source, "gres.conf")
+        for line in lines(gres, self._room) if gres is not None else ():
+            self._take(line)
+        self._read_topology()
+        self._settle_partitions()
+        self._settle_down()
+        return self._site
+
+    def _take(self, line: Line) -> None:
+        pairs, head = line.pairs, line.head
+        if "name" in pairs or "autodetect" in pairs:  # lines of gres.conf may follow the nodes they refer to
+            device = slurm_gres.devices(line)
+            if device is not None:
+                self._site.devices.append(device)
+        elif head == "nodename":
+            self._nodes(line)
+        elif head == "partitionname":
+            default = self._with_defaults(line)
+            if default is not None:
+                self._partitions.append(default)
+        elif head == "nodeset":
+            self._sets[line.name("nodeset")] = line
+        elif head == "downnodes":
+            self._down.append(line)
+        elif head in _SWITCHES:
+            self._switch(line)
+        elif head == "clustername":
+            self._site.name = line.name(head)
+        elif head == "topologyplugin":
+            self._plugin = line.pairs[head]
+
+    def _read_topology(self) -> None:
+        """Read the network that Slurm would read: topology.yaml, or else topology.conf if there is a plugin for it."""
+        several, one = beside(self._source, "topology.yaml"), beside(self._source, "topology.conf")
+        if several is not None:
+            slurm_topology.read(several, self._site, self._room)
+            if one is not None:
+                self._site.notes.add("topology", one.file, "is ignored: topology.yaml takes precedence, as in Slurm")
+        elif one is not None:
+            wanted = _PLUGINS.get(self._plugin.lower())
+            if wanted is None:
+                plugin = f"TopologyPlugin is {shown(self._plugin)}" if self._plugin else "no TopologyPlugin is set"
+                message = f"is ignored: {plugin}, and Slurm reads it only for {', '.join(_PLUGINS)}"
+                self._site.notes.add("topology", one.file, message)
+                return
+            for line in lines(one, self._room):
+                if line.head == wanted:
+                    self._switch(line)
+                elif line.head in _SWITCHES:
+                    self._site.notes.add("topology", line.where, f"is ignored: {self._plugin} has no {_SWITCHES[line.head][0]}")
+
+    def _with_defaults(self, line: Line) -> Line | None:
+        """The line with the defaults for its kind; None for a line that sets the defaults."""
+        defaults = self._defaults[line.head]
+        if line.pairs[line.head].upper() == "DEFAULT":
+            defaults.update({key: value for key, value in line.pairs.items() if key != line.head})
+            return None
+        return Line(line.where, {line.head: line.pairs[line.head], **defaults, **line.pairs}, line.room)
+
+    def _nodes(self, line: Line) -> None:
+        line.require_known(NODE_KEYS)
+        whole = self._with_defaults(line)
+        if whole is None:
+            return
+        hosts = whole.hosts("nodename")
+        number = len(self._site.nodes) + len(hosts)
+        if number > limits.SLURM_NODES_MAX:
+            raise LimitExceeded(f"{number} nodes, at most {limits.SLURM_NODES_MAX} are allowed", where=line.where)
+        if not hosts:
+            raise line.refuse("nodename", "names no node")
+        hardware = hardware_of(whole, self._site.notes)
+        for feature in hardware.features:
+            self._featured.setdefault(feature, []).append(hosts)
+        # A state that the controller determines at startup is not a state.
+        words = whole.pairs.get("state", "unknown").split("+")
+        state = state_of(word for word in words if word.lower() != "unknown")
+        reason = whole.pairs.get("reason", "")
+        self._site.nodes += [Node(host, hardware, state, reason, line.where) for host in hosts]
+
+    def _switch(self, line: Line) -> None:
+        type_name, keys = _SWITCHES[line.head]
+        line.require_known(keys)
+        text = line.pairs.get("linkspeed")
+        speed = None if text is None else line.number("linkspeed", text)
+        if not is_countable(speed):
+            raise line.refuse("linkspeed", f"expected at most {limits.CAPACITY_MAX}, got {speed}")
+        self._site.networks.setdefault(NETWORK, []).append(
+            Switch(
+                line.name(line.head),
+                line.hosts("nodes"),
+                line.hosts("switches"),
+                None if speed is None else float(speed),
+                type_name,
+                line.where,
+            )
+        )
+
+    def _settle_partitions(self) -> None:
+        for line in self._partitions:
+            text = line.pairs.get("state", "UP")
+            state = _PARTITION_STATES.get(text.lower())
+            if state is None:
+                raise line.refuse("state", f"expected UP, DOWN, DRAIN or INACTIVE, got {shown(text)}")
+            settings: dict[str, PropertyValue] = {
+                key: value for key, value in line.pairs.items() if key not in ("partitionname", "nodes", "state")
+            }
+            names, members = line.hosts("partitionname"), self._members(line, ())
+            line.take("partitionname", len(names) * (len(members) + len(settings)))
+            self._site.partitions += [Partition(name, members, state, settings, line.where) for name in names]
+
+    def _members(self, line: Line, open_sets: tuple[str, ...]) -> list[str]:
+        """The nodes that a partition or a node set names: hosts, ALL, other sets."""
+        found: list[str] = []
+        if line.head == "nodeset" and "feature" in line.pairs:
+            for hosts in self._featured.get(line.pairs["feature"], ()):
+                found += hosts
+        for name in line.hosts("nodes"):
+            if name.upper() == "ALL":
+                more = [node.name for node in self._site.nodes]
+            elif name in self._sets:
+                more = self._set(name, line, open_sets)
+            else:
+                found.append(name)
+                continue
+            line.take("nodes", len(more))
+            found += more
+        return found
+
+    def _set(self, name: str, line: Line, open_sets: tuple[str, ...]) -> list[str]:
+        """The nodes of a set, resolved once however often it is used."""
+        if name in open_sets:
+            raise line.refuse("nodes", f"the set {name!r} contains itself")
+        if len(open_sets) >= limits.DEPTH_MAX:
+            raise LimitExceeded(f"sets are nested more than {limits.DEPTH_MAX} deep", where=f"{line.where}: nodes")
+        if name not in self._members_of_sets:
+            self._members_of_sets[name] = self._members(self._sets[name], (*open_sets, name))
+        return self._members_of_sets[name]
+
+    def _settle_down(self) -> None:
+        if not self._down:
+            return
+        number = {node.name: node for node in self._site.nodes}
+        for line in self._down:
+            state, reason = state_of([line.pairs.get("state", "DOWN")]), line.pairs.get("reason")
+            for host in line.hosts("downnodes"):
+                node = number.get(host)
+                if node is None:
+                    self._site.notes.add("downnodes", f"{line.where}: downnodes", f"unknown node {shown(host)} is left out")
+                    continue
+                node.state, node.reason = state, node.reason if reason is None else reason

@@ -1,0 +1,1 @@
+"""Tables of pools: CSV and Parquet."""
