@@ -23,7 +23,7 @@ from fluxres.experiments.execution import Outcome, execute
 from fluxres.experiments.folder import ResultsFolder, cannot
 from fluxres.experiments.study import Run, Study
 
-Tell = Callable[[float, str], None]
+OnProgress = Callable[[float, str], None]
 """Called with the number of runs done, including fractions, and a description of what is in progress."""
 
 _LOOK_S: Final = 0.5
@@ -43,7 +43,9 @@ class Campaign(NamedTuple):
     failed: dict[str, str]
 
 
-def run(study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, tell: Tell | None = None) -> Campaign:
+def run(
+    study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, on_progress: OnProgress | None = None
+) -> Campaign:
     """Make every run of a study that does not exist yet.
 
     Args:
@@ -54,36 +56,38 @@ def run(study: Study, out: Path, *, processes: int = 1, cluster: str | None = No
     Errors: StoreError for a directory that cannot be written or a full disk, UsageError for the directory of another study.
     Errors of a single run are in `failed`, and the other runs are made.
     """
-    folder, told = ResultsFolder(out), tell or (lambda _done, _text: None)
+    folder, report = ResultsFolder(out), on_progress or (lambda _done, _text: None)
     with folder.writing(study):
         left = [run for run in study.runs if not folder.is_done(run)]
         kept = len(study.runs) - len(left)
         failed: dict[str, str] = {}
         made = 0
-        told(kept, "")
-        for outcome in _outcomes(left, folder, processes, cluster, lambda done, text: told(kept + done, text)):
+        report(kept, "")
+        for outcome in _outcomes(left, folder, processes, cluster, lambda done, text: report(kept + done, text)):
             made += 1
             if outcome.error:
                 failed[outcome.key] = outcome.error
     return Campaign(made - len(failed), kept, failed)
 
 
-def _outcomes(runs: list[Run], folder: ResultsFolder, processes: int, cluster: str | None, tell: Tell) -> Iterator[Outcome]:
+def _outcomes(
+    runs: list[Run], folder: ResultsFolder, processes: int, cluster: str | None, on_progress: OnProgress
+) -> Iterator[Outcome]:
     if cluster is not None:
         from fluxres.experiments import sweep
 
-        yield from sweep.outcomes(runs, folder, cluster, tell)
+        yield from sweep.outcomes(runs, folder, cluster, on_progress)
     elif processes <= 1 or len(runs) == 1:
-        yield from _here(runs, folder, tell)
+        yield from _here(runs, folder, on_progress)
     else:
-        yield from _Processes(runs, folder, processes, tell).outcomes()
+        yield from _Processes(runs, folder, processes, on_progress).outcomes()
 
 
-def _here(runs: Iterable[Run], folder: ResultsFolder, tell: Tell) -> Iterator[Outcome]:
+def _here(runs: Iterable[Run], folder: ResultsFolder, on_progress: OnProgress) -> Iterator[Outcome]:
     for number, each in enumerate(runs):
-        tell(number, each.key)
+        on_progress(number, each.key)
         place = folder.begin(each)
-        progress = partial(_tell_part, tell, number, each.key)
+        progress = partial(_report_part, on_progress, number, each.key)
         try:
             outcome = execute(each, place, progress)
         except OSError as error:
@@ -92,8 +96,8 @@ def _here(runs: Iterable[Run], folder: ResultsFolder, tell: Tell) -> Iterator[Ou
         yield outcome
 
 
-def _tell_part(tell: Tell, number: int, key: str, part: float) -> None:
-    tell(number + part, key)
+def _report_part(on_progress: OnProgress, number: int, key: str, part: float) -> None:
+    on_progress(number + part, key)
 
 
 class _Live(NamedTuple):
@@ -106,11 +110,11 @@ class _Live(NamedTuple):
 class _Processes:
     """Runs in processes of their own, a bounded number at a time."""
 
-    def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, tell: Tell) -> None:
+    def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, on_progress: OnProgress) -> None:
         self.waiting = list(reversed(runs))
         self.folder = folder
         self.processes = processes
-        self.tell = tell
+        self.on_progress = on_progress
         self.done = 0
         self.live: dict[Any, _Live] = {}
         self.parts: dict[str, float] = {}
@@ -168,7 +172,7 @@ class _Processes:
         return outcome
 
     def _show(self) -> None:
-        self.tell(self.done + sum(self.parts.values()), ", ".join(live.run.key for live in self.live.values()))
+        self.on_progress(self.done + sum(self.parts.values()), ", ".join(live.run.key for live in self.live.values()))
 
 
 def _ended(code: int | None) -> str:

@@ -1,7 +1,7 @@
 """Check a study before its first run: machines and traces must be readable, and hierarchies must fit.
 
-Nobody wants to learn of a misspelt policy an hour into a campaign.  So each distinct part is built once, and errors are reported
-at its line, with the run that would have hit them.
+A misspelt policy must not be found an hour into a campaign.  So each distinct part is built once, and errors are reported at its
+line, with the run that they would affect.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import msgspec
 from fluxres.experiments.figures import FIGURES, columns
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.statistics import Estimate, estimate, ratio
-from fluxres.experiments.study import Run, Study, label, matches, told
+from fluxres.experiments.study import Run, Study, label, matches, value_text
 from fluxres.experiments.study_schema import Expectation
 
 _TOLERANCE: Final = 1e-9
@@ -171,7 +171,7 @@ def runs_csv(found: Comparison) -> str:
             values = done[run.key]["metrics"] if run.key in done else {}
             own = ["" if values.get(name) is None else values[name] for name in names]
             error = row.errors.get(run.key, "" if run.key in done else "not there")
-            writer.writerow([run.key, *map(told, row.settings.values()), run.repeat, run.seed, *own, error])
+            writer.writerow([run.key, *map(value_text, row.settings.values()), run.repeat, run.seed, *own, error])
     return out.getvalue()
 
 
@@ -183,7 +183,7 @@ def comparison_csv(found: Comparison) -> str:
     writer.writerow([*found.study.headings, "runs", "failed", *(f"{name}_{own}" for name in names for own in _OWN)])
     for row in found.rows:
         values = [value for name in names for value in _cells(row.figures.get(name), row.ratios.get(name))]
-        writer.writerow([*map(told, row.settings.values()), len(row.runs), len(row.errors), *values])
+        writer.writerow([*map(value_text, row.settings.values()), len(row.runs), len(row.errors), *values])
     return out.getvalue()
 
 

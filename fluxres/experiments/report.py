@@ -21,7 +21,7 @@ from fluxres.experiments.execution import JOBS
 from fluxres.experiments.figures import FIGURES, written
 from fluxres.experiments.folder import ResultsFolder, translated
 from fluxres.experiments.statistics import Estimate
-from fluxres.experiments.study import Study, told
+from fluxres.experiments.study import Study, value_text
 
 GANTTS_MAX: Final = 12
 """Maximum number of Gantt charts in a report; each takes seconds to draw."""
@@ -152,7 +152,7 @@ def _settings(found: Comparison) -> list[str]:
 
 
 def _names(found: Comparison, row: Row) -> list[str]:
-    return [escape(told(value)) for value in row.settings.values()] or [escape(found.study.page.name)]
+    return [escape(value_text(value)) for value in row.settings.values()] or [escape(found.study.page.name)]
 
 
 def _comparison(found: Comparison) -> str:

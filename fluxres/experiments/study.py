@@ -116,17 +116,17 @@ def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     >>> label({"hierarchy.topology": "1x36", "workload": {"name": "short"}}, {"workload": "jobs"})
     'topology 1x36, jobs short'
     """
-    return ", ".join(f"{labels.get(path, _last(path))} {told(value)}" for path, value in settings.items())
+    return ", ".join(f"{labels.get(path, _last(path))} {value_text(value)}" for path, value in settings.items())
 
 
 def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def told(value: object) -> str:
+def value_text(value: object) -> str:
     """A value of a setting as a short text.
 
-    >>> told(["easy", "fcfs"]), told(True), told({"file": "data/KTH.swf"}), told({"fixed_s": 0.02})
+    >>> value_text(["easy", "fcfs"]), value_text(True), value_text({"file": "data/KTH.swf"}), value_text({"fixed_s": 0.02})
     ('easy+fcfs', 'true', 'KTH', 'fixed_s=0.02')
     """
     if isinstance(value, dict):
@@ -134,9 +134,9 @@ def told(value: object) -> str:
             if isinstance(value.get(name), str):
                 return Path(value[name]).stem if name == "file" else str(value[name])
         first = next(iter(value.items()), ("", ""))
-        return str(first[0]) if isinstance(first[1], dict) else f"{first[0]}={told(first[1])}"
+        return str(first[0]) if isinstance(first[1], dict) else f"{first[0]}={value_text(first[1])}"
     if isinstance(value, list):
-        return "+".join(map(told, value))
+        return "+".join(map(value_text, value))
     if value is None or isinstance(value, bool):
         return shown(value)
     text = str(value)
@@ -180,7 +180,7 @@ def _runs(study: Study, digits: int) -> Iterator[Run]:
         for repeat in range(page.repeats):
             number += 1
             seed = page.seed + repeat
-            words = [f"{name}={told(value)}" for name, value in zip(study.headings, settings.values(), strict=True)]
+            words = [f"{name}={value_text(value)}" for name, value in zip(study.headings, settings.values(), strict=True)]
             words += [f"seed={seed}"] * (page.repeats > 1)
             text = _PLAIN.sub("-", ",".join(words))[:_KEY_LENGTH].strip("-,")
             key = f"{number:0{max(digits, 3)}d}" + (f"-{text}" if text else "")
@@ -241,7 +241,7 @@ def _check_values(study: Study) -> None:
         for value in values:
             if values.count(value) > 1:
                 where = study.document.where(["vary", path] if path in study.page.vary else ["workload"])
-                raise InputError(f"{told(value)} occurs in the list twice", where=where)
+                raise InputError(f"{value_text(value)} occurs in the list twice", where=where)
             _filled(study, {**first, path: value} if path != "workload" else {path: value})
 
 
@@ -279,14 +279,14 @@ def _check_settings(study: Study, settings: Mapping[str, Any], *place: Key) -> N
             hint = f"varied are {', '.join(study.varied)}" if study.varied else "nothing varies"
             raise InputError(f"{path} does not vary", where=study.document.where([*place, path], key=True), hint=hint)
         if not any(same(value, other) for other in study.varied[path]):
-            known = ", ".join(map(told, study.varied[path]))
+            known = ", ".join(map(value_text, study.varied[path]))
             where = study.document.where([*place, path])
-            raise InputError(f"{path} is never {told(value)}", where=where, hint=f"it is {known}")
+            raise InputError(f"{path} is never {value_text(value)}", where=where, hint=f"it is {known}")
 
 
 def same(value: object, other: object) -> bool:
     """Whether a value named by a baseline or an expectation is this one, given directly or by its short name."""
-    return value == other or told(value) == told(other)
+    return value == other or value_text(value) == value_text(other)
 
 
 def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from fluxres.experiments.folder import ResultsFolder, translated
 from fluxres.experiments.study import Run
 
 if TYPE_CHECKING:
-    from fluxres.experiments.campaign import Tell
+    from fluxres.experiments.campaign import OnProgress
 
 CONNECT_S: Final = 10.0
 """Timeout for the connection to a scheduler."""
@@ -34,7 +34,7 @@ def remote(run: Run) -> tuple[Outcome, dict[str, bytes]]:
         return outcome, {path.name: path.read_bytes() for path in place.iterdir()}
 
 
-def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Tell) -> Iterator[Outcome]:
+def outcomes(runs: list[Run], folder: ResultsFolder, address: str, on_progress: OnProgress) -> Iterator[Outcome]:
     """Make runs on a cluster; yields outcomes as they complete.
 
     Errors: UsageError without dask.distributed; StoreError if no scheduler answers.
@@ -55,7 +55,7 @@ def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Tell) -
                     (place / name).write_bytes(data)
             folder.finish(run, place, outcome)
             future.release()
-            tell(number, run.key)
+            on_progress(number, run.key)
             yield outcome
     finally:
         client.cancel(futures)

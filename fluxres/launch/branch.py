@@ -79,7 +79,7 @@ class Branch:
         return [spawn.child for spawn in self._spawns if spawn.child is not None]
 
     @property
-    def told(self) -> tuple[int, int]:
+    def job_counts(self) -> tuple[int, int]:
         """Known numbers of completed and failed jobs, here and below."""
         working = [child.working for child in self.children]
         return self.completed + sum(one.completed for one in working), self.failed + sum(one.failed for one in working)
@@ -148,7 +148,7 @@ class Branch:
         self.failed += 1
         self.status = max(self.status, lifeline.exit_code(job.status) or 1)
         if not self.note:
-            why = job.exceptions[0].note if job.exceptions else lifeline.told(job.status)
+            why = job.exceptions[0].note if job.exceptions else lifeline.status_text(job.status)
             self.note = f"job {job.id}: {why}"
 
     # -- end ------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Parent:
         loop.watch(0, self._read)
         self._show_life()
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Send a message; a parent that has gone is detected elsewhere."""
         text = line(message)
         try:
@@ -45,8 +45,8 @@ class Parent:
             self._end()
 
     def _show_life(self) -> None:
-        completed, failed = (0, 0) if self.branch is None else self.branch.told
-        self.tell(Working(completed, failed))
+        completed, failed = (0, 0) if self.branch is None else self.branch.job_counts
+        self.send(Working(completed, failed))
         self._loop.after(limits.SIGN_OF_LIFE_S, self._show_life)
 
     def _read(self) -> None:
@@ -79,11 +79,11 @@ def serve(loop: Loop, to: int) -> None:
         raise InputError("there is no parent process", where="standard input", hint="use 'fluxres hierarchy'")
     begin = parent.begin
     graph = open_store(begin.store).load(begin.graph, clock=clocks.system)
-    branch = parent.branch = Branch(graph, begin, loop, parent.tell)
+    branch = parent.branch = Branch(graph, begin, loop, parent.send)
     branch.is_ended = parent.is_gone
     try:
         branch.boot()
-        parent.tell(Ready())
+        parent.send(Ready())
         while not parent.is_going and not branch.is_stopped:
             loop.turn()
         branch.run()
@@ -94,10 +94,10 @@ def serve(loop: Loop, to: int) -> None:
         raise
     finally:
         branch.close()
-        parent.tell(branch.row())
+        parent.send(branch.row())
         if begin.is_temporary and os.getppid() != begin.parent:
             shutil.rmtree(begin.folder, ignore_errors=True)
-    parent.tell(Done())
+    parent.send(Done())
 
 
 def main() -> int:

@@ -57,8 +57,8 @@ class Spawn:
 class Child:
     """The process of a child instance."""
 
-    def __init__(self, begin: Begin, has: Facts, job: Job, runner: ProcessRunner, rows: Callable[[Row], None]) -> None:
-        self.begin, self.facts = begin, has
+    def __init__(self, begin: Begin, facts: Facts, job: Job, runner: ProcessRunner, rows: Callable[[Row], None]) -> None:
+        self.begin, self.facts = begin, facts
         self.is_ready = self.is_over = False
         self.working = Working(0, 0)
         self.note = ""
@@ -139,14 +139,14 @@ class Child:
             self._to.close()
         if not self._is_done or status:
             lifeline.kill_marked(self.mark)
-            self.note = self.note or lifeline.told(status)
+            self.note = self.note or lifeline.status_text(status)
             if self._row is None:
                 self._rows(self._last_row(status))
         self._runner.ended(self._job, status, self.note if status or not self._is_done else "")
 
     def _last_row(self, status: int) -> Row:
         """The row of a child that did not send its own."""
-        begin, has, told = self.begin, self.facts, self.working
+        begin, facts, last = self.begin, self.facts, self.working
         end_s = self._job.instance.clock()
         code = lifeline.exit_code(status) or 1
         return Row(
@@ -157,11 +157,11 @@ class Child:
             match_s=0.0,
             started=0,
             jobs=begin.jobs,
-            completed=told.completed,
-            failed=told.failed,
-            nodes=has.nodes,
-            cores=has.cores,
-            gpus=has.gpus,
+            completed=last.completed,
+            failed=last.failed,
+            nodes=facts.nodes,
+            cores=facts.cores,
+            gpus=facts.gpus,
             status=code,
             note=self.note,
             is_leaf=not begin.fan_outs,

@@ -144,10 +144,10 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def told(status: int) -> str:
+def status_text(status: int) -> str:
     """A wait status in words.
 
-    >>> told(9), told(256)
+    >>> status_text(9), status_text(256)
     ('killed by signal 9 (SIGKILL)', 'ended with status 1')
     """
     number = status & 0x7F

@@ -3,7 +3,7 @@
 A parent writes to the standard input of its child: `begin` once, then `go`. The end of the pipe ends the child, so a parent that
 dies ends it as well. A child writes to its standard output: `working` from time to time as a sign of life, `ready`, a `row` for
 every instance that has ended, and `done` or `failed` as its last message. Lines are short enough for a pipe to accept them at
-once, so nobody waits for a reader.
+once, so a sender never waits for its reader.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class Session:
 
     def _is_over(self, job: Job) -> None:
         began_s = self._began_s
-        note = job.exceptions[0].note if job.exceptions else lifeline.told(job.status) if job.status else ""
+        note = job.exceptions[0].note if job.exceptions else lifeline.status_text(job.status) if job.status else ""
         self.ran(
             Ran(
                 job.payload.name,

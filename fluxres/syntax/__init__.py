@@ -1,11 +1,11 @@
 """Small languages, text ↔ values: idset, hostlist, duration, moment, name template, find criteria; and those of requests.
 
-A request is read by `jobspec` (RFC 14, RFC 25) from plain values, which `shape` (RFC 46) and `options` make of text, with
-`range` (RFC 45) and `count`, `constraint` (RFC 31), `constraint_query` (RFC 35) and `unit` beside it; `flat_request` is what
-simple schedulers make of one.  `fluid` (RFC 19) reads job ids.  `idset`, `hostlist` and `resource_set` (RFC 20) have a class each
-for sets and lists that are computed with.
+`jobspec` (RFC 14, RFC 25) reads a request from plain values, which `shape` (RFC 46) and `options` make from text. It uses
+`range` (RFC 45), `count`, `constraint` (RFC 31), `constraint_query` (RFC 35) and `unit`. `flat_request` reduces a request to
+what simple schedulers use. `fluid` (RFC 19) reads job ids. `idset`, `hostlist` and `resource_set` (RFC 20) each have a class
+with set operations.
 
-Each module is a pure function pair (`parse`, and `format` or `str`) that knows no graph, no file and no clock.
-They stand together because every layer above reads or prints these texts, and two spellings of one list must not differ
-by who printed it.
+Each module is a pair of pure functions (`parse`, and `format` or `str`) that does not depend on a graph, a file or a clock.
+They are in one package because every layer above reads or prints these texts, and all layers must write the same list in the
+same way.
 """

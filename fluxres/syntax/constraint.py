@@ -1,8 +1,8 @@
 """Constraints on where a job may run: `{"and": [{"properties": ["ssd"]}, {"not": [{"ranks": ["0"]}]}]}` (Flux RFC 31).
 
-Read once into frozen values, checked completely, so that a matcher can turn them into masks over a machine without
-meeting a malformed one half-way; :func:`matches` is the meaning of them, for one target, and what a vectorised evaluation
-is compared with.  Where Flux's two matchers differ this follows the RFC and the C one: an empty `or` is true, an empty
+Constraints are read once into frozen values and checked completely, so that a matcher can turn them into masks over a machine
+without finding an invalid one half-way. :func:`matches` defines their meaning for one target; vectorised evaluations are
+compared with it. Where Flux's two matchers differ, this follows the RFC and the C matcher: an empty `or` is true, an empty
 `not` false, several keys in one mapping must all hold, and a host name counts as a property of its node.
 """
 
@@ -22,11 +22,11 @@ from fluxres.syntax.hostlist import Expression
 STATES: Final = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
 _OPERATORS: Final = ("properties", "hostlist", "ranks", "states", "and", "or", "not")
 RESERVED: Final = frozenset("!&'\"^`|()")
-"""Characters that no name of a property has (RFC 20)."""
+"""Characters that are not allowed in property names (RFC 20)."""
 
 
 class Target(Protocol):
-    """What a constraint is asked about: a node, or what else has a rank."""
+    """The object that a constraint is evaluated on: a node, or anything else with a rank."""
 
     @property
     def properties(self) -> Collection[str]:
@@ -60,7 +60,7 @@ class Hostlist:
     texts: tuple[str, ...]
 
     def expressions(self) -> list[Expression]:
-        """The items of all texts, not expanded. Cost O(length)."""
+        """The items of all texts, unexpanded. Cost O(length)."""
         return [item for text in self.texts for item in _expressions(text)]
 
 
@@ -91,14 +91,14 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of the items; without items, every target too (RFC 31)."""
+    """Any of the items; without items, every target as well (RFC 31)."""
 
     items: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Targets of which the item is false."""
+    """Targets for which the item is false."""
 
     item: Constraint
 
@@ -114,10 +114,10 @@ def parse(values: object, place: Place = Place()) -> Constraint:  # noqa: B008 -
 
     Args:
         values: a mapping of operators to lists.
-        place: where it stands in a larger document.
+        place: its position in a larger document.
 
     Cost O(length). Errors: InputError with the place; LimitExceeded beyond `limits.CONSTRAINT_DEPTH_MAX` levels.
-    Source: RFC 31. `states` is ours; several values of `not` are taken together, as Fluxion takes them.
+    Source: RFC 31. `states` is our addition; several values of `not` are combined by *and*, as in Fluxion.
 
     >>> parse({"properties": ["ssd", "^slow"], "ranks": ["0-3"]})
     And(items=(Properties(required=('ssd',), excluded=('slow',)), Ranks(texts=('0-3',))))
@@ -217,7 +217,7 @@ def _operator(name: str, values: object, place: Place, depth: int) -> Constraint
 
 
 def _text(value: object, name: str, place: Place) -> str:
-    # A rank alone is a number in YAML, and Fluxion takes it.
+    # A single rank is a number in YAML, and Fluxion accepts it.
     if name == "ranks" and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return str(place.integer(value, 0))
     return place.text(value)
@@ -230,14 +230,14 @@ def _property(text: str, place: Place) -> tuple[str, bool]:
     return name, name == text
 
 
-# A matcher asks the same few hostlists of every target of a machine.
+# A matcher evaluates the same few hostlists on every target of a machine.
 @lru_cache(maxsize=64)
 def _expressions(text: str) -> tuple[Expression, ...]:
     return tuple(hostlist.expressions(text))
 
 
 def _names(item: Expression, host: str) -> bool:
-    """Whether this item of a hostlist has this host, without unfolding it."""
+    """Whether this item of a hostlist contains this host, without expanding it."""
     if not item.runs:
         return host == item.prefix
     if not (host.startswith(item.prefix) and host.endswith(item.suffix)):

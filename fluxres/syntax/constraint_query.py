@@ -1,12 +1,14 @@
 """Constraints as people type them: `ssd&(host:node[0-7]|-slow)` → the values of RFC 31 (Flux RFC 35).
 
-One loop over the tokens with a stack, as nothing that a user types should recurse.  `-`, `not`, *and* and *or* bind in this
-order, and terms side by side are ANDed.  A query that Flux's own commands take must pick the same nodes here, so words and
-grouping are those of flux-core, also where one would guess otherwise: a bare term or a parenthesis beside what stands before
-closes every open operator (`a|b c` is `(a|b)&c`), a negation beside it closes none (`a|b -c` is `a|(b&-c)`, `not a -b` is
-`not (a&-b)`); `and`, `or` and `not` are operators before any character that is not part of a word (`not-a`); a value may follow
-its operator after a blank, and quotes only keep characters together (`'host:a b'` has an operator).  A term without a name
-before its colon is refused, as no constraint has such an operator.
+The parser is a loop over the tokens with a stack, because user input must not cause recursion. `-`, `not`, *and* and *or* bind
+in this order, and adjacent terms are ANDed. A query that Flux's own commands accept must select the same nodes here, so words
+and grouping are those of flux-core, even where they are unexpected:
+
+- A bare term or a parenthesis next to an operand closes every open operator (`a|b c` is `(a|b)&c`); a negation next to an
+  operand   closes none (`a|b -c` is `a|(b&-c)`, `not a -b` is `not (a&-b)`).
+- `and`, `or` and `not` are operators before any character that cannot be part of a word (`not-a`).
+- A value may follow its operator after a blank, and quotes only keep characters together (`'host:a b'` has an operator).
+- A term without a name before its colon is refused, because no constraint has such an operator.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _OPERATOR = re.compile(r"[\w.+@-]+")
-#: how tightly each binds; a parenthesis holds everything
+#: precedence; nothing is applied across an open parenthesis
 _BINDS: Final = {"open": 0, "or": 1, "and": 2, "not": 3, "minus": 4}
 
 
@@ -41,9 +43,9 @@ class Options:
 
     Args:
         default: the operator of a bare operand; None makes one an error.
-        names: shorthands of operators; an entry for None is the default, too.
+        names: short names of operators; an entry for None also sets the default.
         split: by operator, the text at which operands are split into values.
-        combined: operators of which ANDed terms that follow each other become one with all values.
+        combined: operators whose consecutive ANDed terms are joined into one with all values.
     """
 
     default: str | None = None
@@ -58,7 +60,7 @@ REQUIRES: Final = Options(
     split={"properties": ","},
     combined=("properties",),
 )
-"""As `flux run --requires` reads them, with `state` for the states that are ours."""
+"""The options of `flux run --requires`, plus our addition `state`."""
 
 
 def parse(text: str, options: Options = REQUIRES) -> Values:
@@ -78,7 +80,7 @@ def parse(text: str, options: Options = REQUIRES) -> Values:
 
 
 def constraint_of(text: str) -> Constraint:
-    """The constraint that a `--requires` query names, checked. Errors: as :func:`parse` and `constraint.parse`.
+    """The constraint of a `--requires` query, checked. Errors: as :func:`parse` and `constraint.parse`.
 
     >>> constraint_of("gpu|rank:0-3")
     Or(items=(Properties(required=('gpu',), excluded=()), Ranks(texts=('0-3',))))
@@ -88,14 +90,15 @@ def constraint_of(text: str) -> Constraint:
 
 @dataclass(slots=True)
 class _Part:
-    """A finished expression, and how deep it is."""
+    """A finished expression, and its depth."""
 
     values: Values
     levels: int
 
 
 class _Reader:
-    """Operators wait on `pending` (with their columns) until something that binds less follows; `parts` are their operands."""
+    """Operators wait on `pending` (with their columns) until one that binds less tightly follows; `parts` are their
+    operands."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -109,7 +112,7 @@ class _Reader:
                 raise InputError("expected a term after '-'", where=_at(column), hint="not (a|b) negates an expression")
             if kind in ("term", "open", "not", "minus"):
                 if not operand_due:
-                    # Beside what came before: a term or a parenthesis closes every open operator, a negation none.
+                    # Next to an operand, a term or a parenthesis closes every open operator, a negation none.
                     if kind in ("term", "open"):
                         self.reduce(_BINDS["or"])
                     self.pending.append(("and", column))
@@ -140,7 +143,7 @@ class _Reader:
         return self.parts[0].values
 
     def reduce(self, binding: int) -> None:
-        """Apply the operators that wait and bind at least as tightly."""
+        """Apply the pending operators that bind at least as tightly."""
         while self.pending and _BINDS[self.pending[-1][0]] >= binding:
             kind, column = self.pending.pop()
             right = self.parts.pop()
@@ -153,7 +156,7 @@ class _Reader:
         return _Part({"not": [part.values]}, part.levels + 1)
 
     def join(self, kind: str, left: _Part, right: _Part) -> _Part:
-        """`left kind right`: a left one of the same kind is extended, so that chains are one list."""
+        """`left kind right`: a left operand of the same kind is extended, so that chains become one list."""
         (name,) = right.values
         if kind == "and" and name in self.options.combined and name in left.values:
             left.values[name] += right.values[name]
@@ -161,7 +164,7 @@ class _Reader:
         items = left.values.get(kind, [left.values])
         below = max(left.levels - (kind in left.values), right.levels)
         if below == limits.CONSTRAINT_DEPTH_MAX and kind in right.values:
-            # A long row of negations is nested to its right; the same without levels means the same.
+            # A long row of negations is nested to its right; the flat form means the same.
             return _Part({kind: items + right.values[kind]}, below)
         items.append(right.values)
         return _Part({kind: items}, below + 1)
@@ -190,20 +193,20 @@ Kind = Literal["term", "open", "close", "and", "or", "not", "minus", "end"]
 
 
 def _tokens(text: str) -> Iterator[tuple[Any, str, int]]:
-    """(kind, word, offset), the words of quotes without these."""
+    """(kind, word, offset); quoted words without their quotes."""
     offset = 0
     waiting: tuple[str, int] | None = None
     while True:
         found = _TOKEN.match(text, offset)
         if found is None or found.lastgroup is None:
             at = offset + len(text[offset:]) - len(text[offset:].lstrip())
-            raise InputError("expected a closing quote", where=_at(at), hint="or no quote at all")
+            raise InputError("expected a closing quote", where=_at(at), hint="or remove the quote")
         kind, word, start = found.lastgroup, found[found.lastgroup], found.start(found.lastgroup)
         offset = found.end()
         if kind == "quoted":
             kind, word = "term", word[1:-1]
             if not word:
-                continue  # empty quotes are nothing, as in flux-core
+                continue  # empty quotes are ignored, as in flux-core
         if kind == "term" and waiting is not None:
             word, start, waiting = waiting[0] + word, waiting[1], None
         elif kind == "term" and word.endswith(":"):

@@ -1,9 +1,9 @@
 """The find language: `type=node and status=up and property=ssd and available>=8 at +1h`.
 
 Criteria are data: parsed once into frozen values, checked completely (keys, operators, values, times) before a graph is
-looked at, and printable as text that parses to the same values, so that a journal or a remote caller can keep them.
-Nothing is evaluated here.  There is one spelling for each connective (`and or not`), and no juxtaposition: Fluxion reads
-`a b` as *and*, RFC 35 after `|` as either, and a filter over a machine should not depend on who remembers which.
+accessed, and printable as text that parses to the same values, so that a journal or a remote caller can store them. Nothing is
+evaluated here. There is one spelling for each connective (`and or not`), and no juxtaposition: Fluxion reads `a b` as *and*,
+RFC 35 after `|` as either, so its meaning would not be obvious.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Operator = Literal["=", "!=", "<", "<=", ">", ">=", "~"]
 
 
 class _Printed:
-    """Criteria print as text that parses to them."""
+    """Criteria; their text parses to an equal value."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class _Printed:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """The time that a comparison of records asks about, as written; resolved when somebody knows what now is."""
+    """The time of a comparison of records, as written; it is resolved during evaluation, when the present time is known."""
 
     kind: Literal["at", "during"]
     text: str
@@ -65,7 +65,7 @@ class Compare(_Printed):
 
     `key` is a name of :func:`keys`. `qualifier` is the property or tag whose value is compared; without it `property`
     and `tag` compare the keys that a pool has, and with the value True ask whether it has any.  `when` is None for the
-    graph's own now.
+    graph's present time.
     """
 
     key: str
@@ -81,21 +81,22 @@ class Compare(_Printed):
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The values that are integer ranges: sorted, disjoint, both ends included. One of one number for `<` and its like."""
+        """The values that are integer ranges: sorted, disjoint, both ends included. For `<`, `<=`, `>` and `>=`, one range of
+        one number."""
         return tuple(value for value in self.values if isinstance(value, tuple))
 
     def names(self) -> list[str]:
-        """The names that a comparison of names lists, hostlists unfolded. Cost O(names).
+        """The names in a comparison of names, with hostlists expanded. Cost O(names).
 
         >>> Compare("name", "=", ("node[0-1]", "left over")).names()
         ['node0', 'node1', 'left over']
         """
-        # Only brackets make a hostlist of a text: a name may hold blanks, which separate in hostlists.
+        # A text is only a hostlist if it has brackets: a name may contain blanks, which are separators in hostlists.
         return [name for text in self.texts for name in (hostlist.parse(text) if "[" in text else [text])]
 
     @property
     def flag(self) -> bool | None:
-        """The value of a flag; None where the values are not a flag."""
+        """The value of a flag; None if the values are not a flag."""
         return self.values[0] if len(self.values) == 1 and isinstance(self.values[0], bool) else None
 
 
@@ -141,7 +142,7 @@ Not(item=Compare(key='rank', op='=', values=((0, 3), (7, 7)), qualifier=None, wh
 
 
 def keys() -> Mapping[str, Key]:
-    """What criteria may ask about, by name: kind of value, operators, one line of help.
+    """The keys of criteria, by name: kind of value, operators, one line of help.
 
     >>> keys()["depth"].kind, keys()["depth"].operators
     ('number', ('=', '!=', '<', '<=', '>', '>='))
@@ -206,7 +207,7 @@ class _Parser:
         return found if when is None else Compare(found.key, found.op, found.values, found.qualifier, when)
 
     def _subject(self) -> tuple[Key, Token | None, Token | None]:
-        """What stands before the operator: the key, and for `property:KEY:VALUE` its parts."""
+        """The part before the operator: the key, and for `property:KEY:VALUE` its parts."""
         token = self._take()
         name, colon, rest = token.text.partition(":")
         key = criteria_keys.find(name)
@@ -223,7 +224,7 @@ class _Parser:
         return key, qualifier, value
 
     def _part(self, token: Token, after: str, *, last: bool) -> tuple[Token, Token | None]:
-        """One part between colons, bare or quoted, and the rest of the word after its colon."""
+        """One part between colons, bare or quoted, and the rest of the word after the colon."""
         if not token.text and self._peek().kind == "string" and self._peek().start == token.end:
             part = self._take()
             following = self._peek()
@@ -236,7 +237,7 @@ class _Parser:
             raise InputError(
                 f"expected a {'value' if last else 'key'} after {after!r}",
                 where=at(token.start),
-                hint="names with other signs go in quotes",
+                hint="quote names with other characters",
             )
         start = token.start + len(text)
         return Token("word", text, token.start, start), Token("word", rest, start + 1, token.end) if colon else None
@@ -304,13 +305,15 @@ class _Parser:
             return None
         if not key.timed:
             timed = ", ".join(name for name, other in criteria_keys.KEYS.items() if other.timed)
-            raise InputError(f"{key.name!r} does not depend on time", where=at(token.start), hint=f"{kind} goes with {timed}")
+            raise InputError(
+                f"{key.name!r} does not depend on time", where=at(token.start), hint=f"{kind} can be used with {timed}"
+            )
         value = self._value()
         try:
             if kind == "during":
                 moment.read_window(value.text)
             elif moment.read(value.text).offset_s == math.inf:
-                raise InputError(f"expected a moment that comes, got {value.shown()}")
+                raise InputError(f"expected a finite moment, got {value.shown()}")
         except FluxresError as error:
             raise InputError(error.message, where=at(value.start), hint=error.hint) from None
         return When(kind, value.text.strip())
@@ -333,7 +336,7 @@ class _Parser:
         return self._peek().kind == "word" and self._peek().text.lower() == word and self._skip("word")
 
     def _before(self) -> str:
-        """The end of the text already read, for messages: enough to see where one is."""
+        """The end of the text already read, for messages: enough to recognise the position."""
         end = self._tokens[self._next - 1].end
         start = self._tokens[max(0, self._next - 2)].start
         return self._text[max(start, end - 40) : end]
@@ -341,7 +344,7 @@ class _Parser:
     def _expected(self, what: str, *, hint: str = "") -> InputError:
         token = self._peek()
         if token.kind == "other" and token.text[0] in _WRONG_SIGNS:
-            hint = f"write {_WRONG_SIGNS[token.text[0]]} in letters"
+            hint = f"use the word {_WRONG_SIGNS[token.text[0]]}"
         return InputError(f"expected {what}, got {token.shown()}", where=at(token.start), hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""What find criteria may ask about: one table that the parser, the documentation and the command help all read."""
+"""The keys of find criteria: one table for the parser, the documentation and the command help."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 Kind = Literal["text", "names", "number", "flag", "job", "sharing", "qualified"]
-"""How values are read: exact text or globs; hostlists; integers and idsets; true or false; job ids; `shared`, which is
-both of the last two; `property` and `tag`, which ask for a key or, with `:KEY`, for its value."""
+"""How values are read: exact text or globs; hostlists; integers and idsets; true or false; job ids; for `shared`, either of
+the last two; for `property` and `tag`, a key or, with `:KEY`, its value."""
 
 _EQUAL: Final = ("=", "!=", "~")
 _ORDER: Final = ("=", "!=", "<", "<=", ">", ">=")
@@ -19,7 +19,7 @@ _EVERY: Final = (*_ORDER, "~")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: what it is compared with, by which operators, whether it may stand alone, and whether it is a question of time."""
+    """One key: the kind of its values, its operators, whether it may be used alone, and whether it depends on time."""
 
     name: str
     kind: Kind

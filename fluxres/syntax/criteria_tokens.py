@@ -1,8 +1,7 @@
-"""Find criteria cut into words, strings, operators and parentheses, each with its place.
+"""Split find criteria into words, strings, operators and parentheses, each with its position.
 
-A word runs on through a bracket group, so that `node[0-3,7]` is one value and the comma in it separates nothing.
-Signs that other languages use for `and`, `or`, `not` end a word: they are reported with the word to write instead
-of becoming part of a name.
+A word includes a bracket group, so that `node[0-3,7]` is one value and the comma in it is not a separator. Symbols that other
+languages use for `and`, `or`, `not` end a word: they are reported with the word to use instead of becoming part of a name.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from fluxres.errors import InputError
 
 TokenKind = Literal["word", "string", "operator", ",", "(", ")", "other", "end"]
 
-# No bracket inside a bracket group: every character is then looked at no more than twice.
+# No bracket inside a bracket group: every character is then read at most twice.
 _TOKEN = re.compile(
     r"""(?P<blank>\s+)
       | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
@@ -34,7 +33,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: for a string, `text` is what it stands for; `start` and `end` are offsets in the criteria."""
+    """One token: for a string, `text` is its value; `start` and `end` are offsets in the criteria."""
 
     kind: TokenKind
     text: str
@@ -47,12 +46,12 @@ class Token:
 
 
 def at(offset: int) -> str:
-    """The place of an offset in an error message: columns count from 1."""
+    """The position of an offset for an error message: columns count from 1."""
     return f"criteria:{offset + 1}"
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of criteria, an `end` token last. Cost O(length). Errors: InputError with the column.
+    """The tokens of criteria; the last is an `end` token. Cost O(length). Errors: InputError with the column.
 
     >>> [t.text for t in tokens("name=node[0-3,7]")]
     ['name', '=', 'node[0-3,7]', '']

@@ -1,4 +1,4 @@
-"""The values of a comparison: what the tokens after an operator stand for, by the kind of the key."""
+"""The values of a comparison: how the tokens after an operator are read, by the kind of the key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fluxres.syntax.criteria_keys import Key, Kind
 from fluxres.syntax.criteria_tokens import Token, at
 
 Value = str | bool | tuple[int, int]
-"""Text (a glob after `~`, a hostlist expression where a name has brackets); a flag; or a range of integers, ends included."""
+"""Text (a glob after `~`, a hostlist expression if a name has brackets); a flag; or a range of integers, ends included."""
 
 _FLAGS: Final = {"true": True, "false": False}
 _RANGE: Final = re.compile(r"(?P<low>[^-]*)(?:-(?P<high>.*))?", re.DOTALL)
@@ -26,7 +26,7 @@ _UNITS: Final = {
 
 
 def values(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
-    """The values that `words` give for `key op …`.
+    """The values of `words` in `key op …`.
 
     Errors: InputError with the column of the word; LimitExceeded for a number beyond `limits.SIZE_MAX`.
     """
@@ -38,7 +38,7 @@ def values(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
 
 
 def merged(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same integers as sorted, disjoint, not touching ranges.
+    """The same integers as sorted ranges with gaps between them.
 
     >>> merged([(7, 7), (0, 2), (2, 4), (5, 5)])
     ((0, 5), (7, 7))
@@ -103,7 +103,7 @@ def _range(field: str, word: Token) -> tuple[int, int]:
         raise InputError(
             f"expected a number, or a range lo-hi, got {excerpt(field)}",
             where=at(word.start),
-            hint="whole numbers >= 0 without leading zeros; k M G T Ki Mi Gi Ti multiply",
+            hint="integers >= 0 without leading zeros; k M G T Ki Mi Gi Ti multiply",
         )
     return low, high
 
@@ -112,7 +112,7 @@ def _number(text: str, word: Token) -> int | None:
     parts = _NUMBER.fullmatch(text)
     if parts is None:
         return None
-    # int() itself refuses very long digit strings, with an error of its own.
+    # int() refuses very long digit strings with a different error.
     number = int(parts["digits"]) * _UNITS.get(parts["unit"] or "", 1) if len(parts["digits"]) <= 19 else limits.SIZE_MAX + 1
     if number > limits.SIZE_MAX:
         raise LimitExceeded(f"expected a number up to {limits.SIZE_MAX}, got {excerpt(text)}", where=at(word.start))
@@ -135,7 +135,7 @@ def _jobs(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
 
 
 def _sharing(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
-    # A job may be called "true": in quotes it is the job.
+    # A job may be named "true": in quotes it is the job.
     if len(words) == 1 and words[0].kind == "word" and words[0].text.lower() in _FLAGS:
         return _flag(key, op, words)
     return _jobs(key, op, words)

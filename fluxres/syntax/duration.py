@@ -1,8 +1,8 @@
-"""Lengths of time as text: `30m`, `1.5h`, `inf` (Flux RFC 23).
+"""Durations as text: `30m`, `1.5h`, `inf` (Flux RFC 23).
 
-The reader does what flux-core's C reader does, which is what `strtod` does plus one suffix: exponents, hexadecimal and
-`infinity` are numbers, `5 s` and `10h5m` are not durations.  Python's `float()` cannot stand in for it: it takes
-`1_0` and refuses `0x10`.  The one difference: a suffix without a number is refused, where C reads 0.
+The reader behaves like flux-core's C reader, which is `strtod` plus one suffix: exponents, hexadecimal and `infinity` are
+numbers, `5 s` and `10h5m` are not durations. Python's `float()` cannot be used instead: it accepts `1_0` and refuses `0x10`.
+The one difference: a suffix without a number is refused; C reads it as 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fluxres.errors import InputError, UsageError
 
 _SECONDS: Final = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-# The longest prefix that C99 strtod takes: hexadecimal before decimal, since "0" alone is a prefix of "0x10".
+# The longest prefix that C99 strtod accepts: hexadecimal before decimal, because "0" alone is a prefix of "0x10".
 _NUMBER = re.compile(
     r"""[ \t\n\v\f\r]*(?P<number>[+-]?(?:
         (?P<hex>0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)
@@ -30,7 +30,7 @@ _NUMBER = re.compile(
 def parse(text: str) -> float:
     """Seconds of a Flux standard duration; infinity for `inf` and `infinity`. The empty text is 0, as in flux-core.
 
-    Errors: InputError for anything else, negative values among it. Source: RFC 23.
+    Errors: InputError for anything else, including negative values. Source: RFC 23.
 
     >>> parse("30m"), parse("1.5h"), parse("500ms"), parse("inf")
     (1800.0, 5400.0, 0.5, inf)
@@ -51,10 +51,10 @@ def parse(text: str) -> float:
 
 
 def format(seconds: float, digits: int = 6) -> str:  # noqa: A001 - read as duration.format
-    """Seconds in the unit that suits their size, as flux-core prints them.
+    """Seconds in a unit that suits their size, as flux-core prints them.
 
     Args:
-        digits: how many of them are significant.
+        digits: number of significant digits.
 
     Errors: UsageError for NaN and negative values.
 

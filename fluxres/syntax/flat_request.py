@@ -1,8 +1,8 @@
 """A request as Flux's simple schedulers read it: numbers of nodes, slots, cores and GPUs, and nothing else.
 
-Their reader walks a jobspec depth first and keeps the last slot, core and gpu it meets; what stands above a node multiplies it,
-and types that it does not know are passed over.  That loses most of what RFC 14 can say, but it is what decides where a job runs
-in `sched-simple` and `sched-backfill`, with flux-core's own pools (RFC 20) and TreePool (RFC 49).
+Their reader walks a jobspec depth first and keeps the last slot, core and gpu that it visits. Counts above a node multiply the
+node count, and unknown types are ignored. That loses most of what RFC 14 can express, but it determines where a job runs in
+`sched-simple` and `sched-backfill`, with flux-core's own pools (RFC 20) and TreePool (RFC 49).
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ _COUNTED: Final = (NODE, SLOT, "core", "gpu")
 
 @dataclass(frozen=True, slots=True)
 class FlatRequest:
-    """What a request asks for, flattened.
+    """The contents of a request, flattened.
 
     Args:
-        node_factor: what the counts above a node come to; 0 where no node is asked for.
-        node_count: as written at the node; None where no node is asked for.
-        slot_count: of each node, or of all where no node is asked for.
-        core_count: of each slot; None where the request takes all of a container or a node.
-        gpu_count: of each slot; None where none are asked for.
-        exclusive: nodes are allocated exclusively. Only what the request says counts; RFC 14's default inside slots does not.
-        container: the level of a node that each slot takes whole (RFC 49), such as `numa`.
+        node_factor: product of the counts above a node; 0 if no node is requested.
+        node_count: as written at the node; None if no node is requested.
+        slot_count: per node, or in total if no node is requested.
+        core_count: per slot; None if each slot takes a container or a node exclusively.
+        gpu_count: per slot; None if none are requested.
+        exclusive: nodes are allocated exclusively. Only explicit values in the request count; RFC 14's default inside slots
+            does not.
+        container: the level of a node that each slot takes exclusively (RFC 49), such as `numa`.
     """
 
     node_factor: int
@@ -49,24 +50,24 @@ class FlatRequest:
 
     @property
     def nnodes(self) -> int:
-        """The fewest nodes; 0 where only slots are asked for."""
+        """The minimum number of nodes; 0 if only slots are requested."""
         return 0 if self.node_count is None else self.node_factor * self.node_count.min
 
     @property
     def nnodes_max(self) -> int | None:
-        """The most nodes; None without bound."""
+        """The maximum number of nodes; None if unlimited."""
         if self.node_count is None:
             return 0
         return None if self.node_count.max is None else self.node_factor * self.node_count.max
 
     @property
     def nslots(self) -> int:
-        """The fewest slots in all."""
+        """The minimum total number of slots."""
         return self.slot_count.min * (self.nnodes if self.node_count is not None else 1)
 
     @property
     def nslots_max(self) -> int | None:
-        """The most slots in all; None without bound."""
+        """The maximum total number of slots; None if unlimited."""
         if self.node_count is None:
             return self.slot_count.max
         if self.slot_count.max is None or self.nnodes_max is None:
@@ -75,17 +76,17 @@ class FlatRequest:
 
     @property
     def slot_size(self) -> int:
-        """Cores of each slot; 0 where it takes all of a container or a node."""
+        """Cores per slot; 0 if each slot takes a container or a node exclusively."""
         return 0 if self.core_count is None else self.core_count.min
 
     @property
     def gpu_per_slot(self) -> int:
-        """GPUs of each slot."""
+        """GPUs per slot."""
         return 0 if self.gpu_count is None else self.gpu_count.min
 
     @property
     def is_stepped(self) -> bool:
-        """Whether some counts between the least and the most are not acceptable, which these schedulers cannot honour."""
+        """Whether some counts between minimum and maximum are not acceptable, which these schedulers cannot honour."""
         return any(count is not None and not count.contiguous for count in (self.node_count, self.slot_count))
 
 
@@ -93,10 +94,10 @@ def flatten(request: Request, *, containers: bool = False) -> FlatRequest:
     """A request as counts.
 
     Args:
-        containers: as TreePool reads it (RFC 49): a slot may take a level of a node whole (`slot/numa{x}`), or a node without
-            saying its cores (`slot/node{x}`), and slots above nodes are one on each.
+        containers: as TreePool reads it (RFC 49): a slot may take a level of a node exclusively (`slot/numa{x}`), or a node
+            without giving its cores (`slot/node{x}`), and slots above nodes are distributed, one on each node.
 
-    Errors: InputError where there is no slot, no core in it, or a count above a node that is not one number.
+    Errors: InputError if there is no slot, no core in it, or a count above a node that is not a single number.
 
     >>> from fluxres.syntax.jobspec import parse_shape
     >>> flat = flatten(Request(parse_shape("rack=5/slot=2{a}/[ssd;node{x}/slot{b}/core=2]")))
@@ -132,7 +133,7 @@ def flatten(request: Request, *, containers: bool = False) -> FlatRequest:
 
 
 class _Walk:
-    """What was met last on the way through a request."""
+    """The last vertex of each kind visited in a walk through a request."""
 
     def __init__(self) -> None:
         self.last: dict[str, Count] = {}
@@ -146,7 +147,7 @@ class _Walk:
             here = f"{place}[{number}]"
             if vertex.type == NODE:
                 if not fixed:
-                    hint = "these schedulers have no ranges of what holds nodes"
+                    hint = "these schedulers do not support ranges above nodes"
                     raise InputError("expected one number for each count above a node", where=here, hint=hint)
                 self.factor, self.slot_above = factor, SLOT in self.last
             if vertex.type in _COUNTED:

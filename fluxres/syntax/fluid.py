@@ -1,9 +1,9 @@
 """Job ids as text: `ƒuZZybuNNy`, `0017.e9fb.8df1.6c2e`, `6731191091817518` (Flux RFC 19).
 
 An id is 64 bits: milliseconds since the instance began, the generator that made it (usually a rank), and a
-sequence.  Jobs are named in records, logs and URLs by the text, so the same id must be found under any spelling.
-Unlike flux-core this notices an F58 that does not fit in 64 bits.  The form of words needs a table of 1,626 words, which the
-package mnemonicode has (extra ``words``); that of emoji is base 576 over the symbols of the RFC.
+sequence number.  Records, logs and URLs name jobs by this text, so the same id must be found in any of its forms. Unlike
+flux-core, this detects an F58 that does not fit in 64 bits. The form of words needs a table of 1,626 words from the package
+mnemonicode (extra ``words``); the emoji form is base 576 over the symbols of the RFC.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Parts(NamedTuple):
 
 
 def decode(text: str, form: Form | None = None) -> int:
-    """The id that a text names.
+    """The id of a text.
 
     Args:
-        form: the only form to take; None recognises it. Blanks at both ends do not count.
+        form: the only form to accept; None accepts any. Blanks at both ends are ignored.
 
-    Errors: InputError for anything else, ids beyond 64 bits among it. Source: RFC 19.
+    Errors: InputError for anything else, including ids beyond 64 bits. Source: RFC 19.
 
     >>> decode("ƒuZZybuNNy"), decode("f2"), decode(" 0x4d2 "), decode("job.0.0.0.39"), decode("😆🐻")
     (6731191091817518, 1, 1234, 57, 1888)
@@ -80,7 +80,7 @@ def encode(job_id: int, form: Form = "f58") -> str:
     Args:
         form: `f58` begins with ƒ, `f58plain` with f; `kvs` is `job.` and dothex; `words` needs mnemonicode
 
-    Errors: UsageError for what is not an id of 64 bits, and for `words` without mnemonicode.
+    Errors: UsageError for an id that does not fit in 64 bits, and for `words` without mnemonicode.
 
     >>> encode(6731191091817518), encode(57, "f58plain"), encode(57, "kvs"), encode(57, "hex"), encode(1888, "emoji")
     ('ƒuZZybuNNy', 'fz', 'job.0000.0000.0000.0039', '0x39', '😆🐻')
@@ -126,7 +126,7 @@ def join(parts: Parts) -> int:
 
 
 def _form(word: str) -> Form:
-    """The form of a text, in the order in which the RFC tells them apart."""
+    """The form of a text, tested in the RFC's order."""
     if "." in word:
         return "dothex"
     if "-" in word:
@@ -175,9 +175,9 @@ def _of_words(words: str) -> int | None:
     parse = _mnemonicode().mnparse
     try:
         halves: list[bytes] = [parse(half) for half in words.split("--")]
-    except ValueError:  # a word that is none
+    except ValueError:  # an unknown word
         return None
-    # Three words may also stand for three bytes, or for more than four.
+    # Three words may also encode three bytes, or more than four.
     return int.from_bytes(b"".join(halves), "little") if [len(half) for half in halves] == [4, 4] else None
 
 

@@ -18,7 +18,7 @@ def folds(text: str) -> bool:
 def expand(where: str) -> list[str]:
     """The paths or URIs that a text with brackets or commas names.
 
-    Errors: InputError for brackets that are wrong; LimitExceeded beyond IDSET_COUNT_MAX paths.
+    Errors: InputError for invalid brackets; LimitExceeded beyond IDSET_COUNT_MAX paths.
 
     >>> expand("power:/pdu0/node[0-1]")
     ['power:/pdu0/node0', 'power:/pdu0/node1']

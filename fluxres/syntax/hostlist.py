@@ -1,10 +1,10 @@
 """Lists of host names as text: `node[0-15,20],login1` (Flux RFC 29).
 
-A hostlist is an ordered list, repeats kept, so `format` never sorts.  Where the RFC and flux-core differ this follows
-flux-core, because its daemons read what fluxres writes: each element is padded by its own low end
-(`[005,4]` is 005, 4), blanks separate like commas, and stray commas are passed over.  Expressions stay ranges
-until a list is asked for; :func:`regular` lets a recipe of thousands of nodes skip the list altogether.  :class:`Hostlist`
-is such a list as a value, with the operations of flux-core's class of that name.
+A hostlist is an ordered list that may contain repeats, so `format` never sorts. Where the RFC and flux-core differ, this
+follows flux-core, because its daemons read what fluxres writes: each element is padded by its own low end (`[005,4]` is 005,
+4), blanks are separators like commas, and stray commas are ignored. Expressions stay ranges until a list is requested;
+:func:`regular` lets a recipe of thousands of nodes avoid the list altogether. :class:`Hostlist` is such a list as a value,
+with the operations of flux-core's class of that name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGITS = "0123456789"
 _SEPARATORS = ", \t\n"
 _NAME = re.compile(r"[!-+\--Z\\^-~]+")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-# Longer numbers are names to us: they fit no id, and merging them would promise arithmetic on them.
+# Longer numbers are treated as names: they do not fit an id, and merging them would need arithmetic on them.
 _NUMBER_DIGITS_MAX = 18
 
 
@@ -50,10 +50,10 @@ class Expression:
 
 
 def parse(text: str) -> list[str]:
-    """The hosts of a hostlist, in order, repeats kept.
+    """The hosts of a hostlist, in order, including repeats.
 
     Cost O(hosts). Errors: InputError with the column; LimitExceeded beyond `limits.HOSTLIST_RANGE_MAX` hosts in a range,
-    `limits.IDSET_COUNT_MAX` in all, or `limits.NAME_LENGTH_MAX` characters in a name.
+    `limits.IDSET_COUNT_MAX` in total, or `limits.NAME_LENGTH_MAX` characters in a name.
     Source: RFC 29, Hostlist Format; padding as flux-core.
 
     >>> parse("node[08-10,3],login1")
@@ -63,7 +63,7 @@ def parse(text: str) -> list[str]:
 
 
 def count(text: str) -> int:
-    """How many hosts a hostlist has, without expanding it; cost and errors in the length of the text.
+    """The number of hosts of a hostlist, without expanding it. Cost O(length of the text).
 
     >>> count("node[0-1023],login1")
     1025
@@ -72,7 +72,7 @@ def count(text: str) -> int:
 
 
 def expressions(text: str) -> list[Expression]:
-    """The items of a hostlist, checked and bounded but not expanded.
+    """The items of a hostlist, checked but not expanded.
 
     >>> expressions("n[0-3,7]-ib")
     [Expression(prefix='n', runs=((0, 3, 1), (7, 7, 1)), suffix='-ib')]
@@ -91,7 +91,7 @@ def expressions(text: str) -> list[Expression]:
 def regular(text: str) -> tuple[str, int, str, int, int] | None:
     """(prefix, width, suffix, first, last) of a hostlist that is one plain range; None for any other text.
 
-    None is also the answer for text that :func:`parse` refuses, so callers fall back to it and get its error.
+    Returns None for text that :func:`parse` refuses as well, so that callers fall back to it and get its error.
 
     >>> regular("frontier[00001-09408]"), regular("node[0-3,7]")
     (('frontier', 5, '', 1, 9408), None)
@@ -107,7 +107,7 @@ def regular(text: str) -> tuple[str, int, str, int, int] | None:
 
 
 def split(text: str) -> list[str]:
-    """The items of a comma separated list, cut only outside brackets; blanks around items and empty items go.
+    """The items of a comma-separated list, split only outside brackets; blanks around items and empty items are removed.
 
     >>> split("node[0-3,7], login1,")
     ['node[0-3,7]', 'login1']
@@ -116,9 +116,9 @@ def split(text: str) -> list[str]:
 
 
 def format(hosts: Iterable[str]) -> str:  # noqa: A001 - read as hostlist.format
-    """Hosts folded as flux-core encodes them: neighbours with one prefix share a bracket, order is kept.
+    """Hosts folded as flux-core encodes them: neighbours with the same prefix share a bracket; the order is kept.
 
-    Cost O(hosts). Errors: InputError for a name that no hostlist can say (empty, or with blanks, commas, brackets, or
+    Cost O(hosts). Errors: InputError for a name that a hostlist cannot express (empty, or with blanks, commas, brackets, or
     characters outside printable ASCII); :func:`fold` shows such names instead.
 
     >>> format(["node0", "node1", "node2", "node5", "login", "node9"])
@@ -128,7 +128,7 @@ def format(hosts: Iterable[str]) -> str:  # noqa: A001 - read as hostlist.format
 
 
 def fold(names: Iterable[str]) -> str:
-    """Names folded for a reader: as :func:`format`, and what it refuses stands there quoted.
+    """Names folded for display: like :func:`format`, except that names which it refuses are quoted.
 
     >>> fold(["node0", "node1", "left over"])
     "node[0-1],'left over'"
@@ -146,7 +146,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 class Hostname(NamedTuple):
-    """A host name in its parts: what stands before its last digits, and these as a number and as they are written.
+    """The parts of a host name: the text before its trailing digits, and these digits as a number and as written.
 
     >>> Hostname.of("foo001"), Hostname.of("foo1-ib")
     (Hostname(prefix='foo', number=1, digits='001'), Hostname(prefix='foo1-ib', number=None, digits=''))
@@ -158,24 +158,24 @@ class Hostname(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> Hostname:
-        """The parts of a name. Errors: InputError for one that no hostlist can say."""
+        """The parts of a name. Errors: InputError for a name that a hostlist cannot express."""
         (checked,) = _checked([name])
         prefix = checked.rstrip(_DIGITS)
         digits = checked[len(prefix) :]
-        # int() refuses thousands of digits; so long a number is part of the name, as in `format`.
+        # int() refuses thousands of digits; such a number is part of the name, as in `format`.
         return cls(prefix, int(digits), digits) if 0 < len(digits) <= _NUMBER_DIGITS_MAX else cls(checked, None, "")
 
     @property
     def key(self) -> tuple[str, bool, int, str]:
-        """What hosts are sorted by: prefix, names without a number first, shorter numbers first, numbers."""
+        """The sort key of hosts: prefix, names without a number first, shorter numbers first, numbers."""
         return self.prefix, self.number is not None, len(self.digits), self.digits
 
 
 class Hostlist(Sequence[str]):
-    """A list of hosts that never changes: in order, repeats kept.
+    """An immutable list of hosts, in order, including repeats.
 
     Args:
-        hosts: RFC 29 text, or hosts, each of which may be such text; all that takes hosts takes them in either form.
+        hosts: RFC 29 text, or hosts, each of which may be such text. Every parameter for hosts accepts both forms.
 
     A sequence of names (`len`, `in`, `[2]`, `[-1]`, `[1:3]`, and the hosts at ids: `[IDset("0,4-7")]`) with the operations of
     flux-core by name.  Cost of an operation: O(hosts).  Errors: InputError with the column; LimitExceeded as :func:`parse`.
@@ -204,7 +204,7 @@ class Hostlist(Sequence[str]):
         return made
 
     def append(self, *others: Hosts) -> Hostlist:
-        """Its hosts and those of the others behind them.
+        """Its hosts, followed by those of the others.
 
         >>> str(Hostlist("foo12").append("foo[4,1-2]", ["bar26"]))
         'foo[12,4,1-2],bar26'
@@ -212,7 +212,7 @@ class Hostlist(Sequence[str]):
         return self._of(host for hosts in (self, *map(Hostlist, others)) for host in hosts)
 
     def sort(self) -> Hostlist:
-        """In the order of prefix and number, repeats kept.
+        """In order of prefix and number, including repeats.
 
         >>> str(Hostlist("foo[3,1,1],bar,foo").sort())
         'bar,foo,foo[1,1,3]'
@@ -228,16 +228,16 @@ class Hostlist(Sequence[str]):
         return self._of(sorted(set(self._hosts), key=lambda host: Hostname.of(host).key))
 
     def find(self, host: str) -> int:
-        """The first place of a host, -1 where it is not in the list."""
+        """The first position of a host, -1 if it is not in the list."""
         return self._places.get(host, -1)
 
     def indices(self, hosts: Hosts, ignore_nomatch: bool = False) -> list[int]:
-        """The first place of each of these hosts, in their order.
+        """The first position of each of these hosts, in their order.
 
         Args:
-            ignore_nomatch: pass over hosts that are not in the list.
+            ignore_nomatch: ignore hosts that are not in the list.
 
-        Errors: UsageError with those that are not.
+        Errors: UsageError that lists the missing hosts.
 
         >>> Hostlist("foo[0-10]").indices("foo[7,1]"), Hostlist("foo[0-2]").indices("foo[2-4]", ignore_nomatch=True)
         ([7, 1], [2])
@@ -249,7 +249,7 @@ class Hostlist(Sequence[str]):
         return [self._places[host] for host in wanted if host in self._places]
 
     def delete(self, hosts: Hosts) -> Hostlist:
-        """Without the first occurrence of each host that is named, as often as it is named.
+        """Without the first occurrences of the given hosts, as many of each as are given.
 
         >>> str(Hostlist("foo[1,1,2]").delete("foo1")), str(Hostlist("foo[1,1,2]").delete("foo[1,1,3]"))
         ('foo[1-2]', 'foo2')
@@ -264,7 +264,7 @@ class Hostlist(Sequence[str]):
         return self._of(kept)
 
     def exclude(self, hosts: Hosts) -> Hostlist:
-        """Without these hosts, however often they are in it.
+        """Without any occurrence of these hosts.
 
         >>> str(Hostlist("foo[0-3,0]").exclude("foo[0,2]"))
         'foo[1,3]'
@@ -273,7 +273,7 @@ class Hostlist(Sequence[str]):
         return self._of(host for host in self._hosts if host not in gone)
 
     def union(self, *others: Hosts) -> Hostlist:
-        """All hosts of it and of the others, sorted, each once.
+        """All hosts of this list and the others, sorted, each once.
 
         >>> str(Hostlist("foo[3,1]").union("foo[1-2]"))
         'foo[1-3]'
@@ -281,7 +281,7 @@ class Hostlist(Sequence[str]):
         return self.append(*others).uniq()
 
     def intersect(self, *others: Hosts) -> Hostlist:
-        """The hosts that are in it and in all of the others, sorted, each once.
+        """The hosts that are in this list and in all others, sorted, each once.
 
         >>> str(Hostlist("foo[0-5]").intersect("foo[3-9]", "foo[5,4]"))
         'foo[4-5]'
@@ -290,7 +290,7 @@ class Hostlist(Sequence[str]):
         return self._of(common).uniq() if others else self
 
     def xor(self, other: Hosts) -> Hostlist:
-        """The hosts that are in one of the two, sorted, each once.
+        """The hosts that are in exactly one of the two, sorted, each once.
 
         >>> str(Hostlist("foo[1-3]").xor("foo[2-5]"))
         'foo[1,4-5]'
@@ -334,16 +334,16 @@ class Hostlist(Sequence[str]):
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """The first place of each host."""
+        """The first position of each host."""
         return {host: at for at, host in reversed(list(enumerate(self._hosts)))}
 
 
 Hosts = str | Iterable[str]
-"""What a Hostlist is made of: RFC 29 text, or hosts, each of which may be such text."""
+"""Arguments of a Hostlist: RFC 29 text, or hosts, each of which may be such text."""
 
 
 def _items(text: str, separators: str) -> Iterator[tuple[int, str]]:
-    """(offset, item) of what stands between separators outside brackets; empty items are passed over."""
+    """(offset, item) between separators outside brackets; empty items are skipped."""
     start = depth = 0
     for offset, char in enumerate(text):
         if char in "[]":
@@ -394,7 +394,7 @@ def _run(field: str, column: int, room: int) -> tuple[int, int, int]:
         raise LimitExceeded(
             f"expected at most {limits.HOSTLIST_RANGE_MAX} hosts in a range, got {excerpt(field)}",
             where=_at(column),
-            hint="cut it into several ranges",
+            hint="split it into several ranges",
         )
     return first, last, len(low)
 
@@ -448,7 +448,7 @@ class _Run:
         self.last = int(low)
 
     def takes(self, digits: str) -> bool:
-        # Padded like the low end, the next number must give just these digits: 9 and 10 join, 1 and 02 do not.
+        # Padded like the low end, the next number must give exactly these digits: 9 and 10 join, 1 and 02 do not.
         longer = len(digits) - self.width
         if longer < 0 or (longer and digits[0] == "0") or int(digits) != self.last + 1:
             return False

@@ -1,9 +1,9 @@
 """Sets of ids as text: `0-3,7` (Flux RFC 22).
 
-As strict as flux-core's own decoder, because an idset that Flux refuses must not first fail inside a job: ids ascend,
-nothing is repeated, no blanks, signs or leading zeros.  Like flux-core it passes over empty fields (`1,,2`).  A set is kept
-as ranges until somebody asks for members, so `0-999999999` costs a refusal and not a gigabyte.  :class:`IDset` is such a set as a
-value, with the operations that flux-core's class of this name has.
+The parser is as strict as flux-core's own decoder, so that an idset that Flux refuses does not fail later, inside a job: ids
+ascend and do not repeat, and there are no blanks, signs or leading zeros. Like flux-core, it ignores empty fields (`1,,2`). A
+set is stored as ranges until its members are requested, so `0-999999999` is refused without using a gigabyte. :class:`IDset`
+is such a set as a value, with the operations of flux-core's class of this name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fluxres.documents.excerpt import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
 
 Ranges = tuple[tuple[int, int], ...]
-"""Both ends included, ascending, with a gap between each two."""
+"""Ranges with both ends included, ascending, with a gap between any two."""
 _FIELD = re.compile(r"(0|[1-9][0-9]*)(?:-(0|[1-9][0-9]*))?")
 
 
@@ -72,7 +72,7 @@ def format(ids: Iterable[int], brackets: bool = False, *, ranges: bool = True) -
     """Ids as idset text.
 
     Args:
-        ids: in any order, repeats count once; NumPy integers are fine.
+        ids: in any order; repeats count once, and NumPy integers are accepted.
         brackets: put `[ ]` around more than one id, as in RFC 29 host names.
         ranges: write runs as `lo-hi`.
 
@@ -89,14 +89,14 @@ def format(ids: Iterable[int], brackets: bool = False, *, ranges: bool = True) -
 
 
 class IDset(Collection[int]):
-    """A set of ids that never changes, kept as ranges.
+    """An immutable set of ids, stored as ranges.
 
     Args:
-        ids: RFC 22 text, one id, ids in any order, or another IDset; all that takes ids takes them in any of these forms.
+        ids: RFC 22 text, one id, ids in any order, or another IDset. Every parameter for ids accepts all these forms.
 
     It has the operators of a set (`|`, `&`, `-`, `^`, `in`, `<=`, `len`, iteration in ascending order) and the operations of
-    flux-core by name.  Cost of an operation: O(ranges), but for iteration.
-    Errors: InputError with the column; UsageError for what is no id >= 0; LimitExceeded for one above `limits.ID_MAX`.
+    flux-core by name.  Cost of an operation: O(ranges), except iteration.
+    Errors: InputError with the column; UsageError for anything that is not an id >= 0; LimitExceeded above `limits.ID_MAX`.
 
     >>> ids = IDset("0-3,7")
     >>> str(ids | [4, 5]), str(ids & "2-9"), str(ids - 1), 7 in ids, len(ids)
@@ -119,35 +119,35 @@ class IDset(Collection[int]):
 
     @classmethod
     def of_ranges(cls, spans: Iterable[tuple[int, int]]) -> IDset:
-        """The set of ranges, both ends included, in any order; they may overlap."""
+        """The set of the ids in ranges, both ends included, in any order; the ranges may overlap."""
         made = cls()
         made._ranges = _joined(sorted((_id(first), _id(last)) for first, last in spans if last >= first))
         return made
 
     def ranges(self) -> Ranges:
-        """Its ranges, both ends included, ascending, with a gap between each two."""
+        """Its ranges, both ends included, ascending, with a gap between any two."""
         return self._ranges
 
     def first(self) -> int | None:
-        """The smallest id, None in an empty set."""
+        """The smallest id, None for an empty set."""
         return self._ranges[0][0] if self._ranges else None
 
     def last(self) -> int | None:
-        """The largest id, None in an empty set."""
+        """The largest id, None for an empty set."""
         return self._ranges[-1][1] if self._ranges else None
 
     def next(self, after: int) -> int | None:
-        """The smallest id above another, None where there is none."""
+        """The smallest id greater than `after`, None if there is none."""
         at = bisect_right(self._ranges, after, key=itemgetter(1))
         return max(self._ranges[at][0], after + 1) if at < len(self._ranges) else None
 
     def prev(self, before: int) -> int | None:
-        """The largest id below another, None where there is none."""
+        """The largest id less than `before`, None if there is none."""
         at = bisect_left(self._ranges, before, key=itemgetter(0))
         return min(self._ranges[at - 1][1], before - 1) if at else None
 
     def union(self, *others: Ids) -> IDset:
-        """What is in it or in any of the others.
+        """The ids in this set or any of the others.
 
         >>> str(IDset("0-1").union("3-4", 2))
         '0-4'
@@ -155,7 +155,7 @@ class IDset(Collection[int]):
         return IDset.of_ranges([*self._ranges, *(span for other in others for span in IDset(other)._ranges)])
 
     def intersect(self, *others: Ids) -> IDset:
-        """What is in it and in all of the others.
+        """The ids in this set and all of the others.
 
         >>> str(IDset("0-10").intersect("0-5", "3-20"))
         '3-5'
@@ -166,7 +166,7 @@ class IDset(Collection[int]):
         return made
 
     def difference(self, *others: Ids) -> IDset:
-        """What is in it and in none of the others.
+        """The ids in this set and none of the others.
 
         >>> str(IDset("0-10").difference("5-7", "1-3"))
         '0,4,8-10'
@@ -176,7 +176,7 @@ class IDset(Collection[int]):
         return made
 
     def encode(self, brackets: bool = False) -> str:
-        """As RFC 22 text; with brackets around more than one id.
+        """The set as RFC 22 text, optionally with brackets around more than one id.
 
         >>> IDset([0, 1, 5]).encode(brackets=True), str(IDset([]))
         ('[0-1,5]', '')
@@ -235,7 +235,7 @@ class IDset(Collection[int]):
 
 
 Ids = str | SupportsIndex | Iterable[SupportsIndex]
-"""What an IDset is made of: RFC 22 text, one id, or ids in any order."""
+"""Arguments of an IDset: RFC 22 text, one id, or ids in any order."""
 
 
 def _id(value: SupportsIndex) -> int:
@@ -251,7 +251,7 @@ def _id(value: SupportsIndex) -> int:
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> Ranges:
-    """Ranges in the order of their first ids, with those that touch or overlap made one."""
+    """Ranges, given in order of their first ids, with adjacent and overlapping ones joined."""
     found: list[tuple[int, int]] = []
     for first, last in spans:
         if found and first <= found[-1][1] + 1:
@@ -324,7 +324,7 @@ def _range(field: str, column: int) -> tuple[int, int]:
 
 
 def _number(digits: str, column: int) -> int:
-    # int() itself refuses very long digit strings, with an error of its own.
+    # int() refuses very long digit strings with a different error.
     if len(digits) > 19 or int(digits) > limits.ID_MAX:
         raise LimitExceeded(f"expected an id up to {limits.ID_MAX}, got {excerpt(digits)}", where=_at(column))
     return int(digits)

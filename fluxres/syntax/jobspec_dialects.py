@@ -1,10 +1,11 @@
-"""The dialects of jobspec: canonical (RFC 14), version 1 (RFC 25), the forms that Fluxion's reader takes, and what any takes.
+"""The dialects of jobspec: canonical (RFC 14), version 1 (RFC 25), the forms that Fluxion's reader accepts, and the union of
+all.
 
-Each is the same document with fewer liberties, so a dialect is a set of rules laid over one reader.  Where the RFC's text,
-its schema and its examples disagree, the text decides, except where its own examples break it: `total` of a version 1
-task is not held against the number of slots, and a gpu count of 0 is taken, as flux-core does.  That a task names a slot which
-has no such label is no error in any of Flux's validators, and none here: such a job runs in Flux.  Null attributes are
-none, says the RFC's schema; Fluxion takes them and flux-core does not.
+A dialect restricts the same document, so it is a set of rules applied by one reader. Where the RFC's text, its schema and its
+examples disagree, the text decides, except where the RFC's own examples violate it: `total` of a version 1 task is not
+compared with the number of slots, and a gpu count of 0 is accepted, as in flux-core. A task may name a slot label that does
+not exist, because all of Flux's validators accept this, and such a job runs in Flux. According to the RFC's schema, null
+attributes mean no attributes; Fluxion accepts them and flux-core does not.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ class Rules:
 
     count: Literal["rfc14", "fluxion"] = "rfc14"
     may_be_none: tuple[str, ...] = ()
-    """Types of which none may be asked for."""
+    """Types whose count may be 0."""
     task_keys: tuple[str, ...] = ()
-    """All keys of a task; empty when sites may have their own."""
+    """All keys of a task; empty if sites may add their own."""
     per_task: tuple[str, ...] = ("per_slot", "per_resource", "total")
     duration_required: bool = False
     null_attributes: bool = False
-    """Whether `attributes: null` says that there are none."""
+    """Whether `attributes: null` is accepted and means no attributes."""
 
     def check_version(self, version: int, place: Place) -> None:
-        """Refuse a version that is not of this dialect."""
+        """Refuse a version that this dialect does not have."""
 
     def check_resources(self, resources: Sequence[Resource], place: Place) -> None:
         """Refuse resources that this dialect does not have."""
@@ -57,7 +58,7 @@ class Rules:
 
 
 class _V1(Rules):
-    """RFC 25: one of slot>core, node>slot>core, and these with gpus, in fixed counts; one task."""
+    """RFC 25: slot>core or node>slot>core, optionally with gpus, with fixed counts; one task."""
 
     __slots__ = ()
 
@@ -79,7 +80,7 @@ class _V1(Rules):
             unknown |= {"exclusive": above == "slot" and isinstance(resource.exclusive, bool)}
             for key, stated in unknown.items():
                 if stated:
-                    raise here.error(f"unknown key '{key}'", "RFC 25 does not have it here")
+                    raise here.error(f"unknown key '{key}'", "RFC 25 does not allow it here")
             if resource.type not in allowed or resource.type in types:
                 raise here.at("type").expected(f"{' or '.join(allowed)}{', once each' if types else ''}", resource.type)
             types.append(resource.type)
@@ -91,7 +92,7 @@ class _V1(Rules):
             elif resource.children:
                 raise here.at("with").error(f"expected nothing below a {resource.type}")
         if above == "slot" and "core" not in types:
-            raise place.error("expected a core in the slot", "RFC 25 makes it compulsory")
+            raise place.error("expected a core in the slot", "RFC 25 requires one")
 
     def check_tasks(self, tasks: Sequence[Any], place: Place) -> None:
         if len(tasks) != 1:
@@ -101,7 +102,7 @@ class _V1(Rules):
 
 
 class _Fluxion(Rules):
-    """What Fluxion reads and can match: no text counts, nothing shared below a slot, no two siblings of one type."""
+    """What Fluxion reads and can match: no counts as text, nothing shared below a slot, no two siblings of one type."""
 
     __slots__ = ()
 
@@ -118,12 +119,12 @@ class _Fluxion(Rules):
             here = place.at(number)
             if resource.type in seen:
                 raise here.at("type").error(
-                    f"expected types that differ among siblings, got {resource.type!r} again", "Fluxion's matcher refuses them"
+                    f"expected siblings of different types, got {resource.type!r} again", "Fluxion's matcher refuses them"
                 )
             seen.add(resource.type)
             if in_slot and resource.exclusive is False:
                 raise here.at("exclusive").error(
-                    "expected no sharing below a slot, got false", "Fluxion refuses it; RFC 14 has it"
+                    "expected no sharing below a slot, got false", "Fluxion refuses it; RFC 14 allows it"
                 )
             if resource.children:
                 self.level(resource.children, here.at("with"), in_slot or resource.type == "slot")
@@ -140,4 +141,4 @@ RULES: Final[dict[Dialect, Rules]] = {
     "fluxion": _Fluxion(count="fluxion", task_keys=_TASK_KEYS, null_attributes=True),
     "any": Rules(null_attributes=True),
 }
-"""The rules by name of dialect."""
+"""The rules by dialect name."""

@@ -1,7 +1,7 @@
-"""The document that a jobspec is (Flux RFC 14), as msgspec types.
+"""A jobspec document (Flux RFC 14) as msgspec types.
 
-Only what has one form everywhere is checked here.  Counts have four forms and a language of their own
-(:mod:`fluxres.syntax.count`), constraints too, and dialects add rules (:mod:`fluxres.syntax.jobspec_dialects`).
+Only fields with a single form in all dialects are checked here. Counts have four forms and their own language
+(:mod:`fluxres.syntax.count`), and so do constraints; dialects add rules (:mod:`fluxres.syntax.jobspec_dialects`).
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Shell(Struct):
 
 
 class System(Struct, rename={"preemptible_after": "preemptible-after"}):
-    """The attributes of the system that have a meaning.  The RFC wants others to be kept.
+    """The system attributes that have a meaning. The RFC requires that others are kept.
 
-    Those that it defines must have their type: a shell or a dependency plugin would otherwise fail inside the job instead of
-    at its submission.
+    The attributes that it defines must have the right type: otherwise a shell or a dependency plugin would fail inside the job
+    instead of at submission.
     """
 
     duration: Seconds | UnsetType = UNSET

@@ -1,8 +1,8 @@
 """A point in time as people type it: `now`, `+30m`, `3600`, `2026-12-01T08:00`, `-` for no end.
 
-Reading is cut in two, because criteria are checked when they are written and resolved when they are asked: a
-:class:`Moment` is the checked text, `resolve(now)` the number.  A bare `30m` is refused on purpose: half of the people
-who type it mean "in 30 minutes", the other half "at minute 30".
+Reading has two steps, because criteria are checked when they are written and resolved when they are evaluated: a
+:class:`Moment` is the checked text, `resolve(now)` the number. A bare `30m` is refused because it is ambiguous: it could mean
+"in 30 minutes" or "at minute 30".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fluxres.errors import InputError, UsageError
 from fluxres.syntax import duration
 
 EPOCH_FROM_S: Final = 1e8
-"""Times above this are taken for seconds since 1970 in tables: simulations rarely last three years, and 1973 is over."""
+"""In tables, times above this are treated as seconds since 1970: simulations rarely last three years, and 1973 is past."""
 
 _ENDLESS = frozenset({"-", "inf", "infinity", "forever"})
 _SECONDS = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+", re.ASCII)
@@ -39,7 +39,7 @@ class Moment:
     offset_s: float
 
     def resolve(self, now: float) -> float:
-        """Seconds; UsageError where that lies before time 0 or beyond `limits.TIME_MAX_S`."""
+        """Seconds. Errors: UsageError for a time before 0 or beyond `limits.TIME_MAX_S`."""
         time_s = now + self.offset_s if self.relative else self.offset_s
         if time_s < 0:
             raise UsageError(f"time: expected a moment at or after 0, got {-self.offset_s:g} s before {now:g}")
@@ -50,14 +50,15 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A checked `A..B`; `from_start` says that the end counts from the start (`A..+1h`)."""
+    """A checked `A..B`; with `from_start` the end counts from the start (`A..+1h`)."""
 
     start: Moment
     end: Moment
     from_start: bool = False
 
     def resolve(self, now: float) -> tuple[float, float]:
-        """(start, end) in seconds, end possibly infinite; UsageError for a window that ends before it begins, or is empty."""
+        """(start, end) in seconds, end possibly infinite. Errors: UsageError for a window that is empty or ends before it
+        begins."""
         start_s = self.start.resolve(now)
         end_s = self.end.resolve(start_s if self.from_start else now)
         if not start_s < end_s:
@@ -69,8 +70,8 @@ def parse(text: str, now: float) -> float:
     """Seconds of a moment; infinity for no end.
 
     Args:
-        text: `now`, `+DURATION` or `-DURATION` around now, seconds, ISO 8601 date or datetime (local time unless it says),
-            or `-`, `inf`, `forever` for no end.
+        text: `now`, `+DURATION` or `-DURATION` around now, seconds, ISO 8601 date or datetime (local time without an
+            offset), or `-`, `inf`, `forever` for no end.
         now: seconds.
 
     Errors: InputError for other text; UsageError for a moment before time 0 or too far away.
@@ -93,7 +94,7 @@ def parse_window(text: str, now: float) -> tuple[float, float]:
 
 
 def read(text: str) -> Moment:
-    """The moment a text names, before anybody knows what now is. Errors: InputError.
+    """The moment of a text, independent of the present time. Errors: InputError.
 
     >>> read("+1h")
     Moment(relative=True, offset_s=3600.0)
@@ -114,7 +115,7 @@ def read(text: str) -> Moment:
 
 
 def read_window(text: str) -> Window:
-    """The window a text names, before anybody knows what now is. Errors: as :func:`parse_window`, where already certain.
+    """The window of a text, independent of the present time. Errors: those of :func:`parse_window` that do not depend on it.
 
     >>> read_window("now..+1h").from_start
     True
@@ -126,7 +127,7 @@ def read_window(text: str) -> Window:
     end = read(last) if last.strip() else Moment(False, math.inf)
     window = Window(start, end, from_start=last.strip().startswith("+"))
     if start.offset_s == math.inf:
-        raise InputError(f"expected a window that begins, got {excerpt(text)}", where="window")
+        raise InputError(f"expected a window with a finite start, got {excerpt(text)}", where="window")
     if not start.relative and not end.relative:
         window.resolve(0.0)
     return window
@@ -137,7 +138,7 @@ def format(seconds: float, epoch: bool | None = None) -> str:  # noqa: A001 - re
 
     Args:
         seconds: the moment; infinity is `-`.
-        epoch: whether it is a wall-clock time; None decides by its size.
+        epoch: whether it is wall-clock time; None decides by its size.
 
     >>> format(3600.0), format(1.5), format(float("inf"))
     ('3600', '1.5', '-')
@@ -148,12 +149,12 @@ def format(seconds: float, epoch: bool | None = None) -> str:  # noqa: A001 - re
         try:
             return _local(seconds)
         except (ValueError, OverflowError, OSError):
-            pass  # beyond the calendar (year 9999): the number itself is the only honest form
+            pass  # beyond the calendar (year 9999): print the number itself
     return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 def in_message(seconds: float) -> str:
-    """A moment for a sentence: a date where it is wall-clock time, else seconds with their unit.
+    """A moment for a sentence: a date if it is wall-clock time, else seconds with their unit.
 
     >>> in_message(3600.0), in_message(float("inf"))
     ('3600 s', 'never')
@@ -196,7 +197,7 @@ def _iso(word: str) -> float:
 def _local(seconds: float) -> str:
     moment = datetime.fromtimestamp(seconds)
     if moment.fold:
-        # The second turn of the hour that a clock change repeats: only its offset tells it from the first.
+        # The hour that a clock change repeats: only the offset distinguishes its second occurrence from the first.
         moment = moment.astimezone()
     return moment.isoformat()
 

@@ -1,9 +1,9 @@
 """Ranges of counts as text: `2-8:2:*` is 2, 4, 8; `2+` is two or more (Flux RFC 45).
 
-A range is kept as its four numbers and never as its values: `1-4611686018427387903` is a legal request, and all that a
-matcher asks of it is the largest acceptable count below what is free, which is arithmetic.  The strictness is
-flux-core's (no zero, no leading zeros, no blanks, one pair of brackets at most), with one width more: an open range may
-have a step, as the RFC's grammar says, where flux-core's Python reader refuses it.
+A range is stored as its four numbers and never expanded: `1-4611686018427387903` is a valid request, and a matcher only needs
+the largest acceptable count not above what is free, which is arithmetic. The syntax is as strict as flux-core's (no zero, no
+leading zeros, no blanks, at most one pair of brackets) with one exception: an open range may have a step, as in the RFC's
+grammar; flux-core's Python reader refuses it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HINT = "such as 2-8, 2+, 1-9:2 or 2-16:2:*; digits without blanks, signs or lea
 class Range:
     """Counts from `min` to `max` (None = unbounded): the next is `v operator operand`. `max` itself need not be reached.
 
-    Errors: InputError for numbers that RFC 14 does not allow together; LimitExceeded beyond `limits.COUNT_MAX`.
+    Errors: InputError for a combination of numbers that RFC 14 does not allow; LimitExceeded beyond `limits.COUNT_MAX`.
 
     >>> list(Range(2, 16, "^", 2).values(100)), 9 in Range(2, 16, "*", 2), Range(1, None, "+", 3).valid(12)
     ([2, 4, 16], False, 10)
@@ -54,11 +54,11 @@ class Range:
 
     @property
     def contiguous(self) -> bool:
-        """Whether it has every count between its ends."""
+        """Whether it contains every count between its ends."""
         return (self.operator == "+" and self.operand == 1) or self.min == self.max
 
     def valid(self, available: int) -> int:
-        """The largest count that is not above `available`, 0 when there is none. Cost: constant, or O(log available)."""
+        """The largest count that is not above `available`, 0 if there is none. Cost: constant, or O(log available)."""
         most = available if self.max is None else min(available, self.max)
         if most < self.min:
             return 0
@@ -85,20 +85,20 @@ class Range:
         return format(self)
 
     def _after(self, value: int, most: int) -> int | None:
-        """The count after `value` when it is not above `most`."""
+        """The count after `value`, if it is not above `most`."""
         if self.operator == "+":
             following = value + self.operand
         elif self.operator == "*":
             following = value * self.operand
         elif self.operand * (value.bit_length() - 1) > most.bit_length():
-            return None  # the power would have millions of digits before it could be compared
+            return None  # the power would have millions of digits
         else:
             following = value**self.operand
         return following if following <= most else None
 
 
 def parse(text: str) -> Range:
-    """The range a text names; a single number is the range from it to itself.
+    """The range of a text; a single number is the range from that number to itself.
 
     Cost O(length). Errors: InputError; LimitExceeded beyond `limits.COUNT_MAX`. Source: RFC 45.
 
@@ -121,8 +121,8 @@ def format(range: Range, *, short: bool = True, brackets: bool = False) -> str: 
     """A range as text.
 
     Args:
-        short: leave out what is the default: operator `+`, and with it operand 1.
-        brackets: put `[ ]` around all but a single count.
+        short: omit defaults: operator `+`, and with it operand 1.
+        brackets: put `[ ]` around everything except a single count.
 
     >>> format(Range(1, 5, "+", 2)), format(Range(2, None), short=False), format(Range(3, 3), brackets=True)
     ('1-5:2', '2+:1:+', '3')
@@ -138,7 +138,7 @@ def format(range: Range, *, short: bool = True, brackets: bool = False) -> str: 
 
 
 def _number(digits: str) -> int:
-    # int() itself refuses very long digit strings, with an error of its own.
+    # int() refuses very long digit strings with a different error.
     if len(digits) > 19:
         raise LimitExceeded(f"expected a count up to {limits.COUNT_MAX}, got {excerpt(digits)}", where="range")
     return int(digits)

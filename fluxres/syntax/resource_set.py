@@ -1,8 +1,8 @@
 """R version 1 as a value: which ids of which types each rank has, and set operations on that (Flux RFC 20).
 
-A scheduler adds and subtracts what it gave out long before it needs a graph.  Here R is a set of (rank, type, id) with a host
-name for each rank, and the operations are those of flux-core's librlist by name: they compare ids, ranks left without any drop
-out, and properties follow their ranks.  A machine is made of R by :mod:`fluxres.formats.flux.resource_set`.
+Many schedulers add and subtract allocations without a graph. Here R is a set of (rank, type, id) with a host name for each
+rank. The operations have the names of flux-core's librlist: they compare ids, ranks that become empty are removed, and
+properties follow their ranks. :mod:`fluxres.formats.flux.resource_set` makes a machine from R.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _FIRST: Final = ("core", "gpu")
 
 
 class Target(NamedTuple):
-    """What one rank has: the name of its host, None where it is not said, and ids by type."""
+    """The resources of one rank: the name of its host, None if unknown, and ids by type."""
 
     host: str | None
     children: Mapping[str, IDset]
 
 
 class ResourceSet:
-    """A resource set that never changes.
+    """An immutable resource set.
 
     Args:
         targets: by rank.
         properties: ranks by property.
         starttime, expiration: seconds since 1970; 0 is unset.
-        nslots: slots of the request it answers; 0 is unset. Operations leave it out.
-        scheduling: what the scheduler keeps there. Operations take it along as it is, as long as there is anything left; nobody
-            but the scheduler can cut it down.
+        nslots: slots of the request that it answers; 0 is unset. Results of operations do not have it.
+        scheduling: data of the scheduler. Operations keep it unchanged as long as the result is not empty, because only the
+            scheduler can reduce it.
 
     >>> lite = [{"rank": "0-2", "children": {"core": "0-3", "gpu": "0"}}]
     >>> r = ResourceSet.parse({"version": 1, "execution": {"R_lite": lite, "nodelist": ["node[0-2]"]}})
@@ -77,7 +77,7 @@ class ResourceSet:
     def parse(cls, values: Mapping[str, Any] | str | bytes) -> ResourceSet:
         """A resource set from R, as plain values or JSON.
 
-        The list of hosts may be left out.  Cost: O(ranks).
+        The list of hosts may be omitted.  Cost: O(ranks).
         Errors: InputError with the place; LimitExceeded beyond `limits.RANKS_MAX` ranks.  Source: RFC 20.
         """
         if isinstance(values, str | bytes):
@@ -89,7 +89,7 @@ class ResourceSet:
                 raise InputError(f"expected JSON: {error.msg}", where=f"R:{error.lineno}:{error.colno}") from None
         return _read(values)
 
-    # -- what it has -------------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------------------------
 
     @property
     def ranks(self) -> IDset:
@@ -98,28 +98,28 @@ class ResourceSet:
 
     @property
     def nodelist(self) -> Hostlist:
-        """The hosts in the order of their ranks; none where they are not said."""
+        """The hosts in order of their ranks; empty if they are unknown."""
         return Hostlist([each.host for each in self._targets.values() if each.host is not None])
 
     @property
     def types(self) -> list[str]:
-        """The types of which it has any: core, gpu, others by name."""
+        """The types that it contains: core, gpu, then others by name."""
         found = {type_ for each in self._targets.values() for type_, ids in each.children.items() if ids}
         return sorted(found, key=lambda type_: (type_ not in _FIRST, type_))
 
     @property
     def nnodes(self) -> int:
-        """How many ranks it has."""
+        """The number of ranks."""
         return len(self._targets)
 
     def count(self, type_: str) -> int:
-        """How many of a type it has in all."""
+        """The total number of resources of a type."""
         return sum(len(each.children.get(type_, ())) for each in self._targets.values())
 
     def host_ranks(self, hosts: Hosts) -> IDset:
         """The ranks on these hosts; a host may have several.
 
-        Errors: UsageError with the hosts that it does not have.
+        Errors: UsageError that lists the missing hosts.
 
         >>> lite = [{"rank": "0-3", "children": {"core": "0"}}]
         >>> r = ResourceSet.parse({"version": 1, "execution": {"R_lite": lite, "nodelist": ["a,b,a,c"]}})
@@ -152,15 +152,15 @@ class ResourceSet:
     # -- set operations ----------------------------------------------------------------------------------------------
 
     def union(self, other: ResourceSet) -> ResourceSet:
-        """What is in it or in the other.
+        """The resources in either of the two.
 
-        Errors: MergeConflict for a rank with different hosts in the two.
+        Errors: MergeConflict if a rank has different hosts in the two.
         """
         made = dict(self._targets)
         for rank, theirs in other._targets.items():
             mine = made.get(rank, Target(None, {}))
             if mine.host != theirs.host and None not in (mine.host, theirs.host):
-                raise MergeConflict(f"rank {rank} is {mine.host} in the one and {theirs.host} in the other", where=f"rank {rank}")
+                raise MergeConflict(f"rank {rank} is {mine.host} in one and {theirs.host} in the other", where=f"rank {rank}")
             types = {*mine.children, *theirs.children}
             children = {type_: _ids(mine, type_) | _ids(theirs, type_) for type_ in types}
             made[rank] = Target(mine.host or theirs.host, children)
@@ -169,9 +169,9 @@ class ResourceSet:
         return self._with(made, properties, self.scheduling if self.scheduling is not None else other.scheduling)
 
     def append(self, other: ResourceSet) -> ResourceSet:
-        """Both together, which must have nothing in common.
+        """The union of two sets that have nothing in common.
 
-        Errors: MergeConflict with what both have, and as :meth:`union`.
+        Errors: MergeConflict that lists common resources, and those of :meth:`union`.
         """
         both = self.intersect(other)
         if both:
@@ -179,14 +179,14 @@ class ResourceSet:
         return self.union(other)
 
     def diff(self, other: ResourceSet) -> ResourceSet:
-        """What is in it and not in the other."""
+        """The resources in this set and not in the other."""
         return self._cut({
             rank: Target(each.host, {type_: ids - _ids(other._targets.get(rank), type_) for type_, ids in each.children.items()})
             for rank, each in self._targets.items()
         })  # fmt: skip
 
     def intersect(self, other: ResourceSet) -> ResourceSet:
-        """What is in both."""
+        """The resources in both sets."""
         return self._cut({
             rank: Target(each.host, {type_: ids & _ids(other._targets[rank], type_) for type_, ids in each.children.items()})
             for rank, each in self._targets.items()
@@ -194,18 +194,18 @@ class ResourceSet:
         })  # fmt: skip
 
     def copy_ranks(self, ranks: Ids) -> ResourceSet:
-        """What is on these ranks; others are passed over."""
+        """The resources of these ranks; ranks that it does not have are ignored."""
         wanted = IDset(ranks)
         return self._cut({rank: each for rank, each in self._targets.items() if rank in wanted})
 
     def remove_ranks(self, ranks: Ids) -> ResourceSet:
-        """What is on other ranks than these."""
+        """The resources of all ranks except these."""
         return self.copy_ranks(self.ranks - ranks)
 
     def copy_constraint(self, constraint: Constraint | Mapping[str, Any]) -> ResourceSet:
-        """What is on ranks that satisfy a constraint (RFC 31); a host name is a property of its rank too.
+        """The resources of ranks that satisfy a constraint (RFC 31); a host name also counts as a property of its rank.
 
-        Errors: InputError for plain values that are no constraint.
+        Errors: InputError for plain values that are not a constraint.
 
         >>> lite = [{"rank": "0-3", "children": {"core": "0"}}]
         >>> execution = {"R_lite": lite, "nodelist": ["n[0-3]"], "properties": {"ssd": "1-2"}}
@@ -216,9 +216,10 @@ class ResourceSet:
         return self.copy_ranks(rank for rank in self._targets if constraints.matches(wanted, _Described(self, rank)))
 
     def remap(self) -> ResourceSet:
-        """The same as the resources of an instance of its own: ranks from 0 on in their order, and the ids of each rank likewise.
+        """The same resources renumbered for a child instance: ranks from 0 on in their order, and the ids of each rank
+        likewise.
 
-        Those of GPUs stay, as they name devices.
+        Ids of GPUs are kept, because they name devices.
         """
         made = self._renumbered(list(self._targets))
         for rank, each in made._targets.items():
@@ -227,7 +228,7 @@ class ResourceSet:
         return made
 
     def rerank(self, hosts: Hosts) -> ResourceSet:
-        """The same with ranks from 0 on in the order of a list of its hosts.
+        """The same resources with ranks from 0 on in the order of a list of its hosts.
 
         Errors: UsageError for a list of other hosts.
 
@@ -246,14 +247,14 @@ class ResourceSet:
         order = []
         for host in wanted:
             if not by_host.get(host):
-                raise UsageError(f"{excerpt(host)} is not in the resource set, or not as often", where="hosts")
+                raise UsageError(f"{excerpt(host)} is not in the resource set, or fewer times", where="hosts")
             order.append(by_host[host].pop())
         return self._renumbered(order)
 
     # -- as values and text ------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """R as plain values; :meth:`parse` reads an equal one back. Ranks that have the same stand together."""
+        """R as plain values; :meth:`parse` reads an equal set. Ranks with the same resources share an entry."""
         entries = [
             {"rank": str(IDset(ranks)), "children": {"core": "", **{type_: str(ids) for type_, ids in children}}}
             for ranks, children in self._alike()
@@ -279,10 +280,10 @@ class ResourceSet:
     def __repr__(self) -> str:
         return f"ResourceSet({str(self)!r})"
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- implementation ----------------------------------------------------------------------------------------------
 
     def _alike(self) -> list[tuple[list[int], list[tuple[str, IDset]]]]:
-        """Ranks that have the same, by the first of them, and what that is by type."""
+        """Groups of ranks with the same resources, in order of their first ranks, and these resources by type."""
         order = {type_: at for at, type_ in enumerate(self.types)}
         found: dict[object, tuple[list[int], list[tuple[str, IDset]]]] = {}
         for rank, each in self._targets.items():
@@ -300,7 +301,7 @@ class ResourceSet:
         )
 
     def _cut(self, targets: Mapping[int, Target]) -> ResourceSet:
-        """These targets without those that have nothing, and their properties."""
+        """These targets without empty ones, and their properties."""
         left = {rank: each for rank, each in targets.items() if any(each.children.values())}
         return self._with(left, {name: ranks & left for name, ranks in self.properties.items()}, self.scheduling)
 
@@ -315,7 +316,7 @@ _NONE: Final = IDset()
 
 
 class _Described:
-    """A rank as constraints ask about it."""
+    """A rank as a target of constraints."""
 
     def __init__(self, resources: ResourceSet, rank: int) -> None:
         self.rank = rank
@@ -374,13 +375,13 @@ def _children(values: object, place: Place) -> dict[int, Mapping[str, IDset]]:
         }
         for rank in ranks:
             if rank in found:
-                raise here.at("rank").error(f"rank {rank} stands in two entries", "join them")
+                raise here.at("rank").error(f"rank {rank} is in two entries", "join them")
             found[rank] = children
     return found
 
 
 def _idset(value: object, place: Place) -> IDset:
-    # A single id may be a number, as flux-core's readers take it.
+    # A single id may be a number, as in flux-core's readers.
     text = str(place.integer(value, 0)) if isinstance(value, int) else value
     try:
         return IDset(place.text(text, empty=True, length=limits.DOCUMENT_BYTES_MAX))
@@ -409,7 +410,7 @@ def _properties(values: object, place: Place, ranks: IDset) -> dict[str, IDset]:
     for name, having in found.items():
         if not name or not constraints.RESERVED.isdisjoint(name):
             raise place.error(
-                f"{excerpt(name)} is no name of a property", f"without any of {' '.join(sorted(constraints.RESERVED))}"
+                f"{excerpt(name)} is not a property name", f"without any of {' '.join(sorted(constraints.RESERVED))}"
             )
         strays = having - ranks
         if strays:

@@ -1,9 +1,9 @@
 """Resource shapes: `slot=4/node{-x}/[core=8;gpu=1]` ↔ the resources section of a jobspec (Flux RFC 46).
 
-The result is plain values and not vertices, because a shape may carry keys that jobspec does not have, and who wants
-vertices passes the values through the jobspec reader, which knows the rules.  The tokens are flux-core's: blanks between
-them do not count, `slot` is a slot in any case, quoted text has no escapes.  JSON lists end where their bracket closes,
-not at the last bracket of the line.
+The result is plain values, not vertices, because a shape may contain keys that jobspec does not have; the jobspec reader,
+which knows the rules, makes vertices from these values. The tokens are those of flux-core: blanks between them are ignored,
+`slot` is case-insensitive, quoted text has no escapes. JSON lists end at their closing bracket, not at the last bracket of the
+line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fluxres.syntax.vertex import SLOT
 Resource = dict[str, Any]
 
 DEFAULT_LABEL: Final = "task"
-"""The label of the only slot when a shape gives none, as in flux-core."""
+"""The label of the only slot if the shape gives none, as in flux-core."""
 
 _BLANKS = re.compile(r"\s*")
 _WORD = re.compile(r"""[^\s={}\[\]/;'"]+""")
@@ -39,7 +39,7 @@ _STRUCTURE: Final = ("type", "count", "with")
 
 
 def parse(text: str, *, default_label: str = DEFAULT_LABEL, range_as_mapping: bool = False) -> list[Resource]:
-    """The resources section that a shape names, as plain values.
+    """The resources section of a shape, as plain values.
 
     Args:
         default_label: the label of a slot without one; it must then be the only slot.
@@ -59,9 +59,9 @@ def parse(text: str, *, default_label: str = DEFAULT_LABEL, range_as_mapping: bo
 
 
 def format(resources: Sequence[Mapping[str, Any]], *, default_label: str = DEFAULT_LABEL) -> str:  # noqa: A001 - read as shape.format
-    """The shortest shape of a resources section; :func:`parse` reads the same resources back.
+    """The shortest shape of a resources section; :func:`parse` reads the same resources.
 
-    Errors: InputError for what is no resources section; UsageError for text that has both kinds of quotes.
+    Errors: InputError for anything that is not a resources section; UsageError for text that contains both kinds of quotes.
 
     >>> format(parse("[ node = [2-4] { +x , unit:'a b' } / slot{task} / [core=1] ]"))
     "node=2-4{x,unit:'a b'}/slot/core"
@@ -82,13 +82,13 @@ class _Reader:
     def read(self) -> list[Resource]:
         found = self.level(1)
         if self.peek():
-            by_name = "pools are named by path, such as /demo/rack0/node[0-3], and asked for by number, such as node=4"
+            by_name = "name pools by path, such as /demo/rack0/node[0-3], or request a number of them, such as node=4"
             raise self.error("expected the end", by_name if self.peek() == "[" else "")
         seen: set[str | None] = set()
         for start, label in self.slots:
             if len(self.slots) > 1 and (label is None or label in seen):
                 got = "none" if label is None else f"{excerpt(label)} again"
-                raise InputError(f"expected a label of its own for each of several slots, got {got}", where=_at(start))
+                raise InputError(f"expected a different label for each slot, got {got}", where=_at(start))
             seen.add(label)
         return found
 
@@ -124,7 +124,7 @@ class _Reader:
         if self.take("/"):
             made["with"] = self.level(depth + 1)
         elif slot:
-            raise self.error("expected / and what is in the slot")
+            raise self.error("expected / and the contents of the slot")
         return made
 
     def count(self) -> Any:
@@ -139,7 +139,7 @@ class _Reader:
             count = counts.parse(text)
         except InputError as error:
             unit = _WITH_UNIT.fullmatch(text)
-            hint = error.hint if unit is None else f"a unit stands in braces: {unit[1]}{{unit:{unit[2]}}}"
+            hint = error.hint if unit is None else f"write the unit in braces: {unit[1]}{{unit:{unit[2]}}}"
             raise type(error)(error.message, where=_at(start), hint=hint) from None
         if count.fixed is not None and text.isdigit():
             return count.fixed
@@ -155,7 +155,7 @@ class _Reader:
         given = self.items(opened, 1, vertex=True)
         for key, value in given.items():
             if key in _STRUCTURE or (slot and key == "label"):
-                raise InputError(f"expected a key beside type, count and what is below, got {key!r}", where=_at(opened))
+                raise InputError(f"expected a key other than type, count and with, got {key!r}", where=_at(opened))
             made[key] = value
 
     def label(self) -> str:
@@ -172,7 +172,7 @@ class _Reader:
         return label
 
     def items(self, opened: int, depth: int, *, vertex: bool = False) -> dict[str, Any]:
-        """What stands in braces, up to and with the closing one."""
+        """The items in braces, up to and including the closing one."""
         if depth > limits.REQUEST_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.REQUEST_DEPTH_MAX} levels", where=_at(opened))
         made: dict[str, Any] = {}
@@ -290,7 +290,7 @@ def _scalar(word: str) -> Any:
 
 
 def _count_slots(resources: object, place: Place, depth: int = 1) -> int:
-    """How many slots there are, and whether what is to be written has the form of resources."""
+    """The number of slots; refuses values that do not have the form of resources."""
     if depth > limits.REQUEST_DEPTH_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_DEPTH_MAX} levels of resources", where=str(place))
     slots = 0
@@ -353,7 +353,7 @@ def _format_value(value: object, place: Place) -> str:
 
 
 def _quoted(text: str, pattern: re.Pattern[str], place: Place) -> str:
-    """Text as it may stand in a shape: bare where it reads as itself."""
+    """Text in the form of a shape: unquoted if that reads as the same text."""
     if not text and pattern is not _VALUE:
         raise place.expected("a name", text)
     if pattern.fullmatch(text) and _reads_as_itself(text, pattern):

@@ -1,8 +1,8 @@
 """Name templates of pools: `node-${frameid}-${rack}`, `frontier${id:05}`, `$$` for a dollar.
 
-A million nodes share one template, so names are made when somebody looks and found again without making them:
-:func:`invert` reads the id out of a name, :func:`default_id` does so for the default name, basename and id.
-What a field means (own attribute, own property, id of an ancestor) is the caller's `lookup`.
+A million nodes share one template, so names are only made on access, and pools are found by name without making names:
+:func:`invert` reads the id out of a name, :func:`default_id` does so for the default name, basename and id. The caller's
+`lookup` defines the meaning of a field (attribute, property, id of an ancestor).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`${key}`, or `${key:0W}` with the value padded by zeros to `width` characters (0 = as it is)."""
+    """`${key}`, or `${key:0W}` with the value padded by zeros to `width` characters (0 = no padding)."""
 
     key: str
     width: int = 0
 
     def text(self, value: object) -> str:
-        """What stands in a name for this value."""
+        """The text of a value in a name."""
         word = ("true" if value else "false") if isinstance(value, bool) else str(value)
         return word.zfill(self.width)
 
@@ -39,7 +39,7 @@ Part = str | Field
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> tuple[Part, ...]:
-    """The literals and fields of a template, in order; two literals never stand side by side.
+    """The literals and fields of a template, in order; two literals are never adjacent.
 
     Errors: InputError with the column; LimitExceeded beyond `limits.NAME_LENGTH_MAX` characters.
 
@@ -82,7 +82,7 @@ def render(parts: tuple[Part, ...], lookup: Callable[[str], object]) -> str:
 
     Args:
         parts: from :func:`parse`.
-        lookup: the value of a key, None when there is none.
+        lookup: the value of a key, None if there is none.
 
     Errors: InputError for a key without a value; LimitExceeded for a name that gets too long.
 
@@ -90,7 +90,7 @@ def render(parts: tuple[Part, ...], lookup: Callable[[str], object]) -> str:
     'node-a-007'
     """
     out = []
-    values: dict[str, object] = {}  # the name of a parent may be made of that of its parent, and so on: look it up once
+    values: dict[str, object] = {}  # the name of a parent may contain that of its own parent, and so on: look it up once
     for part in parts:
         if isinstance(part, Field):
             value = values[part.key] if part.key in values else values.setdefault(part.key, lookup(part.key))
@@ -108,7 +108,7 @@ def render(parts: tuple[Part, ...], lookup: Callable[[str], object]) -> str:
 
 
 def settled(text: str, values: Mapping[str, object]) -> str:
-    """The template with the values of some keys in place of their fields.
+    """The template with the fields of some keys replaced by their values.
 
     Errors: as :func:`parse`.
 
@@ -125,7 +125,7 @@ def settled(text: str, values: Mapping[str, object]) -> str:
 
 
 def invert(text: str, name: str) -> int | None:
-    """The id with which a template gives exactly this name; None when none does, or when `id` is not its only field.
+    """The id with which a template gives exactly this name; None if none does, or if `id` is not its only field.
 
     Cost: constant. Errors: as :func:`parse`.
 
@@ -153,7 +153,7 @@ def is_invertible(text: str) -> bool:
 
 
 def default_id(basename: str, name: str) -> int | None:
-    """The id in a default name, basename and id written together; None when it is not one.
+    """The id in a default name, which is basename and id written together; None if the name is not of that form.
 
     >>> default_id("node", "node12"), default_id("node", "node012"), default_id("node", "node")
     (12, None, None)

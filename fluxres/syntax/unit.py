@@ -1,11 +1,11 @@
-"""Units of amounts, and exact conversion between those that measure the same.
+"""Units of amounts, and exact conversion between units that measure the same quantity.
 
-A request says `memory=4{unit:GB}` where the pool counts GiB, or asks for kilowatts of a PDU in watts.  The factors are
-fractions, never floats: an amount of units is an integer in every record, and a rounding error of one byte would decide
-whether a job fits.  What does not divide is rounded up, because who asked for 4 GB must not get less.
+A request may use `memory=4{unit:GB}` for a pool that counts GiB, or kilowatts for a PDU in watts. The factors are fractions,
+never floats: an amount of units is an integer in every record, and a rounding error of one byte could decide whether a job
+fits. Results that are not integers are rounded up, because a job that requests 4 GB must not get less.
 
-Prefixes are as their standards have them: kB, MB, GB are powers of 1000 (KB is read as kB), KiB, MiB, GiB powers of 1024.
-A unit nobody here knows (licences, tokens) converts to itself and to nothing else.
+Prefixes follow their standards: kB, MB, GB are powers of 1000 (KB is read as kB), KiB, MiB, GiB powers of 1024. An unknown
+unit (licences, tokens) converts only to itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _UNITS: Final[dict[str, tuple[str, Fraction]]] = {
 
 
 def dimension(unit: str) -> str | None:
-    """What a unit measures: bytes, power, bandwidth, frequency or time; None for one that is not known.
+    """The quantity that a unit measures: bytes, power, bandwidth, frequency or time; None for an unknown unit.
 
     >>> dimension("GiB"), dimension("Gb/s"), dimension("licence")
     ('bytes', 'bandwidth', None)
@@ -56,7 +56,7 @@ def dimension(unit: str) -> str | None:
 
 
 def convert(amount: int | Fraction, from_unit: str | None, to_unit: str | None) -> int | Fraction:
-    """The same amount in another unit, exactly; an int whenever it is whole.
+    """The same amount in another unit, exactly; an int if it is an integer.
 
     Args:
         amount: an integer or a fraction.
@@ -83,7 +83,7 @@ def convert(amount: int | Fraction, from_unit: str | None, to_unit: str | None) 
 
 
 def convert_up(amount: int | Fraction, from_unit: str | None, to_unit: str | None) -> int:
-    """The least whole amount in another unit that is not less: what a request needs. Errors: as :func:`convert`.
+    """The smallest integer amount in another unit that is not less, as a request needs it. Errors: as :func:`convert`.
 
     >>> convert_up(4, "GB", "GiB"), convert_up(4, "GiB", "GB"), convert_up(1, "B", "MiB")
     (4, 5, 1)
@@ -93,10 +93,10 @@ def convert_up(amount: int | Fraction, from_unit: str | None, to_unit: str | Non
 
 
 def common(units: Iterable[str]) -> str:
-    """The largest unit in which each of some units is whole: one of them, or the base of what all of them measure.
+    """The largest unit of which each given unit is a multiple: one of them, or the base unit of their quantity.
 
     Args:
-        units: known ones of one dimension, at least one.
+        units: at least one known unit, all of one dimension.
 
     >>> common(["GiB", "MiB"]), common(["GB", "GiB"]), common(["h", "m"])
     ('MiB', 'B', 'm')

@@ -1,4 +1,4 @@
-"""Resource vertices of a request (Flux RFC 14), each with those below it."""
+"""Resource vertices of a request (Flux RFC 14), each with the vertices below it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SLOT: Final = "slot"
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """One resource of a request, with what must be below it.
+    """One resource of a request, with the resources that must be below it.
 
-    `exclusive` is as written; `is_exclusive` is what holds: as written, else false outside slots, true for a slot
-    and everything below (RFC 14). Build vertices by hand without it and pass them through :func:`settled`.
+    `exclusive` is as written; `is_exclusive` is the effective value: as written, else false outside slots, and true for a slot
+    and everything below it (RFC 14). Construct vertices without `is_exclusive` and pass them through :func:`settled`.
     """
 
     type: str
@@ -28,27 +28,27 @@ class Vertex:
     exclusive: bool | None = None
     label: str | None = None
     ids: str | None = None
-    """The RFC's `id`: text that names the acceptable ids."""
+    """The RFC's `id`: text that lists the acceptable ids."""
     children: tuple[Vertex, ...] = ()
     is_exclusive: bool = False
     to: str | None = None
-    """The pool (path, URI or uuid, or a name in the graph) to which units of a graph are asked for. Not in RFC 14."""
+    """The pool (path, URI or uuid, or a name in the graph) to which units of a graph are requested. Not in RFC 14."""
     between: str | None = None
-    """`node`: units of a graph are asked for between the nodes of the request. Not in RFC 14."""
+    """`node`: units of a graph are requested between the nodes of the request. Not in RFC 14."""
 
     @property
     def is_directed(self) -> bool:
-        """Whether it says where units of a graph lead."""
+        """Whether it specifies where units of a graph lead."""
         return self.to is not None or self.between is not None
 
     @property
     def is_slot(self) -> bool:
-        """Whether it only groups what is below it."""
+        """Whether it only groups the resources below it."""
         return self.type == SLOT
 
     @property
     def id_ranges(self) -> list[tuple[int, int]] | None:
-        """The acceptable ids as ranges, when `ids` is an idset; None when there is none, or it names pools otherwise."""
+        """The acceptable ids as ranges; None if there are none, or if `ids` is not an idset."""
         try:
             return None if self.ids is None else idset.ranges(self.ids)
         except InputError:
@@ -56,7 +56,7 @@ class Vertex:
 
 
 def preorder(vertices: Sequence[Vertex]) -> Iterator[Vertex]:
-    """Resource vertices with all below them."""
+    """Resource vertices and all vertices below them, in pre-order."""
     todo = list(reversed(vertices))
     while todo:
         vertex = todo.pop()
@@ -65,7 +65,7 @@ def preorder(vertices: Sequence[Vertex]) -> Iterator[Vertex]:
 
 
 def settled(resources: Iterable[Vertex], *, in_slot: bool = False, depth: int = 1) -> tuple[Vertex, ...]:
-    """The same vertices with `is_exclusive` as RFC 14 has it; for those that were built by hand.
+    """The same vertices with `is_exclusive` set according to RFC 14, for vertices constructed by code.
 
     Errors: LimitExceeded beyond `limits.REQUEST_DEPTH_MAX` levels.
     """

@@ -79,7 +79,7 @@ def test_a_line_without_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "note"),
     [
         ("print('hello', flush=True); import time; time.sleep(600)", "child: JSON is malformed"),
         ("print('[1]', flush=True); import time; time.sleep(600)", "child: Expected"),
@@ -91,12 +91,12 @@ def test_a_line_without_end_is_refused() -> None:
         ("import time; time.sleep(600)", "no message for 4 s"),
     ],
 )
-def test_a_child_that_is_none_is_given_up(program: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_is_none_is_given_up(program: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "_ARGV", (sys.executable, "-S", "-c", program))
     patience = Patience(grace_s=0.5, silence_s=2.0)
     outcome = run(of_shape("node=2"), Hierarchy((1,)), Ensemble(5, request="slot=1/node"), patience)
     assert (outcome.completed, outcome.lost) == (0, 5)
-    assert told in outcome.notes["tree.1"]
+    assert note in outcome.notes["tree.1"]
     assert outcome.rows[1].status
 
 

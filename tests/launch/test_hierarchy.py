@@ -117,18 +117,18 @@ def test_a_job_beyond_its_limit_is_ended_however_deaf_it_is() -> None:
 
 
 def test_what_a_job_leaves_behind_ends_with_it(tmp_path: Path) -> None:
-    told = tmp_path / "pid"
-    outcome = run(of_shape("node=1/core=1"), nested(), Ensemble(1, f"sh -c 'sleep 600 & echo $! > {told}'"))
+    pid_file = tmp_path / "pid"
+    outcome = run(of_shape("node=1/core=1"), nested(), Ensemble(1, f"sh -c 'sleep 600 & echo $! > {pid_file}'"))
     assert outcome.completed == 1
-    assert eventually(lambda: not is_alive(int(told.read_text())))
+    assert eventually(lambda: not is_alive(int(pid_file.read_text())))
 
 
 def test_what_leaves_its_group_ends_with_the_run(tmp_path: Path) -> None:
-    told = tmp_path / "pid"
-    escape = f"import os; p = os.fork(); p and os._exit(0); os.setsid(); open({str(told)!r}, 'w').write(str(os.getpid()))"
+    pid_file = tmp_path / "pid"
+    escape = f"import os; p = os.fork(); p and os._exit(0); os.setsid(); open({str(pid_file)!r}, 'w').write(str(os.getpid()))"
     ensemble = Ensemble(1, f'{sys.executable} -c "{escape}; import time; time.sleep(600)"')
     run(of_shape("node=1/core=1"), nested(), ensemble)
-    assert not told.exists() or eventually(lambda: not is_alive(int(told.read_text())))
+    assert not pid_file.exists() or eventually(lambda: not is_alive(int(pid_file.read_text())))
 
 
 # -- rule N1 -----------------------------------------------------------------------------------------------------------

@@ -39,13 +39,13 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_several_processes_produce_the_same_files_as_one(page: Write, tmp_path: Path) -> None:
-    told: list[float] = []
-    alone = campaign.run(page(SMALL), tmp_path / "a", tell=lambda done, _text: told.append(done))
+    fractions: list[float] = []
+    alone = campaign.run(page(SMALL), tmp_path / "a", on_progress=lambda done, _text: fractions.append(done))
     several = campaign.run(page(SMALL), tmp_path / "b", processes=3)
     assert alone == several == campaign.Campaign(4, 0, {})
     assert files(tmp_path / "a") == files(tmp_path / "b")
     assert len(files(tmp_path / "a")) == 4 * 4
-    assert told == sorted(told)
+    assert fractions == sorted(fractions)
 
 
 def test_only_what_is_missing_is_made(page: Write, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.experiments import checks, study
 from fluxres.experiments.figures import FIGURES
-from fluxres.experiments.study import label, matches, told
+from fluxres.experiments.study import label, matches, value_text
 from fluxres.experiments.study_schema import (
     BurstsModel,
     CostEntry,
@@ -76,9 +76,9 @@ def test_keys_of_values_with_strange_characters_are_names_of_folders(page: Write
 
 
 def test_values_have_short_texts() -> None:
-    assert told({"fitted": {"start_s": 1}}) == "fitted"
-    assert told("../clusters/quartz.yaml") == "quartz"
-    assert told("lublin.v1") == "lublin.v1"
+    assert value_text({"fitted": {"start_s": 1}}) == "fitted"
+    assert value_text("../clusters/quartz.yaml") == "quartz"
+    assert value_text("lublin.v1") == "lublin.v1"
     assert label({}, {}) == ""
     assert matches({"a": {"name": "short", "x": 1}}, {"a": "short"})
     assert not matches({"a": 1}, {"a": 2})

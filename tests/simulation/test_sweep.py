@@ -28,13 +28,13 @@ def cluster() -> Iterator[Any]:
 
 def test_a_cluster_produces_the_same_files_as_a_process(page: Write, tmp_path: Path, cluster: Any) -> None:
     here = campaign.run(page(SMALL), tmp_path / "a")
-    told: list[float] = []
+    fractions: list[float] = []
     there = campaign.run(
-        page(SMALL), tmp_path / "b", cluster=cluster.scheduler_address, tell=lambda done, _text: told.append(done)
+        page(SMALL), tmp_path / "b", cluster=cluster.scheduler_address, on_progress=lambda done, _text: fractions.append(done)
     )
     assert there == here
     assert files(tmp_path / "a") == files(tmp_path / "b")
-    assert told[-1] == 4
+    assert fractions[-1] == 4
     assert campaign.run(page(SMALL), tmp_path / "b", cluster=cluster.scheduler_address) == campaign.Campaign(0, 4, {})
 
 

@@ -78,7 +78,7 @@ def test_refuses_what_no_list_can_be_and_names_the_column(text: str, column: int
 def test_a_range_holds_as_many_hosts_as_in_flux() -> None:
     most = f"n[1-{limits.HOSTLIST_RANGE_MAX}]"
     assert hostlist.count(most) == limits.HOSTLIST_RANGE_MAX
-    with pytest.raises(LimitExceeded, match="cut it"):
+    with pytest.raises(LimitExceeded, match="split it"):
         hostlist.parse(f"n[0-{limits.HOSTLIST_RANGE_MAX}]")
 
 

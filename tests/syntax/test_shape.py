@@ -213,8 +213,8 @@ def settled(values: Any) -> Any:
 @pytest.mark.parametrize(
     ("text", "way_out"),
     [
-        ("node[0-1]", "pools are named by path, such as /demo/rack0/node[0-3], and asked for by number, such as node=4"),
-        ("slot/memory=10GiB", "a unit stands in braces: 10{unit:GiB}"),
+        ("node[0-1]", "name pools by path, such as /demo/rack0/node[0-3], or request a number of them, such as node=4"),
+        ("slot/memory=10GiB", "write the unit in braces: 10{unit:GiB}"),
     ],
 )
 def test_a_slip_is_refused_with_the_way_out(text: str, way_out: str) -> None:

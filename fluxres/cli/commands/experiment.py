@@ -49,10 +49,10 @@ def run(settings: Settings, study: Path, out: Path, processes: int | None, clust
     read = _study(study)
     with progress(len(read.runs)) as shown:
 
-        def tell(done: float, text: str) -> None:
+        def show(done: float, text: str) -> None:
             shown.done, shown.text = done, text
 
-        ended = campaign.run(read, out, processes=processes or campaign.default_processes(), cluster=cluster, tell=tell)
+        ended = campaign.run(read, out, processes=processes or campaign.default_processes(), cluster=cluster, on_progress=show)
     for key, error in ended.failed.items():
         note(f"run {key} failed: {error}")
     return _report(settings, read, out, made=ended.made, kept=ended.kept, checks=checks)
@@ -74,7 +74,7 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 @click.pass_obj
 def show(settings: Settings, study: Path) -> None:
     """List the runs of a study, and check that they are possible."""
-    from fluxres.experiments.study import told
+    from fluxres.experiments.study import value_text
     from fluxres.render.table import Column, table
 
     read = _study(study)
@@ -87,7 +87,7 @@ def show(settings: Settings, study: Path) -> None:
         },
         lines=lambda style: table(
             columns,
-            [[each.key, *map(told, each.settings.values()), str(each.seed)] for each in read.runs],
+            [[each.key, *map(value_text, each.settings.values()), str(each.seed)] for each in read.runs],
             header=settings.header,
             style=style,
         ),
@@ -144,7 +144,7 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 
 def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
     from fluxres.experiments.figures import written
-    from fluxres.experiments.study import told
+    from fluxres.experiments.study import value_text
     from fluxres.render.table import Column, table
 
     names = found.study.shown
@@ -154,7 +154,7 @@ def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Chec
         columns += [Column("BY BASELINE", right=True)] * bool(found.study.page.baseline)
     rows = []
     for row in found.rows:
-        cells = [*map(told, row.settings.values()), str(len(row.runs))]
+        cells = [*map(value_text, row.settings.values()), str(len(row.runs))]
         for name in names:
             own, ratio = row.figures.get(name), row.ratios.get(name)
             cells.append(written(name, None if own is None else own.mean))

@@ -126,7 +126,7 @@ def _run(
 
 def _watching(shown: Progress, name: str, before: int) -> Any:
     def watched(branch: Branch) -> None:
-        done = sum(branch.told)
+        done = sum(branch.job_counts)
         shown.text, shown.done = f"{name}: {done} of {branch.begin.jobs} jobs", before + done
 
     return watched
