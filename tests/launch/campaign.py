@@ -1,7 +1,7 @@
-"""Kill instances at random moments, for as long as one likes: ``python -m tests.launch.campaign --minutes 3 --seed 1``.
+"""Kill instances at random moments for a given time: ``python -m tests.launch.campaign --minutes 3 --seed 1``.
 
-After each run nothing of it may be left, everything has to be back with the outermost instance, and every job is completed,
-failed or lost.
+After each run, none of its processes may be left, the outermost instance must have all its resources back, and every job must
+be completed, failed or lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signa
 
 
 def strike(mark: str, random_: random.Random) -> None:
-    """One signal for one process of the run, whatever it is."""
+    """One signal for a random process of the run."""
     victims = sorted(marked(mark))
     if victims:
         try:
@@ -34,7 +34,7 @@ def strike(mark: str, random_: random.Random) -> None:
 
 
 def once(seed: int) -> str:
-    """One run with up to three strikes; what is wrong afterwards, else nothing."""
+    """One run with up to three strikes; returns the problems found afterwards."""
     random_ = random.Random(seed)
     fan_outs, job, jobs = random_.choice(TOPOLOGIES), random_.choice(JOBS), random_.randrange(80)
     seen: list[Branch] = []
@@ -69,7 +69,7 @@ def once(seed: int) -> str:
 
 
 def main() -> int:
-    """Runs until the time is over; status 1 when something was wrong."""
+    """Repeat runs for the given time; status 1 if there was a problem."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=0)

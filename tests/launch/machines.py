@@ -1,4 +1,4 @@
-"""Hierarchies to kill, and a look at who is left."""
+"""Hierarchies to kill, and a search for processes that are left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAIT_S = 60.0
 
 
 def marked(mark: str) -> dict[int, str]:
-    """Processes by id whose environment names an instance of this run, or one below it, with the instance they name."""
+    """Processes whose environment names this instance or one below it: process id → the instance named."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdecimal():
@@ -31,7 +31,7 @@ def marked(mark: str) -> dict[int, str]:
 
 
 def eventually(what: Callable[[], bool], wait_s: float = WAIT_S) -> bool:
-    """Whether it becomes true before a time that is long enough for any machine."""
+    """Whether a condition becomes true within a time that is long enough for any machine."""
     end = time.monotonic() + wait_s
     while not what():
         if time.monotonic() > end:
@@ -41,7 +41,7 @@ def eventually(what: Callable[[], bool], wait_s: float = WAIT_S) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process that has not ended."""
+    """Whether a process exists and has not ended."""
     try:
         return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

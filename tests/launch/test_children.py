@@ -1,4 +1,4 @@
-"""What parents and children say to each other, and what is made of a child that talks nonsense."""
+"""Messages between parents and children, and children that send invalid messages."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ ROWS = st.builds(
 
 
 @given(ROWS | st.builds(Working, completed=NUMBERS, failed=NUMBERS))
-def test_what_a_child_says_comes_over(message: Any) -> None:
+def test_messages_of_a_child_arrive(message: Any) -> None:
     text = protocol.line(message)
     assert text.count(b"\n") == 1
     assert protocol.to_parent(text) == message
 
 
-def test_what_a_parent_says_comes_over() -> None:
+def test_messages_of_a_parent_arrive() -> None:
     said = begin(Hierarchy((2, 4), ("easy", "fcfs")), Ensemble(10, "sleep:1", duration_s=3.0), Patience())
     assert protocol.to_child(protocol.line(said)) == said
     assert isinstance(protocol.to_child(protocol.line(Go())), Go)
@@ -56,7 +56,7 @@ def test_what_a_parent_says_comes_over() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_nonsense_is_an_error_with_its_place(text: bytes) -> None:
+def test_invalid_messages_are_errors_with_their_position(text: bytes) -> None:
     for read, where in ((protocol.to_parent, "child"), (protocol.to_child, "parent")):
         with pytest.raises(InputError) as caught:
             read(text)
@@ -64,7 +64,7 @@ def test_nonsense_is_an_error_with_its_place(text: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line)), st.lists(st.integers(1, 7)))
-def test_lines_come_whole_however_they_are_cut(said: list[bytes], cuts: list[int]) -> None:
+def test_lines_are_reassembled_however_they_are_split(said: list[bytes], cuts: list[int]) -> None:
     text = b"".join(line + b"\n" for line in said)
     lines, found = Lines(), []
     for size in cuts:
@@ -91,7 +91,7 @@ def test_a_line_without_end_is_refused() -> None:
         ("import time; time.sleep(600)", "no message for 4 s"),
     ],
 )
-def test_a_child_that_is_none_is_given_up(program: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_not_a_child_is_lost(program: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "_ARGV", (sys.executable, "-S", "-c", program))
     patience = Patience(grace_s=0.5, silence_s=2.0)
     outcome = run(of_shape("node=2"), Hierarchy((1,)), Ensemble(5, request="slot=1/node"), patience)

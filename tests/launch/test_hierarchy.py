@@ -1,4 +1,4 @@
-"""Hierarchies of real processes: what is given to whom, and rule N1 when one of them dies at any moment."""
+"""Hierarchies of real processes: the resources of each instance, and rule N1 when an instance dies at any moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_watched(
     act: Callable[[Branch], None],
     patience: Patience | None = None,
 ) -> tuple[Outcome, Branch]:
-    """Run it, and do something once, when all instances are there."""
+    """Run a hierarchy, and call a function once, when all instances are ready."""
     seen: list[Branch] = []
 
     def watched(branch: Branch) -> None:
@@ -88,7 +88,7 @@ def test_children_read_their_copy_from_the_store_of_their_parent(tmp_path: Path)
     assert not cores[0] & cores[1]
 
 
-def test_jobs_know_who_they_are_and_their_output_is_kept_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_jobs_get_their_id_and_their_output_is_separate(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     outcome = run(of_shape("node=2/core=1"), nested(2), Ensemble(2, f"sh -c 'echo ${lifeline.MARK} ${lifeline.JOB}'"))
     out, err = capfd.readouterr()
     assert out == ""
@@ -97,33 +97,33 @@ def test_jobs_know_who_they_are_and_their_output_is_kept_apart(tmp_path: Path, c
     assert outcome.completed == 2
 
 
-def test_jobs_that_fail_are_counted_and_their_status_goes_up() -> None:
+def test_failed_jobs_are_counted_and_their_status_is_passed_up() -> None:
     outcome = run(of_shape("node=4/core=2"), nested(2), Ensemble(8, "sh -c 'exit 7'"))
     assert (outcome.completed, outcome.failed, outcome.lost, outcome.status) == (0, 8, 0, 7)
     assert outcome.rows[0].status == 7
     assert all("ended with status 7" in note for note in outcome.notes.values())
 
 
-def test_a_program_that_is_not_there_fails_its_jobs() -> None:
+def test_a_missing_program_fails_its_jobs() -> None:
     outcome = run(of_shape("node=4/core=2"), nested(2), Ensemble(3, "/no/such/program"))
     assert (outcome.failed, outcome.lost, outcome.status) == (3, 0, 127)
     assert "No such file" in outcome.notes["tree.1"]
 
 
-def test_a_job_beyond_its_limit_is_ended_however_deaf_it_is() -> None:
+def test_a_job_past_its_limit_is_ended_even_if_it_ignores_signals() -> None:
     deaf = f"{sys.executable} -c 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'"
     outcome = run(of_shape("node=2/core=1"), nested(2), Ensemble(2, deaf, duration_s=2.0), Patience(grace_s=0.5))
     assert (outcome.failed, outcome.status) == (2, 128 + signal.SIGKILL)
 
 
-def test_what_a_job_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+def test_processes_left_by_a_job_end_with_it(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     outcome = run(of_shape("node=1/core=1"), nested(), Ensemble(1, f"sh -c 'sleep 600 & echo $! > {pid_file}'"))
     assert outcome.completed == 1
     assert eventually(lambda: not is_alive(int(pid_file.read_text())))
 
 
-def test_what_leaves_its_group_ends_with_the_run(tmp_path: Path) -> None:
+def test_processes_that_leave_their_group_end_with_the_run(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     escape = f"import os; p = os.fork(); p and os._exit(0); os.setsid(); open({str(pid_file)!r}, 'w').write(str(os.getpid()))"
     ensemble = Ensemble(1, f'{sys.executable} -c "{escape}; import time; time.sleep(600)"')
@@ -143,7 +143,7 @@ def test_what_leaves_its_group_ends_with_the_run(tmp_path: Path) -> None:
         pytest.param(signal.SIGTERM, "sleep:0.2", marks=pytest.mark.slow),
     ],
 )
-def test_rule_n1_a_leaf_that_dies_gives_everything_back_and_the_others_finish(number: int, job: str) -> None:
+def test_rule_n1_a_dying_leaf_returns_everything_and_the_others_finish(number: int, job: str) -> None:
     outcome, branch = run_watched(Ensemble(60, job), 4, act=lambda branch: os.kill(branch.children[1].pid, number))
     everything_is_back(branch)
     rows = {row.tree_id: row for row in outcome.rows}
@@ -156,7 +156,7 @@ def test_rule_n1_a_leaf_that_dies_gives_everything_back_and_the_others_finish(nu
     assert outcome.completed == 45 + lost.completed
 
 
-def test_rule_n1_an_instance_between_that_dies_takes_all_below_it_along() -> None:
+def test_rule_n1_a_dying_intermediate_instance_ends_all_below_it() -> None:
     seen: dict[int, str] = {}
 
     def act(branch: Branch) -> None:
@@ -174,7 +174,7 @@ def test_rule_n1_an_instance_between_that_dies_takes_all_below_it_along() -> Non
 
 
 @pytest.mark.parametrize("delay_s", [0.3, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.6))])
-def test_rule_n1_a_leaf_that_dies_while_it_begins(delay_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_n1_a_leaf_that_dies_during_startup(delay_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Branch] = []
     real = Branch.boot
 
@@ -190,7 +190,7 @@ def test_rule_n1_a_leaf_that_dies_while_it_begins(delay_s: float, monkeypatch: p
     assert "SIGKILL" in outcome.notes["tree.1"]
 
 
-def test_a_leaf_that_hangs_is_given_up() -> None:
+def test_a_hanging_leaf_is_lost() -> None:
     outcome, branch = run_watched(
         Ensemble(8, "sleep:0.2"),
         2,
@@ -202,7 +202,7 @@ def test_a_leaf_that_hangs_is_given_up() -> None:
     assert outcome.rows[2].completed == 4
 
 
-def test_a_run_that_takes_too_long_is_stopped_and_says_so() -> None:
+def test_a_run_past_its_timeout_is_stopped_and_reported() -> None:
     outcome = run(of_shape("node=4/core=2"), nested(2), Ensemble(8, SLEEPER), Patience(grace_s=0.5, timeout_s=6.0))
     assert not outcome.is_complete
     assert (outcome.completed, outcome.lost) == (0, 8)
@@ -241,7 +241,7 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
         ((), Ensemble(1, request="slot=1/gpu"), InfeasibleRequest, "gpu"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_starts(
+def test_impossible_runs_are_refused_before_anything_starts(
     fan_outs: tuple[int, ...], ensemble: Ensemble, error: type[FluxresError], words: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -250,7 +250,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 
 
 @pytest.mark.usefixtures("no_process")
-def test_jobs_that_would_draw_from_a_parent_are_refused_with_what_can_be_done() -> None:
+def test_jobs_that_would_draw_from_a_parent_are_refused_with_a_remedy() -> None:
     with pytest.raises(InfeasibleRequest) as caught:
         run(sites.graph(sites.TWO_PDUS), nested(2), Ensemble(1, request="slot/[node;power=1]"))
     assert "cannot ask its parent for more: give the nodes a `draw`" in caught.value.hint
@@ -270,7 +270,7 @@ def test_a_command_too_long_for_a_pipe_is_refused() -> None:
         run(of_shape("node=2"), nested(2), Ensemble(1, "true " + "x" * limits.MESSAGE_BYTES_MAX, request="slot=1/node"))
 
 
-def test_only_what_is_free_of_a_machine_is_given_out() -> None:
+def test_only_the_free_part_of_a_machine_is_allocated() -> None:
     machine = of_shape("node=4/core=2")
     machine.allocate("slot=1/node{x}", job="other")
     assert [one.has.nodes for one in check(machine, nested(3), Ensemble(3))] == [3, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""Runs of random traces beside the oracles: every start, and every pool where pools have names."""
+"""Compare runs of random traces with the oracles: every start, and every pool if pools have names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _nodes(number: int) -> ResourceGraph:
 
 
 class Case(NamedTuple):
-    """A queue policy, who knows better, and on which machine."""
+    """A queue policy, its oracle, and the machine."""
 
     policy: str
     expected: Callable[[list[oracle.Asked], int], None]
@@ -46,7 +46,7 @@ CASES = {
 
 
 def differences(name: str, seed: int, inventory: str = "auto") -> list[str]:
-    """What is other than the oracle says of the trace of this seed."""
+    """Differences from the oracle for the trace of this seed."""
     case, random = CASES[name], Random(seed)
     if random.random() < 0.7:
         trace, read = traces.swf(random), swf.read
@@ -57,9 +57,9 @@ def differences(name: str, seed: int, inventory: str = "auto") -> list[str]:
     result = simulate(workload, case.machine(trace.size), queue_policy=case.policy, inventory=inventory)
     schedule = result.schedule
     assert schedule is not None
-    told = [] if result.refusals.ids == trace.refused else [f"refused {result.refusals.ids}, expected {trace.refused}"]
+    found = [] if result.refusals.ids == trace.refused else [f"refused {result.refusals.ids}, expected {trace.refused}"]
     if sorted(map(str, schedule.ids)) != sorted(str(job.id) for job in trace.jobs):
-        return [*told, f"jobs {sorted(map(str, schedule.ids))}"]
+        return [*found, f"jobs {sorted(map(str, schedule.ids))}"]
     starts = dict(zip(schedule.ids, schedule.start, strict=True))
     ends = dict(zip(schedule.ids, schedule.end, strict=True))
     units = dict(zip(schedule.ids, schedule.allocated, strict=True))
@@ -67,7 +67,7 @@ def differences(name: str, seed: int, inventory: str = "auto") -> list[str]:
         assert job.start is not None
         window = starts[job.id] / TICKS_PER_S, ends[job.id] / TICKS_PER_S
         if window != (job.start, job.start + job.lasts):
-            told.append(f"job {job.id} runs over {window}, expected {(job.start, job.start + job.lasts)}")
+            found.append(f"job {job.id} runs over {window}, expected {(job.start, job.start + job.lasts)}")
         elif case.has_names and frozenset(idset.parse(units[job.id])) != job.units:
-            told.append(f"job {job.id} has {units[job.id]}, expected {sorted(job.units)}")
-    return told
+            found.append(f"job {job.id} has {units[job.id]}, expected {sorted(job.units)}")
+    return found

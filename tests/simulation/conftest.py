@@ -1,4 +1,4 @@
-"""Small studies, and how a campaign is run as a process of its own."""
+"""Small studies, and campaigns that run as separate processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def one(text: str) -> Run:
 
 
 def start(*words: str, environment: Mapping[str, str] = {}) -> subprocess.Popen[str]:
-    """`fluxres` as a process, in a group of its own."""
+    """`fluxres` as a process in its own process group."""
     command = [sys.executable, "-c", "import sys; from fluxres.cli.main import main; sys.exit(main())", *words]
     return subprocess.Popen(
         command,

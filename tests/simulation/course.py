@@ -1,4 +1,4 @@
-"""Random workloads on random machines, hierarchies and policies, while nodes fail; and what must hold of each run."""
+"""Random workloads on random machines, hierarchies and policies, while nodes fail; and the invariants of each run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REQUESTS = ("slot=1/node/[core=2;gpu=1]", "slot=2/core=2", "slot=1/rack", "node/
 
 @dataclass
 class Incident:
-    """Something happens from outside."""
+    """An event from outside the simulation."""
 
     what: str
     node: str = ""
@@ -41,7 +41,7 @@ class Incident:
 
 
 class Disturbed(Simulator):
-    """A simulation in which nodes fail and jobs are cancelled, and that is audited now and then."""
+    """A simulation in which nodes fail and jobs are cancelled, audited from time to time."""
 
     def __init__(self, *args: Any, incidents: list[tuple[int, Incident]], **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -80,7 +80,7 @@ class Disturbed(Simulator):
 
 @dataclass
 class Course:
-    """One run, made of random numbers and nothing else."""
+    """One run, determined by random numbers alone."""
 
     machine: str
     unit: str
@@ -94,7 +94,7 @@ class Course:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing but submissions and ends decides."""
+        """Whether only submissions and ends affect the schedule."""
         has_more = any(job.dependencies or job.urgency != 16 for job in self.jobs)
         return not has_more and self.cost is None and all(one.what == "audit" for _, one in self.incidents)
 
@@ -111,19 +111,19 @@ class Course:
             sinks=[Translated(named, machine.graph.structure, machine.unit)],
             incidents=self.incidents,
         )
-        # The policies of this project need no watchdog, and Watched is not of it.
+        # The policies of fluxres need no watchdog; Watched is not one of them.
         result = simulator.run(Workload("random", self.jobs, has_dependencies=True, has_requests=True))
         return simulator, result, named, [made]
 
     def problems(self) -> list[str]:
-        """What is wrong."""
+        """The problems found."""
         simulator, result, named, watched = self.run(self.inventory)
         found = [*simulator.problems, *result.errors, *map(str, simulator.instance.check())]
         found += violations(named, simulator.machine.count, self.jobs)
         found += self._accounts(simulator, result, named)
         found += self._states(simulator.machine, named)
         if self.is_plain and self._keeps_promises:
-            found += [told for each in watched for told in each.broken]
+            found += [problem for each in watched for problem in each.broken]
         if self.is_plain and self.policies[-1] == "fcfs":
             found += _in_order(named)
         if self.cost is None and self.inventory == "auto" and self.policies[-1] != "easy-count" and not self.machine.isdecimal():
@@ -137,7 +137,7 @@ class Course:
 
     def _accounts(self, simulator: Disturbed, result: Result, named: Schedule) -> Iterator[str]:
         instance = simulator.instance
-        # A node that fails while an instance begins on it takes all that the instance would have had to do.
+        # If a node fails while an instance starts on it, all jobs of that instance are lost.
         may_leave = self.boot_s and self.fan_outs and any(one.what == "down" for _, one in self.incidents)
         if result.left and not may_leave:
             yield f"{result.left} jobs are left"
@@ -151,7 +151,7 @@ class Course:
             yield "nothing is free at the end"
 
     def _states(self, machine: Machine, named: Schedule) -> Iterator[str]:
-        """Nobody starts where nothing may start, nobody outlives a node."""
+        """No job starts on a node that is not up, and no job outlives its node."""
         structure = machine.graph.structure
         if machine.unit not in ("node", "core") or self.machine.isdecimal():
             return
@@ -168,7 +168,9 @@ class Course:
                 windows.append((below, before[0], moment, before[1]))
             if incident.what != "up":
                 since[incident.node] = moment, incident.what
-        whole = {job.id for job in self.jobs if job.ask == as_request("slot=1/rack")}  # racks are up whatever their nodes are
+        whole = {
+            job.id for job in self.jobs if job.ask == as_request("slot=1/rack")
+        }  # racks are up whatever the states of their nodes
         for job, start, end, allocated in zip(named.ids, named.start, named.end, named.allocated, strict=True):
             if job in whole:
                 continue
@@ -243,7 +245,7 @@ def _jobs(random: Random, size: int, requests: tuple[str, ...]) -> Iterator[Subm
 
 
 def _incidents(random: Random, machine: str, last_s: int) -> Iterator[tuple[int, Incident]]:
-    """At odd moments, so that nothing else happens in them; all nodes are up again in the end."""
+    """Changes at moments at which nothing else happens; all nodes are up again at the end."""
     found = [("audit", "") for _ in range(random.randint(0, 4))]
     kind = random.random()
     if kind < 0.3 and not machine.isdecimal():

@@ -1,7 +1,7 @@
-"""Random simulations for as long as one likes: ``python -m tests.simulation.long_run --minutes 10 --seed 1``.
+"""Random simulations for a given time: ``python -m tests.simulation.long_run --minutes 10 --seed 1``.
 
-Two kinds take turns: courses, of which every invariant must hold, and traces, of which every start must be that of an oracle.
-What is wrong is told with its seed, and the exit status is 1.
+Two kinds alternate: courses, in which every invariant must hold, and traces, in which every start must equal that of an
+oracle. Problems are printed with their seed, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tests.simulation.course import course
 
 
 def once(seed: int) -> list[str]:
-    """What is wrong with the course and with the trace of this seed."""
+    """Problems of the course and of the trace of this seed."""
     made = course(Random(seed))
     case = list(CASES)[seed % len(CASES)]
     inventory = "graph" if seed % 4 == 0 and "easy-count" not in case and "sjbf" not in case else "auto"
-    found = [f"{made.machine} {made.inventory} {made.policies} {made.fan_outs}: {told}" for told in made.problems()]
-    return found + [f"{case}, {inventory}: {told}" for told in differences(case, seed, inventory)]
+    found = [f"{made.machine} {made.inventory} {made.policies} {made.fan_outs}: {problem}" for problem in made.problems()]
+    return found + [f"{case}, {inventory}: {problem}" for problem in differences(case, seed, inventory)]
 
 
 def main() -> int:

@@ -1,8 +1,6 @@
-"""What recorded results of other simulators were made by, written down as simply as it can be said: no indices, no bit sets, no
-shortcuts.
-
-Times are seconds as integers.  One event is handled after the other; at one moment submissions come before ends, and ends in
-the order in which their jobs started.  Every function takes the jobs in the order in which they come.
+"""The rules behind recorded results of other simulators, implemented as simply as possible: no indexes, no bit sets, no
+shortcuts.\n\nTimes are seconds as integers. Events are handled one after another; at one moment submissions come before ends,
+and ends in the order in which their jobs started. Every function takes the jobs in order of submission.
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ from heapq import heappop, heappush
 
 @dataclass
 class Asked:
-    """A job, and what became of it.
+    """A job and its result.
 
-    `units` are the numbers of the pools it has, where pools have names.
+    `units` are the numbers of its pools, if pools have names.
     """
 
     id: int | str
@@ -29,13 +27,13 @@ class Asked:
 
     @property
     def lasts(self) -> int:
-        """How long it really runs: nobody outlives the limit."""
+        """How long it really runs, at most its limit."""
         return min(self.run, self.limit)
 
 
 @dataclass
 class Events:
-    """What is to come: submissions first, then ends as they were announced."""
+    """Future events: submissions first, then ends in the order in which they were added."""
 
     heap: list[tuple[int, int, int, Asked]] = field(default_factory=list)
 
@@ -49,7 +47,7 @@ class Events:
 
 
 def _run(jobs: list[Asked], came: Callable[[Asked, int], list[Asked]], ended: Callable[[Asked, int], list[Asked]]) -> None:
-    """`came` and `ended` say who starts because of an event."""
+    """`came` and `ended` return the jobs that start because of an event."""
     events = Events()
     events.submissions(jobs)
     number = 0
@@ -96,11 +94,11 @@ def until(job: Asked) -> int:
 
 
 def easy_by_count(jobs: list[Asked], size: int, *, shortest_first: bool = False) -> None:
-    """EASY as counting simulators have it; backfilling in order, or shortest limit first.
+    """EASY as in counting simulators; backfilling in order, or shortest limit first.
 
-    The head of the queue starts at the first moment at which the limits of the running jobs leave enough for it.  Another
-    starts if it is over by then, or if what is left beside the head at that moment is enough for it.  When a job comes that
-    does not fit into what is free, nobody is looked at.
+    The head of the queue starts at the first moment at which the limits of the running jobs leave enough for it. Another job
+    starts if it ends before then, or if the units left beside the head at that moment suffice for it. If a job arrives that
+    does not fit into the free units, no job is considered.
     """
     queue: list[Asked] = []
     running: list[Asked] = []
@@ -144,7 +142,7 @@ def easy_by_count(jobs: list[Asked], size: int, *, shortest_first: bool = False)
 
 
 def conservative_by_count(jobs: list[Asked], size: int) -> None:
-    """Every job has a start from its submission on.  Whenever a job ends, each that waits is taken out and put in again, in the
+    """Every job has a start from its submission on. Whenever a job ends, each waiting job is removed and inserted again, in
     order of submission, beside all others as they are."""
     planned: list[tuple[Asked, int, int]] = []
     """Job, start, end: running and waiting ones."""
@@ -154,7 +152,7 @@ def conservative_by_count(jobs: list[Asked], size: int) -> None:
         return sum(job.count for job, start, end in planned if start <= at < end)
 
     def put(job: Asked, now: int) -> int:
-        """The earliest start: now, or where something else is to end."""
+        """The earliest start: now, or when another job is to end."""
         for start in sorted({now, *(end for _, _, end in planned if end > now)}):
             inside = {start, *(begin for _, begin, _ in planned if start < begin < start + job.limit)}
             if all(used(at) + job.count <= size for at in inside):
@@ -168,8 +166,8 @@ def conservative_by_count(jobs: list[Asked], size: int) -> None:
 def _conservatively(
     jobs: list[Asked], planned: list[tuple[Asked, int, int]], waiting: list[Asked], put: Callable[[Asked, int], int]
 ) -> None:
-    """Reserve, start what is due, fit again; `put` plans a job.  A start in the future is an event as well, after the ends of
-    its moment.  Who was due before an event counts as started before those who can start because of it."""
+    """Reserve, start due jobs, fit again; `put` plans a job. A start in the future is an event as well, after the ends of its
+    moment. A job that was due before an event counts as started before those that can start because of it."""
     heap: list[tuple[int, int, int, Asked]] = []
     for number, job in enumerate(jobs):
         heappush(heap, (job.submit, 0, number, job))
@@ -207,10 +205,9 @@ def _conservatively(
 
 
 def easy_by_name(jobs: list[Asked], size: int) -> None:
-    """EASY where the head of the queue has pools by name, the lowest that are free from its start on; another job takes the
-    lowest that are free until its end, those of the head among them only if it is over before the head starts.
-
-    When a job comes only it is looked at; the whole queue when limits have come as well and it fits into what is free."""
+    """EASY in which the head of the queue has pools by name, the lowest that are free from its start on; another job takes the
+    lowest that are free until its end, and those of the head only if it ends before the head starts. If only a job arrives,
+    only that job is considered; if limits have come as well and the job fits into the free pools, the complete queue is."""
     queue: list[Asked] = []
     running: list[Asked] = []
     held: list[tuple[Asked, int, frozenset[int]]] = []
@@ -262,7 +259,7 @@ def easy_by_name(jobs: list[Asked], size: int) -> None:
 
 
 def conservative_by_name(jobs: list[Asked], size: int) -> None:
-    """The same as by count, where a job has pools by name: the lowest that are free in all of its window."""
+    """The same as by count, with pools by name: the lowest that are free throughout its window."""
     planned: list[tuple[Asked, int, int]] = []
     waiting: list[Asked] = []
 

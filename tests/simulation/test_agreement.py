@@ -1,4 +1,4 @@
-"""Start times, job by job, beside simple oracles of the simulators that others have."""
+"""Start times, job by job, compared with simple oracles of other simulators."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ SEEDS = range(60)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_start_is_that_of_the_oracle(name: str) -> None:
-    found = {seed: told for seed in SEEDS if (told := differences(name, seed))}
-    assert not found, found
+def test_every_start_equals_that_of_the_oracle(name: str) -> None:
+    wrong = {seed: found for seed in SEEDS if (found := differences(name, seed))}
+    assert not wrong, wrong
 
 
 @pytest.mark.parametrize("name", ["fcfs, counted", "conservative, counted", "fcfs, named", "easy, named", "conservative, named"])
-def test_so_it_is_on_the_resource_graph(name: str) -> None:
-    found = {seed: told for seed in SEEDS[:15] if (told := differences(name, seed, "graph"))}
-    assert not found, found
+def test_every_start_on_the_resource_graph_equals_that_of_the_oracle(name: str) -> None:
+    wrong = {seed: found for seed in SEEDS[:15] if (found := differences(name, seed, "graph"))}
+    assert not wrong, wrong

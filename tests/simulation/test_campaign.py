@@ -1,4 +1,4 @@
-"""A campaign: the same results however it is run, begun again after it was stopped, and whole when parts of it fail."""
+"""A campaign gives the same results however it is run, resumes after it was stopped, and completes when parts of it fail."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_several_processes_produce_the_same_files_as_one(page: Write, tmp_path: 
     assert fractions == sorted(fractions)
 
 
-def test_only_what_is_missing_is_made(page: Write, tmp_path: Path) -> None:
+def test_only_missing_runs_are_made(page: Write, tmp_path: Path) -> None:
     found = page(SMALL)
     campaign.run(found, tmp_path / "a")
     before = files(tmp_path / "a")
@@ -60,7 +60,7 @@ def test_only_what_is_missing_is_made(page: Write, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "a" / "runs").iterdir()) == [run.key for run in found.runs]
 
 
-def test_the_study_in_the_folder_is_the_same_from_anywhere(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_study_in_the_results_can_be_run_from_anywhere(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "machine.yaml").write_text("{fluxres: 1, name: m, resources: [{type: core, count: 4}]}")
     (tmp_path / "trace.swf").write_text("1 0 0 5 1 1 1 1 9 1 1 1 1 1 1 1 1 1\n")
     found = page(
@@ -88,7 +88,7 @@ def test_a_directory_belongs_to_one_study(page: Write, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_two_campaigns_do_not_write_to_one_folder(page: Write, tmp_path: Path) -> None:
+def test_two_campaigns_do_not_write_to_one_directory(page: Write, tmp_path: Path) -> None:
     found = page(SMALL)
     with ResultsFolder(tmp_path / "a").writing(found), pytest.raises(StoreBusy, match=r"process .*fluxres experiment run"):
         campaign.run(found, tmp_path / "a")
@@ -123,7 +123,7 @@ def test_a_full_disk_aborts_the_campaign_and_keeps_finished_runs(
     assert campaign.run(found, tmp_path / "a") == campaign.Campaign(1, 3, {})
 
 
-# -- policies of others ----------------------------------------------------------------------------------------------
+# -- third-party policies --------------------------------------------------------------------------------------------
 
 POLICIES = """\
 from fluxres.instance.policy import QueuePolicy
@@ -154,7 +154,7 @@ class Dies(QueuePolicy):
 
 @pytest.fixture
 def policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Three policies as an installed package would bring them; the environment that has it."""
+    """An environment with an installed package that provides three policies."""
     place = tmp_path / "site"
     (place / "wrong_policies-1.dist-info").mkdir(parents=True)
     (place / "wrong_policies.py").write_text(POLICIES)
@@ -174,8 +174,8 @@ def test_a_policy_that_raises_fails_its_runs_and_no_others(page: Write, tmp_path
     for key in ended.failed:
         place = tmp_path / "a" / "runs" / f"{key}.failed"
         assert "a mistake of mine" in (place / ERROR).read_text()
-        assert (place / METRICS).exists()  # what there is of it
-    # They are tried again, and the others are not.
+        assert (place / METRICS).exists()  # its results so far
+    # Failed runs are repeated, the others are not.
     again = campaign.run(found, tmp_path / "a")
     assert (again.made, again.kept, sorted(again.failed)) == (0, 2, sorted(ended.failed))
 
@@ -207,13 +207,13 @@ def test_a_process_that_is_killed_fails_its_run_and_no_other(tmp_path: Path, pol
 
 
 def begun(tmp_path: Path) -> tuple[subprocess.Popen[str], list[str]]:
-    """A campaign in which the first run is done and others are going on."""
+    """A campaign whose first run is done while others are in progress."""
     (tmp_path / "s.yaml").write_text(SLOW)
     command = ["experiment", "run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "a"), "--processes", "2"]
     process = start(*command)
     runs = tmp_path / "a" / "runs"
     for _ in range(1200):
-        # A run has its folder before it has its process.
+        # The directory of a run exists before its process does.
         if list(runs.glob("00*")) and list(runs.glob(".00*/jobs.csv")):
             return process, command
         assert process.poll() is None, process.communicate()
@@ -245,11 +245,11 @@ def wait_until_gone(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_campaign_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals) -> None:
+def test_a_stopped_campaign_can_be_resumed(tmp_path: Path, how: signal.Signals) -> None:
     process, command = begun(tmp_path)
     done = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a" / "runs").glob("00*")}
     if how is signal.SIGINT:
-        os.killpg(process.pid, how)  # as a terminal does: everybody in the foreground gets it
+        os.killpg(process.pid, how)  # as a terminal does: all foreground processes get it
     else:
         process.kill()
     out, err = process.communicate(timeout=60)
@@ -266,7 +266,7 @@ def test_a_campaign_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals
     assert {name: after[name] for name in done} == done
 
 
-def test_errors_of_folders_have_the_way_out() -> None:
+def test_errors_about_directories_have_a_remedy() -> None:
     from fluxres.experiments.folder import cannot
 
     assert "another --out" in cannot(Path("/x"), OSError(errno.EACCES, "Permission denied", "/x/y")).hint

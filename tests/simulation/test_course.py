@@ -32,7 +32,7 @@ def test_every_invariant_holds(seed: int) -> None:
     assert course(Random(seed)).problems() == []
 
 
-def test_the_checker_finds_what_is_wrong() -> None:
+def test_the_checker_finds_violations() -> None:
     jobs = [
         Submission(1, 0, 5 * S, FOREVER, 2, status=1),
         Submission(2, 0, 5 * S, FOREVER, 2, dependencies=("afterok:1",)),
@@ -41,20 +41,20 @@ def test_the_checker_finds_what_is_wrong() -> None:
     ]
     schedule = simulate([job._replace(dependencies=()) for job in jobs], of_shape("node=8"), queue_policy="fcfs").schedule
     assert schedule is not None
-    told = violations(schedule, 5, jobs)
-    assert [text for text in told if "units are held" in text]
-    assert [text for text in told if "holds unit" in text]
-    assert "job 2 starts before afterok:1" in told
-    assert "job 2 starts in spite of afterok:1" in told
-    assert "job 4 starts before another x has ended" in told
-    assert "job 4 starts before begin-time:9" in told
+    problems = violations(schedule, 5, jobs)
+    assert [text for text in problems if "units are held" in text]
+    assert [text for text in problems if "holds unit" in text]
+    assert "job 2 starts before afterok:1" in problems
+    assert "job 2 starts in spite of afterok:1" in problems
+    assert "job 4 starts before another x has ended" in problems
+    assert "job 4 starts before begin-time:9" in problems
 
 
-# -- what it has found ---------------------------------------------------------------------------------------------------
+# -- findings ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
-def test_who_may_start_because_another_has_starts_in_the_same_pass(policy: str) -> None:
+def test_a_job_that_may_start_because_another_started_starts_in_the_same_pass(policy: str) -> None:
     instance = Instance(nodes(2), queue_policy=policy, passes="manual")
     first = instance.submit("slot=1/node")
     then = instance.submit("slot=1/node", dependencies=[f"after:{first.id}"])
@@ -70,7 +70,7 @@ def test_a_pass_is_limited_to_a_number_of_starts() -> None:
     assert [job.state for job in jobs] == [State.RUN, State.RUN]
 
 
-def test_a_singleton_goes_where_the_others_of_its_name_go() -> None:
+def test_singletons_of_one_name_go_to_one_instance() -> None:
     jobs = [
         Submission(0, 0, S, S, 1, "ann", "x"),
         Submission(1, 0, S, S, 1),
@@ -90,7 +90,7 @@ def test_units_of_a_pool_that_children_share_have_no_numbers() -> None:
 
 @pytest.mark.parametrize("inventory", ["auto", "graph"])
 def test_a_reservation_without_an_end_keeps_its_pools(inventory: str) -> None:
-    # The last is given 2 to 5 from 3 s on while 0 and 1 are promised to others, one of which then starts earlier elsewhere.
+    # The last job gets 2 to 5 from 3 s on while 0 and 1 are reserved for others, one of which then starts earlier elsewhere.
     jobs = [
         Submission(1, 0, 3 * S, 3 * S, 4),
         Submission(2, 1 * S, 1 * S, 2 * S, 2),
@@ -119,7 +119,7 @@ def test_the_size_of_a_job_outlives_a_change_of_inventory() -> None:
     for inventory in ("auto", "graph"):
         schedule = simulate(Workload("x", jobs, has_requests=True), machine, inventory=inventory).schedule
         assert schedule is not None
-        assert sorted(zip(schedule.ids, schedule.size, strict=True)) == [(0, 0), (1, 4)]  # a node in a slot is whole
+        assert sorted(zip(schedule.ids, schedule.size, strict=True)) == [(0, 0), (1, 4)]  # a node in a slot is exclusive
 
 
 def test_jobs_of_an_instance_that_never_began_are_counted() -> None:

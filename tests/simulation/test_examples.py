@@ -1,4 +1,4 @@
-"""The studies of data/experiments can be made; small ones are, and give what they are expected to give."""
+"""The studies of data/experiments can be run; small ones are run and give the expected results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_can_be_made(path: Path) -> None:
+def test_an_example_is_valid(path: Path) -> None:
     found = study.load(path)
     checks.check(found)
     assert found.page.expect

@@ -1,4 +1,4 @@
-"""One run: the files it writes, and that they say the same as each other and as a run without the page."""
+"""One run: its files agree with each other and with a simulation without the page."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def test_jobs_that_can_never_run_are_counted_and_reported(tmp_path: Path) -> Non
     assert sum(document["refused"]["reasons"].values()) == 5
 
 
-def test_jobs_larger_than_the_machine_are_cut_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_jobs_larger_than_the_machine_are_cut_on_request(tmp_path: Path) -> None:
     outcome, document = executed(HEAD + "workload: {ensemble: {jobs: 5, size: 17}, cut: true}\n", tmp_path)
     assert (outcome.figures["jobs"], outcome.figures["refused"]) == (5, 0)
     assert {row["requested_number_of_resources"] for row in table(tmp_path / JOBS)} == {"16"}
     assert document["workload"]["notes"] == {"a job larger than the machine was cut to it": 5}
 
 
-def test_a_division_that_does_not_work_is_an_error_of_the_run(tmp_path: Path) -> None:
+def test_an_impossible_division_is_an_error_of_the_run(tmp_path: Path) -> None:
     outcome, _ = executed(
         "fluxres-experiment: 1\nname: x\nmachine: 16\nworkload: {ensemble: {jobs: 5}}\nhierarchy: {topology: 32}\n", tmp_path
     )
@@ -159,7 +159,7 @@ def test_blocks_are_dealt_completely() -> None:
     assert hands == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
 
 
-def test_work_is_dealt_more_evenly_than_turns() -> None:
+def test_dealing_by_work_is_more_even_than_in_turns() -> None:
     given = jobs(200)
     by_work = parts.Dealt(given, by_work=True)
     hands = [[job.run for job in by_work.share(hand, 7)] for hand in range(7)]
@@ -203,7 +203,7 @@ workload: {ensemble: {jobs: 8, run_s: 10}, request: "slot={size}/[node{x};power=
 """
     outcome, _ = executed(text, tmp_path)
     assert outcome.error == ""
-    assert outcome.figures["makespan_s"] == 40.0  # two at a time, though there are four nodes
+    assert outcome.figures["makespan_s"] == 40.0  # two at a time, although there are four nodes
 
 
 def test_jobs_kept_in_memory_for_dealing_are_bounded(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Curves, coverage, confidence and unit numbers against the plainest way to work them out."""
+"""Curves, coverage, confidence and unit numbers, compared with their simplest computation."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_coverage_is_the_area_of_each_point(boxes: list[tuple[int, int, int, int
     fine = np.zeros((8, 10))
     for left, right, low, high in corners:
         fine[low:high, left:right] += 1
-    # Two ticks by two units make a point; jobs that overlap would be a mistake, and the sum of their areas is cut at one.
+    # Two ticks by two units make a point; overlapping jobs would be an error, and the sum of their areas is capped at one.
     expected = np.minimum(fine.reshape(4, 2, 5, 2).mean((1, 3)), 1.0)
     assert np.allclose(got, expected)
 
 
-def test_a_job_of_no_length_is_seen() -> None:
+def test_a_job_of_zero_length_is_visible() -> None:
     instant = Rectangles(*(np.array([x], float) for x in (5, 5, 0, 1)), np.array([0]))
     assert coverage(instant, 10, 1, until_s=10.0, units=1).sum() == pytest.approx(0.5)
 
@@ -105,13 +105,13 @@ def test_confidence_of_a_known_sample() -> None:
 
 
 def test_ratios_are_of_runs_of_the_same_seed() -> None:
-    # Means would give 0.6; run by run it is the half each time, and nothing is uncertain about it.
+    # Means would give 0.6; run by run the ratio is always a half, without uncertainty.
     found = ratio({0: 1.0, 1: 50.0, 2: 7.0}, {0: 2.0, 1: 100.0})
     assert found == (0.5, 0.5, 0.5, 2)
     assert ratio({0: 1.0}, {0: 0.0}) is None
 
 
-def test_figures_are_written_as_people_read_them() -> None:
+def test_metrics_are_written_in_readable_form() -> None:
     assert [written("mean_wait_s", value) for value in (0.0, 1234.5, 123456.7, 0.000123456, -3.0)] == [
         "0",
         "1,234.5",

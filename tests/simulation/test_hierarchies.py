@@ -1,4 +1,4 @@
-"""Hierarchies in a simulation: what is divided, and jobs that wait for each other."""
+"""Hierarchies in a simulation: divided types, and jobs that wait for each other."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.simulation.test_simulator import job
         ("node=4/[core=8;gpu=2]", "", {2: [2, 2], 3: [2, 1, 1], 4: [1] * 4, 7: [5] * 4 + [4] * 3}),
     ],
 )
-def test_what_is_divided(machine: str, finest: str, expected: dict[int, list[int]]) -> None:
-    # Cores are divided where only cores count and they come out even; nodes with GPUs stay whole while there are enough.
+def test_the_divided_type(machine: str, finest: str, expected: dict[int, list[int]]) -> None:
+    # Cores are divided if only cores count and they divide evenly; nodes with GPUs stay undivided while there are enough.
     for children, sizes in expected.items():
         if sizes:
             assert shares(of_shape(machine), children, "x", finest=finest)[1] == sizes
@@ -38,7 +38,7 @@ def test_what_is_divided(machine: str, finest: str, expected: dict[int, list[int
                 shares(of_shape(machine), children, "x", finest=finest)
 
 
-def test_what_is_divided_can_be_said() -> None:
+def test_the_divided_type_can_be_set() -> None:
     assert shares(of_shape("rack=2/node=3/core=4"), 2, "x", by="node") == ("node", [3, 3])
     with pytest.raises(InfeasibleRequest, match="at most 0 of type gpu"):
         shares(of_shape("node=3"), 2, "x", by="gpu")
@@ -60,7 +60,7 @@ def test_jobs_that_count_nodes_get_nodes() -> None:
     [("afterok", 0, "completed"), ("afterok", 1, "failed"), ("afternotok", 0, "failed"), ("afternotok", 1, "completed")],
 )
 def test_dependencies_hold_at_any_depth(fan_outs: tuple[int, ...], scheme: str, status: int, result: str) -> None:
-    # Eight pairs, the second halves behind all the first: dealt like cards, they would be in other instances.
+    # Eight pairs, all second halves after all first ones: dealt in turns, the halves would be in different instances.
     work = [job(n, 0, 2, 1, 5, status=status) for n in range(8)]
     work += [job(8 + n, 1, 1, 1, 5, dependencies=(f"{scheme}:{7 - n}",)) for n in range(8)]
     workload = Workload("pairs", work, has_dependencies=True)
@@ -68,7 +68,7 @@ def test_dependencies_hold_at_any_depth(fan_outs: tuple[int, ...], scheme: str, 
     schedule = found.schedule
     assert schedule is not None
     assert (len(schedule), found.left, len(found.refusals)) == (16, 0, 0)
-    assert violations(schedule, 4, work) == [] or fan_outs  # units of instances have numbers of their own
+    assert violations(schedule, 4, work) == [] or fan_outs  # instances number their units separately
     ends = dict(zip(schedule.ids, schedule.end, strict=True))
     for at, number in enumerate(schedule.ids):
         if isinstance(number, int) and number >= 8:
@@ -84,7 +84,7 @@ def test_singletons_of_a_hierarchy_run_one_at_a_time(fan_outs: tuple[int, ...]) 
     workload = Workload("x", work, has_dependencies=True)
     schedule = simulate(workload, of_shape("node=4"), hierarchy=Hierarchy(fan_outs, ("easy",))).schedule
     assert schedule is not None
-    assert not [told for told in violations(schedule, 4, work) if "before" in told]
+    assert not [problem for problem in violations(schedule, 4, work) if "before" in problem]
     assert len(set(schedule.instance)) == 1
 
 
@@ -96,7 +96,7 @@ def test_a_cycle_in_a_workload_is_reported_before_anything_runs() -> None:
 
 
 class Late(QueuePolicy):
-    """FCFS for a while, and then as `what` says."""
+    """FCFS for a while, and then the behaviour given by `what`."""
 
     name = "late"
 
@@ -126,7 +126,7 @@ def test_a_policy_that_raises_anywhere_is_named_and_all_jobs_are_accounted_for(
     assert 0 < result.metrics.jobs < 40 if levels[1] == "late" else result.metrics.jobs + result.left == 40
 
 
-def test_a_policy_that_loops_in_many_instances_is_soon_found_in_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_loops_in_many_instances_is_soon_stopped_in_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PASS_SECONDS_MAX", 3.0)
     known = policy_module._factories()
     monkeypatch.setattr(policy_module, "_factories", lambda: known | {"late": lambda: Late(loops=1)})

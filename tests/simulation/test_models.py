@@ -1,4 +1,4 @@
-"""Workloads that are made: the same for the same seed, and like what they are models of."""
+"""Generated workloads: equal for equal seeds, and similar to what they model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAKERS: list[Callable[[int], Iterable[Submission]]] = [
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_the_seed_decides(make: Callable[[int], Iterable[Submission]]) -> None:
+def test_equal_seeds_give_equal_workloads(make: Callable[[int], Iterable[Submission]]) -> None:
     made = list(make(1))
     assert list(make(1)) == made
     assert list(make(2)) != made
@@ -30,7 +30,7 @@ def test_the_seed_decides(make: Callable[[int], Iterable[Submission]]) -> None:
     assert all(job.run >= 1 and job.limit >= job.run for job in made)
 
 
-def test_an_ensemble_is_dealt_without_being_made() -> None:
+def test_an_ensemble_is_dealt_without_being_generated() -> None:
     whole = Ensemble(10, 2.0, "exponential", seed=3)
     dealt = [list(share(whole, place, 3)) for place in range(3)]
     assert sorted((job for part in dealt for job in part), key=lambda job: job.id) == list(whole)
@@ -40,7 +40,7 @@ def test_an_ensemble_is_dealt_without_being_made() -> None:
         share(iter(whole), 0, 2)
 
 
-def test_lublin_is_like_the_logs() -> None:
+def test_lublin_resembles_the_logs() -> None:
     jobs = list(Lublin(20_000, 128, seed=5))
     sizes = [int(job.ask) for job in jobs]  # type: ignore[call-overload]  # the model asks for numbers
     assert max(sizes) <= 128
@@ -70,10 +70,10 @@ def test_limits_may_be_longer_than_runs() -> None:
 def test_bursts_come_in_bursts() -> None:
     gaps = [b.submit - a.submit for a, b in zip(*(list(Bursts(4000, seed=2))[at:] for at in (0, 1)), strict=False)]
     mean = statistics.mean(gaps)
-    assert statistics.pstdev(gaps) > 2 * mean  # one exponential would have as much as the mean
+    assert statistics.pstdev(gaps) > 2 * mean  # one exponential would have a deviation equal to the mean
 
 
-def test_what_cannot_be_made() -> None:
+def test_invalid_parameters_are_refused() -> None:
     for wrong in (
         lambda: Ensemble(-1),
         lambda: Ensemble(1, distribution="zipf"),

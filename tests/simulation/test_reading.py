@@ -1,4 +1,4 @@
-"""Workloads from files and models; what is wrong with them, by line and column."""
+"""Workloads from files and models; errors have a line and column."""
 
 from __future__ import annotations
 
@@ -251,13 +251,13 @@ def test_errors_in_lists_name_their_place(text: str, words: str) -> None:
     assert words in str(found.value)
 
 
-def test_lists_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "JOBS_LISTED_MAX", 3)
     with pytest.raises(LimitExceeded):
         jobs_of("- {request: slot=1/core, run: 1, count: 3}\n- {request: slot=1/core, run: 1}")
 
 
-def test_the_content_decides(tmp_path: Path) -> None:
+def test_formats_are_detected_by_content(tmp_path: Path) -> None:
     packed = tmp_path / "KTH.swf.gz"
     packed.write_bytes(gzip.compress(line().encode()))
     found = read(str(packed))
@@ -285,7 +285,7 @@ def test_the_content_decides(tmp_path: Path) -> None:
         ("lublin:jobs=3,size=0", "at least 1"),
     ],
 )
-def test_models_that_are_asked_for_wrongly(text: str, words: str) -> None:
+def test_invalid_models_are_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         read(text)
 

@@ -1,4 +1,4 @@
-"""Reports: they stand alone, say what the results say, and stay small."""
+"""Reports are self-contained, agree with the results, and stay small."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(page: Write, tmp_path: Path) -> tuple[Study, ResultsFolder]:
 
 
 class Page(HTMLParser):
-    """What a browser would fetch, and whether what opens is closed."""
+    """The resources that a browser would fetch, and elements that are not closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_a_report_needs_nothing_beside_it(made: tuple[Study, ResultsFolder]) -> None:
+def test_a_report_is_self_contained(made: tuple[Study, ResultsFolder]) -> None:
     pytest.importorskip("matplotlib")
     study, folder = made
     report.write(study, folder)
@@ -96,7 +96,7 @@ def test_tables_have_the_means_and_intervals_of_the_runs(made: tuple[Study, Resu
         own = [float(run["mean_wait_s"]) for run in runs if run["queue_policy"] == row["queue_policy"]]
         base = [float(run["mean_wait_s"]) for run in runs if run["queue_policy"] == "fcfs"]
         assert float(row["mean_wait_s_mean"]) == pytest.approx(np.mean(own))
-        # Of two values the interval is 12.7062 times half their distance.
+        # For two values the interval is 12.7062 times half their distance.
         assert float(row["mean_wait_s_high"]) - np.mean(own) == pytest.approx(12.7062 * abs(own[0] - own[1]) / 2)
         assert float(row["mean_wait_s_ratio"]) == pytest.approx(np.mean([a / b for a, b in zip(own, base, strict=True)]))
 
@@ -113,7 +113,7 @@ def test_expectations_hold_or_do_not(made: tuple[Study, ResultsFolder]) -> None:
     assert checked[2].to_dict()["holds"] is False
 
 
-def test_a_partial_report_says_what_is_missing(page: Write, tmp_path: Path) -> None:
+def test_a_partial_report_lists_missing_runs(page: Write, tmp_path: Path) -> None:
     study = page(SMALL)
     folder = ResultsFolder(tmp_path / "a")
     with folder.writing(study):

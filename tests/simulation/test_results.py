@@ -1,4 +1,4 @@
-"""Results as text, and the checker that looks at them again."""
+"""Results as text, and the checker of schedules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_csv_of_batsim() -> None:
     assert hosts_of("") == []
 
 
-def test_swf_comes_back() -> None:
+def test_swf_is_read_back() -> None:
     out = io.StringIO()
     simulate(WORK[:3], of_number(3), sinks=[SwfText(out, {"MaxProcs": "3", "Note": "two\nlines"})])
     found = swf.read(Source(out.getvalue().encode(), "out.swf"))
@@ -76,12 +76,12 @@ def schedule_of(*rows: tuple[int, int, int, int, str]) -> Schedule:
         ([(0, 0, 5, 1, "3")], "unit 3 of a machine of 3"),
     ],
 )
-def test_the_checker_sees_what_is_wrong(rows: list[tuple[int, int, int, int, str]], words: str) -> None:
+def test_the_checker_reports_violations(rows: list[tuple[int, int, int, int, str]], words: str) -> None:
     (found,) = violations(schedule_of(*rows), 3)
     assert words in found
 
 
-def test_the_checker_looks_at_the_workload() -> None:
+def test_the_checker_uses_the_workload() -> None:
     work = [Submission(0, 0, 5, 10, 1), Submission(1, 0, 5, 10, 1, dependencies=("afterok:0",))]
     assert violations(schedule_of((0, 0, 5, 1, "0"), (0, 5, 10, 1, "0")), 3, work) == []
     found = violations(schedule_of((0, 0, 4, 1, "0"), (0, 2, 7, 1, "1")), 3, work)

@@ -1,4 +1,4 @@
-"""Runs: order of events, what cannot run, what costs, what goes wrong."""
+"""Runs: order of events, jobs that cannot run, costs, failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def job(number: int, submit: float, run: float, size: int, limit: float | None =
     return Submission(number, round(submit * S), round(run * S), end, size)._replace(**more)
 
 
-def test_figures_by_hand() -> None:
+def test_metrics_computed_by_hand() -> None:
     # Two nodes: the second job waits 10 s for the first, the third one 15 s.
     work = [job(1, 0, 10, 2, 10), job(2, 0, 5, 1, 5), job(3, 0, 5, 2, 5)]
     found = simulate(work, of_shape("node=2"), queue_policy="fcfs").metrics
@@ -45,7 +45,7 @@ def test_figures_by_hand() -> None:
     assert (found.makespan_s, found.utilisation, found.throughput_per_s) == (20.0, 35 / 40, 3 / 20)
 
 
-def test_nothing_to_do() -> None:
+def test_an_empty_workload() -> None:
     result = simulate([], of_number(3))
     assert (result.metrics.jobs, result.metrics.makespan_s, result.events) == (0, None, 0)
 
@@ -55,7 +55,7 @@ def test_jobs_larger_than_the_machine_are_counted_and_the_others_run() -> None:
     assert (result.metrics.jobs, len(result.refusals), result.refusals.ids) == (1, 2, [1, 3])
 
 
-def test_who_waits_for_a_refused_job_is_refused_too_and_the_others_run() -> None:
+def test_jobs_that_wait_for_a_refused_job_are_refused_and_the_others_run() -> None:
     work = [
         job(1, 0, 5, 9),
         job(2, 0, 5, 2, dependencies=("afterany:1",)),
@@ -77,7 +77,7 @@ def test_a_job_with_an_undecided_request_is_refused_and_the_others_run(monkeypat
     assert any("undecided after" in reason for reason in result.refusals.reasons)
 
 
-def test_refused_jobs_are_named_the_first_of_them() -> None:
+def test_the_first_refused_jobs_are_named() -> None:
     result = simulate([job(n, 0, 5, 9) for n in range(1, 151)], of_number(4))
     assert result.refusals.listed(3) == "1, 2, 3 and 147 more"
     assert result.refusals.listed(150) == f"{', '.join(map(str, range(1, 101)))} and 50 more"
@@ -97,7 +97,7 @@ def test_submissions_come_in_order() -> None:
 
 
 def test_at_one_moment_submissions_come_before_ends() -> None:
-    # At 10 the first job ends and two come: with the end first, the large one would start at once.
+    # At 10 the first job ends and two arrive: with the end first, the large one would start at once.
     work = [job(1, 0, 10, 1, 20), job(2, 10, 5, 2, 5), job(3, 10, 5, 1, 5)]
     schedule = simulate(work, of_shape("node=2"), queue_policy="easy").schedule
     assert schedule is not None
@@ -157,7 +157,7 @@ def test_jobs_that_wait_for_each_other_go_to_one_instance(
     assert (result.metrics.jobs, result.left) == (len(jobs), 0)
 
 
-def test_a_dependency_on_nothing_is_named() -> None:
+def test_a_dependency_on_an_unknown_job_is_named() -> None:
     with pytest.raises(InputError, match="job 2"):
         simulate([job(1, 0, 5, 1), job(2, 0, 5, 1, dependencies=("afterok:7",))], of_number(1))
 
@@ -186,7 +186,7 @@ def test_machines() -> None:
         Machine(of_number(3), "socket")
 
 
-def test_decisions_that_cost_are_made_one_by_one() -> None:
+def test_decisions_with_a_cost_are_made_one_by_one() -> None:
     result = simulate(Ensemble(10, 1.0), of_number(100), cost=cost_of("fixed:0.5"), queue_policy="fcfs")
     assert result.schedule is not None
     assert sorted(result.schedule.start) == [round((n + 1) * 0.5 * S) for n in range(10)]
@@ -225,12 +225,12 @@ def test_a_fit_reproduces_the_cost_of_decisions(parts: list[float], decisions: l
     assert min(vars(found).values()) >= 0.0
     assert vars(cost_of(str(found))) == pytest.approx(vars(found), rel=5.01e-6, abs=0.0)  # six digits
     took, said = ([each.decide(Decision(*made, 0.0)) for made in decisions] for each in (model, found))
-    # What explains less than a billionth of the sum of squares is left out; squares of less than 1e-150 s vanish.
+    # Terms that explain less than a billionth of the sum of squares are left out; squares of less than 1e-150 s vanish.
     off = sum((a - b) ** 2 for a, b in zip(took, said, strict=True))
     assert off <= 1.000001e-9 * sum(a**2 for a in took) + 1e-300
 
 
-def test_a_fit_of_nothing_costs_nothing() -> None:
+def test_a_fit_without_decisions_is_zero() -> None:
     assert (Fit(Measured()).fitted(), str(Fitted())) == (Fitted(), "fitted:base=0")
     assert cost_of(str(Fitted())) == Fitted()
 
@@ -259,7 +259,7 @@ def test_a_hierarchy_divides_machine_and_jobs() -> None:
 
 
 class Auditor:
-    """A sink that audits the whole tree of instances now and then."""
+    """A sink that audits the tree of instances from time to time."""
 
     def __init__(self) -> None:
         self.top: Instance | None = None
@@ -304,7 +304,7 @@ def part(schedule: Schedule, own: list[int]) -> Schedule:
     return made
 
 
-def test_hierarchies_decide_side_by_side() -> None:
+def test_instances_of_a_hierarchy_decide_in_parallel() -> None:
     machine = "node=4/core=8"
     flat, nested = (
         simulate(Ensemble(400, 1.0), Machine(of_shape(machine), "core"), hierarchy=hierarchy, cost=cost_of("fixed:0.1")).metrics
@@ -313,7 +313,7 @@ def test_hierarchies_decide_side_by_side() -> None:
     assert flat.makespan_s is not None
     assert nested.makespan_s is not None
     assert flat.makespan_s == pytest.approx(41.0)
-    # A hundred jobs on eight cores each: now the cores are in the way, and no longer the one who decides.
+    # A hundred jobs on eight cores each: now the cores are the bottleneck, no longer the scheduler.
     assert 100 / 8 <= nested.makespan_s < flat.makespan_s / 2.5
 
 
@@ -356,7 +356,7 @@ class Stops(QueuePolicy):
             queue.start(waiting)
 
 
-def test_a_policy_that_raises_ends_its_instance_and_keeps_what_ran() -> None:
+def test_a_policy_that_raises_ends_its_instance_and_keeps_the_results() -> None:
     result = simulate([job(n, n, 1, 1) for n in range(10)], of_number(4), queue_policy=Stops())
     assert result.errors == ["processors: queue policy stops: ZeroDivisionError: by hand"]
     assert 0 < result.metrics.jobs < 10
@@ -370,7 +370,7 @@ def test_a_policy_that_loops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
     assert "did not come to an end" in result.errors[0]
 
 
-def test_a_run_tells_how_far_it_is() -> None:
+def test_a_run_reports_its_progress() -> None:
     seen: list[int] = []
     simulate(Ensemble(3000, 1.0), of_number(4), progress=seen.append, keep=False)
     assert seen == [1024, 2048]

@@ -1,4 +1,4 @@
-"""A study: what its page may say, which runs it describes, and where a message points when something is wrong."""
+"""A study: valid pages, the runs that they describe, and the positions of errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_anything_on_the_page_can_vary_also_in_lists(page: Write) -> None:
     assert len({run.key for run in found.runs}) == 8
 
 
-def test_keys_of_values_with_strange_characters_are_names_of_folders(page: Write) -> None:
+def test_keys_of_values_with_special_characters_are_directory_names(page: Write) -> None:
     found = page(BASE + "vary:\n  workload.name: ['../../x', 'a b/c', '" + "y" * 200 + "']\n")
     assert [run.key for run in found.runs][:2] == ["001-name=..-..-x", "002-name=a-b-c"]
     assert all("/" not in run.key and len(run.key) < 100 for run in found.runs)
@@ -139,7 +139,7 @@ def test_errors_are_reported_with_their_line(page: Write, more: str, place: str,
         ("{ensemble: {jobs: 3}, load: 0}", "expected number"),
     ],
 )
-def test_a_workload_is_one_of_the_forms(page: Write, workload: str, message: str) -> None:
+def test_a_workload_has_exactly_one_form(page: Write, workload: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         checks.check(page(f"fluxres-experiment: 1\nname: x\nmachine: 8\nworkload: {workload}\n"))
 

@@ -1,4 +1,4 @@
-"""Whatever stands on a page, it is runs or an error of fluxres that names the place."""
+"""Any page gives runs or an error of fluxres with its position."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ PLACES = [place for place in places(PAGE) if place]
 def test_pages_with_anything_anywhere(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     page = copy.deepcopy(PAGE)
     for path, value in changes:
-        with contextlib.suppress(KeyError, IndexError, TypeError):  # the place went with an earlier change
+        with contextlib.suppress(KeyError, IndexError, TypeError):  # an earlier change removed this position
             *above, last = path
             inner: Any = page
             for step in above:

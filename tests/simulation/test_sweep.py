@@ -1,4 +1,4 @@
-"""A campaign on a dask.distributed cluster of two workers gives what one process gives."""
+"""A campaign on a dask.distributed cluster of two workers gives the same results as one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.test_campaign import files
 
 distributed: Any = pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of dask and its loops are not ours
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of dask and its event loops are not ours
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The schedules of all studies, walked unit by unit: at the leaves and at each level nothing is given twice."""
+"""The schedules of all studies, walked unit by unit: at the leaves and at each level nothing is allocated twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.walking import STUDIES, Row, load, simulated, walk
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_rule_n1_every_unit_of_a_study_is_given_once(path: Path) -> None:
+def test_rule_n1_every_unit_of_a_study_is_allocated_once(path: Path) -> None:
     for run in load(path, small=True).runs:
         found = walk(simulated(run))
         assert found.problems == [], run.key

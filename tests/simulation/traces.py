@@ -1,4 +1,4 @@
-"""Random traces as text, with all that recorded ones have, and the jobs that a reader must make of them."""
+"""Random traces as text, with all features of recorded ones, and the jobs that a reader must make from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.oracle import Asked
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace as it is written, the size of its machine, and its jobs in the order in which they come."""
+    """The text of a trace, the size of its machine, and its jobs in order of submission."""
 
     text: bytes
     size: int
@@ -41,7 +41,7 @@ def swf(random: Random, *, size: int | None = None, jobs: int | None = None) -> 
     moment = random.choice((0, 0, 17, 1_000_000_000))
     for job in range(1, number + 1):
         moment += random.choice((0, 0, random.randint(0, between)))
-        # Some loggers write jobs as they end.
+        # Some loggers write jobs when they end.
         submit = max(0, moment - random.choice((0, 0, 0, 5)))
         limit = random.choice((random.randint(1, longest), random.randint(1, longest), -1, 0))
         run = random.choice((random.randint(0, longest), max(limit, 0), limit * 2 if limit > 0 else 3, -1 if not job % 9 else 1))
@@ -67,7 +67,7 @@ def swf(random: Random, *, size: int | None = None, jobs: int | None = None) -> 
 
 
 def batsim(random: Random, *, size: int | None = None, jobs: int | None = None) -> Trace:
-    """A workload of Batsim whose times are whole seconds, so that much happens at once."""
+    """A workload of Batsim with times in integer seconds, so that many events are simultaneous."""
     size = size or random.choice((1, 2, 5, 8, 16))
     number = jobs or random.choice((4, 10, 20, 40))
     between, longest = random.choice((0, 1, 4, 20)), random.choice((2, 10, 40))

@@ -1,11 +1,11 @@
-"""Walks the schedules of studies, unit by unit (rules A1, A2, F1, N1).
+"""Walk through the schedules of studies, unit by unit (rules A1, A2, F1, N1).
 
     python -m tests.simulation.walking [data/experiments/power.yaml ...] [--small] [--runs N]
 
-It keeps what each job was given as its instance started it, in units of the whole machine, until the job is over; and works out
-from the auxiliary graphs of the machine what it draws from which supplier, and through which edge.  Then it goes through time:
-at no moment is a unit held by two jobs at the leaves, or by two jobs of instances of one level, and no pool and no edge gives
-more than it has.  What a job of an instance has is what the job has that the instance runs in.
+The program records the resources that each job gets from its instance, in units of the machine, until the job ends. From the
+auxiliary graphs of the machine it computes what the job draws from which supplier, and through which edge. Then it goes
+through time: at no moment is a unit held by two jobs at the leaves, or by two jobs of instances on one level, and no pool and
+no edge supplies more than it has. The resources of jobs of an instance are those of the job in which the instance runs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ STUDIES = Path(__file__).parents[2] / "data" / "experiments"
 
 
 class Suppliers:
-    """What a pool draws from and through, from the edges of the auxiliary graphs alone."""
+    """The suppliers and edges that a pool draws from, computed from the edges of the auxiliary graphs alone."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self._above: dict[tuple[str, int], list[int]] = {}
 
     def of(self, kind: str, v: int) -> list[int]:
-        """Accounts that units of a type for a pool are drawn from."""
+        """The accounts from which units of a type are drawn for a pool."""
         found = self._above.get((kind, v))
         if found is None:
             found = self._above[kind, v] = sorted(self._find(kind, v))
@@ -68,7 +68,7 @@ class Suppliers:
 
 @dataclass
 class Row:
-    """What a job had, over a window in ticks, by account of the machine."""
+    """The units that a job held over a window in ticks, by account of the machine."""
 
     job: str
     level: int
@@ -80,18 +80,18 @@ class Row:
 
 @dataclass
 class Walk:
-    """What was seen of a run."""
+    """The observations of a run."""
 
     rows: list[Row] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     moments: int = 0
     units: int = 0
     fullest: float = 0.0
-    """The largest part of a supplier, or of an edge, that was drawn at any moment."""
+    """The largest fraction of a supplier, or of an edge, that was drawn at any moment."""
 
 
 class Walked(Simulator):
-    """A simulation of which each job is noted."""
+    """A simulation that records each job."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         self.walk = Walk()
@@ -128,7 +128,7 @@ class Walked(Simulator):
         super()._over(job)
 
     def _units(self, job: Job) -> Counter[int]:
-        """Pools of the containment tree of the machine, with those implied by whole ones."""
+        """Pools of the machine's containment tree, including those implied by exclusive ones."""
         structure, numbers = job.instance._graph.structure, self._numbers(job.instance)
         found: Counter[int] = Counter()
         for where, amount in job.instance.inventory.pools(job.claim):
@@ -141,7 +141,7 @@ class Walked(Simulator):
         return found
 
     def _numbers(self, instance: Instance) -> list[int]:
-        """By pool of an instance, that of the machine."""
+        """The machine's pool for each pool of an instance."""
         graph = instance._graph
         known = self._mapped.get(instance)
         if known is None or known[0] != graph.generation:
@@ -151,7 +151,7 @@ class Walked(Simulator):
         return known[1]
 
     def _draws(self, job: Job, units: Counter[int]) -> Counter[int]:
-        """What a job draws by its request: each slot has pools of one type, and a number of units of what is drawn."""
+        """The draws of a job according to its request: each slot has pools of one type, and a number of drawn units."""
         found: Counter[int] = Counter()
         slot = job.request.resources[0]
         drawn = [one for one in slot.children if self.top.of_type(one.type)[0] >= self.top.tree_end] if slot.is_slot else []
@@ -171,7 +171,7 @@ def _name(job: Job) -> str:
 
 
 def walk(simulator: Walked) -> Walk:
-    """Go through the time of a run that is over."""
+    """Go through the time of a finished run."""
     found, accounts = simulator.walk, simulator.top.accounts
     for level in sorted({row.level for row in found.rows}):
         _sweep(found, accounts, f"level {level}", [row for row in found.rows if row.level == level])
@@ -180,7 +180,7 @@ def walk(simulator: Walked) -> Walk:
 
 
 def _sweep(found: Walk, accounts: Any, where: str, rows: list[Row]) -> None:
-    """Units in use of each account, moment by moment: what ends at a moment goes before what begins."""
+    """Units in use of each account, moment by moment: at one moment, ends come before starts."""
     changes = [
         (v, moment, sign * amount)
         for row in rows
@@ -193,7 +193,7 @@ def _sweep(found: Walk, accounts: Any, where: str, rows: list[Row]) -> None:
     account, moment, amount = (np.array(column, np.int64) for column in zip(*changes, strict=True))
     order = np.lexsort((amount, moment, account))
     account, moment, amount = account[order], moment[order], amount[order]
-    total = np.cumsum(amount)  # what is used of one account is over before the next begins
+    total = np.cumsum(amount)  # the usage of one account ends before that of the next begins
     over = np.flatnonzero(total > accounts.size[account])
     found.moments += len(np.unique(moment))
     found.units += int(amount[amount > 0].sum())
@@ -209,7 +209,7 @@ def _sweep(found: Walk, accounts: Any, where: str, rows: list[Row]) -> None:
 
 
 def simulated(run: study.Run) -> Walked:
-    """The simulation of a run of a study, made."""
+    """The finished simulation of a run of a study."""
     machine = parts.machine(run)
     simulator = Walked(
         machine,
@@ -222,7 +222,7 @@ def simulated(run: study.Run) -> Walked:
 
 
 def load(path: Path, *, small: bool = False) -> study.Study:
-    """A study; or a small one of the same kind: few jobs, no repeats, and machines and hierarchies of a few nodes."""
+    """A study, or a small variant of it: few jobs, no repeats, and machines and hierarchies of a few nodes."""
     document = yaml_document.load(path)
     if small:
         values: Any = document.values

@@ -42,7 +42,7 @@ def count_values(draw: st.DrawFn) -> Any:
 
 @st.composite
 def vertices(draw: st.DrawFn, labels: list[int], depth: int = 2) -> dict[str, Any]:
-    """A resource vertex; `labels` counts the slots, so that each has a label of its own."""
+    """A resource vertex; `labels` counts the slots, so that each gets a different label."""
     slot = depth > 0 and draw(st.booleans())
     made: dict[str, Any] = {"type": "slot" if slot else draw(TYPES), "count": draw(count_values())}
     if slot:
@@ -99,7 +99,7 @@ def constraint_values() -> st.SearchStrategy[Any]:
         "states": st.sampled_from(["up", "down"]),
     }
     leaf = st.one_of(*(st.fixed_dictionaries({name: st.lists(of, max_size=3)}) for name, of in texts.items())) | st.just({})
-    # Empty texts are refused, as values that nobody can mean.
+    # Empty texts are refused, because they cannot be intended.
     leaf = leaf.map(lambda made: {name: [text for text in below if text] for name, below in made.items()})
     return st.recursive(
         leaf,
@@ -164,7 +164,7 @@ def plain_values() -> st.SearchStrategy[Any]:
 
 
 def wild_values() -> st.SearchStrategy[Any]:
-    """Values that not even JSON has, too."""
+    """These, and values that JSON does not have."""
     scalar = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.binary(max_size=3) | st.just(10**1000)
     keys = WORDS | st.integers() | st.none()
     return st.recursive(

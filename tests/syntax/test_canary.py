@@ -28,14 +28,14 @@ def test_pools_in_words(text: str, counts: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["gpus", "gpus=", "gpus=-1", "gpus=1.5", "=3", "a:b:3", "resource_pool:gpus=4", "gpu=1 gpus=2"])
-def test_words_that_are_none(text: str) -> None:
+def test_invalid_words_are_refused(text: str) -> None:
     with pytest.raises(InputError) as found:
         parse_counts(text)
     assert found.value.where == "resource pool"
 
 
 @pytest.mark.parametrize("text", ["--oversubscribe gpus=2", "nodes=2 --oversubscribe nodes=2", "gpus=1 --oversubscribe gpus=0"])
-def test_slots_of_what_the_pool_has_not_are_not_multiplied(text: str) -> None:
+def test_oversubscribing_types_missing_in_the_pool_is_refused(text: str) -> None:
     with pytest.raises(InputError) as found:
         parse_counts(text)
     assert found.value.where == "resource pool: --oversubscribe"
@@ -73,7 +73,7 @@ def test_counts_are_dealt_out_evenly(counts: dict[str, int], each: int, nodes: i
     assert nodes is not None or len(found) == max(1, -(-max(counts.values()) // each))
 
 
-def test_requests_that_cannot_be() -> None:
+def test_invalid_requests_are_refused() -> None:
     with pytest.raises(InputError, match="no node has any"):
         requests({"gpus": 1}, {"cpus": 1})
     with pytest.raises(UsageError):
@@ -104,7 +104,7 @@ def test_placeholders(value: str, made: str) -> None:
 
 
 @given(st.text(st.sampled_from("%()sd0123456789.*-+ #gpu_ids"), max_size=30))
-def test_any_value_is_filled_or_left(value: str) -> None:
+def test_placeholders_in_any_value_are_filled_or_left(value: str) -> None:
     assert len(environment({"gpus": ["0"]}, {"V": value})["V"]) < 40_000
 
 

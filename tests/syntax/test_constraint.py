@@ -1,4 +1,4 @@
-"""Constraints: RFC 31's meaning, by its definition on small targets, and every malformed one refused by its place."""
+"""Constraints: the meaning defined by RFC 31, on small targets; invalid constraints are refused with their position."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NODES = st.builds(
 
 
 def holds(values: dict[str, Any], node: Node) -> bool:
-    """The RFC's definition, straight on the plain values."""
+    """The RFC's definition, applied directly to the plain values."""
     for operator, below in values.items():
         if operator == "properties":
             has = node.properties | {node.hostname}
@@ -98,7 +98,7 @@ def test_reads(values: Any, expected: Constraint) -> None:
         ({"ranks": ["0,2", "1"]}, True),
     ],
 )
-def test_edges_of_the_definition(values: Any, truth: bool) -> None:
+def test_edge_cases_of_the_definition(values: Any, truth: bool) -> None:
     assert constraint.matches(constraint.parse(values), Node()) == truth
 
 
@@ -133,7 +133,7 @@ def test_a_hostname_need_not_be_a_property() -> None:
         ({"states": ["upp"]}, "states[0]", "'upp'"),
     ],
 )
-def test_refused_by_its_place(values: Any, where: str, message: str) -> None:
+def test_invalid_constraints_are_refused_with_their_position(values: Any, where: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         constraint.parse(values)
     assert refused.value.where == where
@@ -157,7 +157,7 @@ def test_depth_is_bounded() -> None:
         constraint.parse(values)
 
 
-def test_what_a_vectorised_evaluation_needs() -> None:
+def test_items_are_available_to_vectorised_evaluation() -> None:
     assert Ranks(("0-2,7", "1-9")).ranges() == [(0, 2), (7, 7), (1, 9)]
     names = [name for item in Hostlist(("n[1,3]", "x")).expressions() for name in item]
     assert names == ["n1", "n3", "x"]
@@ -177,7 +177,7 @@ def test_what_is_written_is_read_back(values: Any) -> None:
 @given(
     st.text("n01-", min_size=1, max_size=5), st.sampled_from(["n[0-11]", "n[00-11]-1", "n1[0-1,9]", "[0-11]", "n1", "0[0-9]1"])
 )
-def test_hosts_are_found_as_if_unfolded(host: str, text: str) -> None:
+def test_hosts_are_found_as_if_the_list_were_expanded(host: str, text: str) -> None:
     assert constraint.matches(Hostlist((text,)), Node(hostname=host)) == (host in hostlist.parse(text))
 
 

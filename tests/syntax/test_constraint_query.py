@@ -1,4 +1,4 @@
-"""Constraint queries: RFC 35's grammar, the options of commands, and flux-core's reading of terms side by side."""
+"""Constraint queries: RFC 35's grammar, the options of commands, and flux-core's reading of adjacent terms."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ A, B, C, D = map(term, "abcd")
         ("not(a|b)", {"not": [{"or": [A, B]}]}),
         ("- a", {"not": [A]}),
         ("-'not'", {"not": [term("not")]}),
-        # A bare term closes what is open, as in flux-core; a negated one does not.
+        # A bare term closes open operators, as in flux-core; a negated one does not.
         ("a b -c", {"and": [A, {"and": [B, {"not": [C]}]}]}),
         ("not a -b", {"not": [{"and": [A, {"not": [B]}]}]}),
         ("not a not b", {"not": [{"and": [A, {"not": [B]}]}]}),
@@ -155,7 +155,7 @@ def test_empty_values_of_a_split_are_refused() -> None:
         query.parse("a,,b")
 
 
-def test_as_flux_commands_read_them() -> None:
+def test_queries_are_read_as_by_flux_commands() -> None:
     assert query.parse("foo,bar") == {"properties": ["foo", "bar"]}
     assert query.parse("host:n[0-1]|gpu") == {"or": [{"hostlist": ["n[0-1]"]}, {"properties": ["gpu"]}]}
     assert query.constraint_of("-hosts:n7 ssd state:up") == And((Not(Hostlist(("n7",))), Properties(("ssd",)), States(("up",))))
@@ -214,7 +214,7 @@ def value(tree: Any, true: frozenset[str]) -> bool:
 
 
 @given(TREES, st.frozensets(st.sampled_from("abcd")))
-def test_expressions_mean_what_they_say(tree: Any, true: frozenset[str]) -> None:
+def test_expressions_agree_with_their_tree(tree: Any, true: frozenset[str]) -> None:
     assert truth(query.parse(written(tree), NAME), true) == value(tree, true)
 
 

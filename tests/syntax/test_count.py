@@ -1,4 +1,4 @@
-"""Counts: the forms of RFC 14 mean what they say, whichever of them was written."""
+"""Counts: all forms of RFC 14 have the same meaning."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_runs_and_their_gaps() -> None:
     assert (made.min, made.max, made.fixed, made.contiguous) == (4, 20, None, False)
 
 
-def test_nothing_is_the_count_zero() -> None:
+def test_no_count_is_zero() -> None:
     assert (NOTHING.min, NOTHING.max, NOTHING.fixed, NOTHING.valid(9), NOTHING.to_plain()) == (0, 0, 0, 0, 0)
     assert 0 in NOTHING
     assert 1 not in NOTHING
@@ -184,5 +184,5 @@ def test_anything_is_a_count_or_an_error(value: object) -> None:
     assert made.valid(made.min) == made.min
 
 
-def test_counts_can_be_made_of_a_range() -> None:
+def test_counts_can_be_made_from_a_range() -> None:
     assert count.Count(Range(2, 8, "*", 2)) == count.parse("2-8:2:*")

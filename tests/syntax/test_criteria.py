@@ -1,4 +1,4 @@
-"""The find language: what it takes, what it refuses and how it prints."""
+"""The find language: valid and invalid criteria, and their printed form."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_records(text: str, found: Criteria) -> None:
         ("available>8 during 9..5", "criteria:20: window: expected an end after its start, got 9..5"),
     ],
 )
-def test_errors_name_the_column_the_value_and_the_way_out(text: str, message: str) -> None:
+def test_errors_name_the_column_the_value_and_a_remedy(text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         parse(text)
     assert str(refused.value).startswith(message)
@@ -238,7 +238,7 @@ def test_numbers_names_and_job_ids_are_bounded() -> None:
         parse("job=" + "j" * (limits.JOB_ID_LENGTH_MAX + 1))
 
 
-def test_a_time_is_resolved_when_now_is_known() -> None:
+def test_times_are_resolved_on_evaluation() -> None:
     assert When("at", "+1h").resolve(100.0) == (3700.0, 3700.0)
     assert When("during", "50..+1h").resolve(100.0) == (50.0, 3650.0)
     late = parse("available>1 during now..200")
@@ -249,13 +249,13 @@ def test_a_time_is_resolved_when_now_is_known() -> None:
         late.when.resolve(300.0)
 
 
-def test_names_are_unfolded_where_they_have_brackets() -> None:
+def test_names_with_brackets_are_expanded() -> None:
     named = parse("name=n[1,0],a,'b c','größe'")
     assert isinstance(named, Compare)
     assert named.names() == ["n1", "n0", "a", "b c", "größe"]
 
 
-def test_values_come_by_kind() -> None:
+def test_values_are_read_by_kind() -> None:
     number, text, flag = parse("id=0-3,7"), parse("type=a,b"), parse("exclusive=false")
     assert isinstance(number, Compare)
     assert isinstance(text, Compare)
@@ -283,7 +283,7 @@ def test_criteria_reach_all_data_of_a_pool() -> None:
 
 
 @pytest.mark.parametrize("name", list(keys()))
-def test_the_table_of_keys_is_what_the_parser_takes(name: str) -> None:
+def test_the_parser_accepts_the_keys_of_the_table(name: str) -> None:
     key = keys()[name]
     value = {"number": "3", "flag": "true"}.get(key.kind, "x")
     subject = f"{name}:k" if key.kind == "qualified" else name
@@ -362,7 +362,7 @@ CRITERIA = st.recursive(
 
 
 @given(CRITERIA)
-def test_what_is_printed_is_read_back(found: Criteria) -> None:
+def test_printed_criteria_are_read_back(found: Criteria) -> None:
     assert parse(str(found)) == found
 
 
@@ -407,7 +407,7 @@ def test_any_text_is_criteria_or_an_error_with_its_place(text: str) -> None:
 
 
 @given(CRITERIA, st.data())
-def test_criteria_with_a_slip_are_criteria_or_an_error(found: Criteria, data: st.DataObject) -> None:
+def test_damaged_criteria_are_criteria_or_an_error(found: Criteria, data: st.DataObject) -> None:
     text = str(found)
     at = data.draw(st.integers(0, len(text) - 1))
     damaged = text[:at] + data.draw(FRAGMENTS | st.just("")) + text[at + 1 :]
@@ -419,7 +419,7 @@ def test_criteria_with_a_slip_are_criteria_or_an_error(found: Criteria, data: st
     assert parse(str(again)) == again
 
 
-def test_the_module_offers_the_table() -> None:
+def test_the_module_exports_the_table() -> None:
     assert criteria.keys() is keys()
 
 

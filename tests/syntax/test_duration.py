@@ -82,12 +82,12 @@ def test_prints_the_unit_that_suits_with_six_digits(seconds: float, text: str) -
     ("seconds", "digits", "text"),
     [(62.0, 1, "1m"), (62.0, 3, "1.03m"), (0.0123, 2, "12ms"), (95.0, 1, "2m"), (86400.0 * 1.25, 2, "1.2d")],
 )
-def test_prints_as_many_digits_as_asked_for(seconds: float, digits: int, text: str) -> None:
+def test_prints_the_requested_number_of_digits(seconds: float, digits: int, text: str) -> None:
     assert duration.format(seconds, digits) == text
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.nan, -math.inf])
-def test_what_is_no_duration_is_not_printed(seconds: float) -> None:
+def test_invalid_durations_are_not_printed(seconds: float) -> None:
     with pytest.raises(UsageError, match=repr(seconds)):
         duration.format(seconds)
 

@@ -65,7 +65,7 @@ def test_containers_and_slots_above_nodes(text: str, container: str | None, expe
     assert flat.container == container
 
 
-def test_parts_as_they_are_written() -> None:
+def test_counts_are_kept_as_written() -> None:
     flat = asked("rack=2/slot=1-4{a}/core", containers=False)
     assert (flat.node_factor, flat.node_count, str(flat.slot_count), flat.gpu_count) == (0, None, "1-4", None)
     flat = asked("rack=2/node=1-4/slot=3/[core=2;gpu=2]")
@@ -75,7 +75,7 @@ def test_parts_as_they_are_written() -> None:
     assert asked("node=2-8:2:*/slot/core").is_stepped
 
 
-def test_what_stands_beside_the_resources() -> None:
+def test_duration_and_constraint_are_kept() -> None:
     vertices = parse_shape("slot/core")
     values = {"system": {"duration": 60, "constraints": {"ranks": ["0"]}}}
     task = {"command": ["a"], "slot": "task", "count": {"per_slot": 1}}
@@ -100,7 +100,7 @@ def test_what_stands_beside_the_resources() -> None:
         ("rack=2+/switch/node/slot/core", True, "resources[0].with[0].with[0]"),
     ],
 )
-def test_what_they_cannot_use(text: str, containers: bool, where: str) -> None:
+def test_unusable_requests_are_refused(text: str, containers: bool, where: str) -> None:
     with pytest.raises(InputError) as refused:
         asked(text, containers=containers)
     assert refused.value.where == where

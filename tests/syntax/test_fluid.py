@@ -1,4 +1,4 @@
-"""Job ids: the forms of RFC 19 name the same 64 bits."""
+"""Job ids: the forms of RFC 19 encode the same 64 bits."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_refused(text: str) -> None:
     ("form", "text"),
     [("f58", "1234"), ("dothex", "12"), ("kvs", "0.0.0.1"), ("dothex", "job.0.0.0.1"), ("hex", "12"), ("emoji", "12")],
 )
-def test_a_form_can_be_asked_for(form: Any, text: str) -> None:
+def test_a_form_can_be_required(form: Any, text: str) -> None:
     assert fluid.decode(text) >= 0
     with pytest.raises(InputError):
         fluid.decode(text, form)
@@ -156,7 +156,7 @@ def test_fields_that_do_not_fit(parts: Parts) -> None:
 
 
 @pytest.mark.parametrize("job_id", [-1, 2**64])
-def test_what_is_no_id_cannot_be_written(job_id: int) -> None:
+def test_invalid_ids_cannot_be_written(job_id: int) -> None:
     with pytest.raises(UsageError):
         fluid.encode(job_id)
 

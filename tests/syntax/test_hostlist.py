@@ -69,7 +69,7 @@ def test_reads_what_flux_reads(text: str, hosts: list[str]) -> None:
         ("a,n\x07", 3),
     ],
 )
-def test_refuses_what_no_list_can_be_and_names_the_column(text: str, column: int) -> None:
+def test_invalid_hostlists_are_refused_with_the_column(text: str, column: int) -> None:
     with pytest.raises(InputError) as refused:
         hostlist.parse(text)
     assert refused.value.where == f"hostlist:{column}"
@@ -90,7 +90,7 @@ def test_a_list_of_many_ranges_is_bounded_too() -> None:
         hostlist.parse(most + ",n0")
 
 
-def test_names_are_bounded_however_they_are_padded() -> None:
+def test_names_are_bounded_including_padding() -> None:
     longest = "n" + "0" * (limits.NAME_LENGTH_MAX - 2) + "1"
     assert hostlist.parse(longest) == [longest]
     assert hostlist.parse(f"n[{longest[1:]}]") == [longest]
@@ -127,14 +127,14 @@ def test_format_folds_as_flux_encodes(hosts: list[str], text: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "a b", "a,b", "a[1]", "nœud", "a\0", "x" * (limits.NAME_LENGTH_MAX + 1)])
-def test_a_name_that_no_hostlist_can_say_is_refused_but_shown_by_fold(host: str) -> None:
+def test_names_that_a_hostlist_cannot_express_are_refused_but_shown_by_fold(host: str) -> None:
     with pytest.raises(InputError, match="name"):
         hostlist.format(["n0", host])
     assert hostlist.fold(["n0", "n1", host, "n2"]) == f"n[0-1],{host!r},n2"
 
 
 @given(HOSTS)
-def test_what_is_folded_is_read_back_in_order(hosts: list[str]) -> None:
+def test_folded_lists_are_read_back_in_order(hosts: list[str]) -> None:
     text = hostlist.format(hosts)
     assert hostlist.parse(text) == hosts
     assert hostlist.fold(hosts) == text
@@ -146,7 +146,7 @@ def numbered(host: str) -> tuple[str, str]:
 
 
 def naive_format(hosts: list[str]) -> str:
-    """The encoding written down a second time: cut at stems, then wherever printing the range would not give the host."""
+    """A second implementation of the encoding: split at stems, then wherever printing the range would not give the host."""
     out = []
     for (stem, plain), group in groupby(map(numbered, hosts), key=lambda item: (item[0], not item[1])):
         numbers = [digits for _, digits in group]
@@ -183,12 +183,12 @@ def test_folding_equals_its_plain_definition(hosts: list[str]) -> None:
         (f"n[0-{limits.HOSTLIST_RANGE_MAX}]", None),
     ],
 )
-def test_regular_sees_one_plain_range(text: str, answer: object) -> None:
+def test_regular_recognises_one_plain_range(text: str, answer: object) -> None:
     assert hostlist.regular(text) == answer
 
 
 @given(STEMS, st.integers(0, 500), st.integers(0, 40), st.integers(1, 5), st.sampled_from(["", "-ib", "x3"]))
-def test_regular_says_the_same_as_parse(prefix: str, first: int, more: int, width: int, suffix: str) -> None:
+def test_regular_agrees_with_parse(prefix: str, first: int, more: int, width: int, suffix: str) -> None:
     text = f"{prefix}[{first:0{width}}-{first + more}]{suffix}"
     found = hostlist.regular(text)
     assert found is not None
@@ -207,7 +207,7 @@ def test_regular_says_the_same_as_parse(prefix: str, first: int, more: int, widt
         ("n]1,2", ["n]1", "2"]),
     ],
 )
-def test_split_cuts_outside_brackets(text: str, items: list[str]) -> None:
+def test_split_splits_outside_brackets(text: str, items: list[str]) -> None:
     assert hostlist.split(text) == items
 
 
@@ -237,14 +237,14 @@ def test_any_text_is_a_list_or_an_error(text: str) -> None:
         ("n" + "9" * 200, ("n" + "9" * 200, None, "")),
     ],
 )
-def test_a_name_in_its_parts(name: str, parts: tuple[str, int | None, str]) -> None:
+def test_parts_of_a_name(name: str, parts: tuple[str, int | None, str]) -> None:
     found = Hostname.of(name)
     assert found == parts
     assert found.prefix + found.digits == name
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "a[1-2]", "a,", "a]", "ä"])
-def test_what_no_hostlist_can_say_is_no_name(name: str) -> None:
+def test_names_that_a_hostlist_cannot_express_have_no_parts(name: str) -> None:
     with pytest.raises(InputError):
         Hostname.of(name)
 
@@ -304,7 +304,7 @@ def test_order_of_hosts(text: str, ordered: str) -> None:
     assert str(Hostlist(text).sort()) == ordered
 
 
-def test_deleting_keeps_the_order_of_what_is_left() -> None:
+def test_deleting_keeps_the_order_of_the_rest() -> None:
     hosts = Hostlist("n[3,1,3,2]")
     assert str(hosts.delete("n3")) == "n[1,3,2]"
     assert str(hosts.delete("n[3,3]")) == "n[1-2]"

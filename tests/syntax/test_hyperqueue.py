@@ -1,4 +1,4 @@
-"""HyperQueue's pools: both grammars, back and forth, and what is refused where."""
+"""HyperQueue's pools: both grammars, reading and writing, and the column of errors."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_what_is_written_is_read_again(pool: Pool) -> None:
 
 
 @given(POOLS, st.sampled_from(["", " ", "  \t", "\n"]))
-def test_blanks_round_tokens_say_nothing(pool: Pool, blank: str) -> None:
+def test_blanks_around_tokens_are_ignored(pool: Pool, blank: str) -> None:
     if isinstance(pool.kind, Listed | Groups):
-        return  # labels may have blanks of their own
+        return  # labels may contain blanks
     text = format(pool)
     for token in "=()-":
         text = text.replace(token, f"{blank}{token}{blank}")
@@ -57,7 +57,7 @@ def test_the_grammar_of_the_first_versions(text: str, kind: Kind) -> None:
     assert parse(text, dialect="seed").kind == parse(text).kind == kind
 
 
-def test_a_range_that_ends_before_it_begins_was_once_a_pool_of_nothing() -> None:
+def test_a_reversed_range_was_an_empty_pool_in_the_first_versions() -> None:
     pool = parse("x=range(5-3)", dialect="seed")
     assert len(pool.kind) == 0  # type: ignore[arg-type]  # it is a range
     with pytest.raises(InputError, match="is empty"):
@@ -67,7 +67,7 @@ def test_a_range_that_ends_before_it_begins_was_once_a_pool_of_nothing() -> None
 
 
 @pytest.mark.parametrize("text", ["x=[a]", "x=2x3", "x=[[1],[2]]", "x=sum(1.5)", "a/b=sum(1)"])
-def test_what_came_later_is_not_in_the_grammar_of_the_first_versions(text: str) -> None:
+def test_later_additions_are_not_in_the_grammar_of_the_first_versions(text: str) -> None:
     parse(text, dialect="current")
     with pytest.raises(InputError):
         parse(text, dialect="seed")
@@ -170,12 +170,12 @@ def test_cpus_may_be_a_number() -> None:
         (["a=[[0,1],[2,3,x]]", "b=[[1,0],[7,x]]", "a=1x1"], "defined more than once"),
     ],
 )
-def test_workers_that_cannot_be(texts: list[str], message: str) -> None:
+def test_invalid_workers_are_refused(texts: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check([parse(text) for text in texts])
 
 
-def test_labels_stand_once_in_all_groups_whichever_form_they_have() -> None:
+def test_labels_are_unique_across_groups_in_any_form() -> None:
     for kind in (
         Groups((Range(0, 3), Listed(("2",)))),
         Groups((Range(0, 3), Range(3, 4))),

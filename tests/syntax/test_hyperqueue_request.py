@@ -1,4 +1,4 @@
-"""What HyperQueue's tasks ask for, amounts, couplings of groups, and the variables of tasks."""
+"""Requests of HyperQueue's tasks, amounts, couplings of groups, and the variables of tasks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_amounts_are_exact(amount: int) -> None:
 @given(st.floats(0, 10_000))
 def test_floats_are_rounded_up_to_four_decimals(value: float) -> None:
     exact = Decimal(value) * 10_000
-    # 32 bits hold seven digits, so the number may have been a little less than it was written as.
+    # 32 bits hold seven digits, so the value may be slightly less than the written number.
     assert float(exact) * (1 - 2**-23) - 1 <= amount_of_float(value) <= float(exact) * (1 + 2**-23) + 1
 
 
@@ -61,7 +61,7 @@ def test_floats_as_people_write_them(value: float, amount: int) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, True, "1", 2**40])
-def test_floats_that_are_no_amounts(value: float) -> None:
+def test_floats_that_are_not_amounts(value: float) -> None:
     with pytest.raises(InputError):
         amount_of_float(value)
 
@@ -96,13 +96,13 @@ def test_the_grammar_of_the_first_versions_has_whole_amounts_and_no_policy() -> 
             parse(text, dialect="seed")
 
 
-def test_a_task_gets_a_cpu_unless_it_says() -> None:
+def test_a_task_gets_a_cpu_by_default() -> None:
     assert [format(ask) for ask in variant([parse("gpus=1")]).asks] == ["gpus=1", "cpus=1"]
     assert [format(ask) for ask in variant([parse("cpus=all")]).asks] == ["cpus=all"]
     assert variant([], nodes=3).asks == ()
 
 
-def test_variants_that_cannot_be() -> None:
+def test_invalid_variants_are_refused() -> None:
     one = variant([])
     with pytest.raises(InputError, match="more than once"):
         variant([parse("a=1"), parse("a=2")])
@@ -131,7 +131,7 @@ def test_variants_that_cannot_be() -> None:
         {"min_time": "1h"},
     ],
 )
-def test_exported_requests_that_are_none(values: dict[str, object]) -> None:
+def test_invalid_exported_requests_are_refused(values: dict[str, object]) -> None:
     with pytest.raises(InputError):
         of_plain(values)
 
@@ -165,7 +165,7 @@ def test_couplings_are_read_as_written(couplings: list[Coupling]) -> None:
         ("cpus[0]:gpus[0] x", "a comma or the end"),
     ],
 )
-def test_couplings_that_cannot_be(text: str, message: str) -> None:
+def test_invalid_couplings_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as found:
         parse_coupling(text, POOLS)
     assert message in str(found.value)
@@ -206,7 +206,7 @@ def test_variables_of_a_task() -> None:
     }
 
 
-def test_what_a_task_has_already_stays_where_openmp_is_concerned() -> None:
+def test_openmp_variables_that_a_task_already_has_are_kept() -> None:
     grants = [Grant(parse("cpus=2"), ("1", "0"), 20_000)]
     own = {"OMP_NUM_THREADS": "1", "OMP_PLACES": "cores"}
     made = environment(grants, pin="omp", user=own, policy=False)

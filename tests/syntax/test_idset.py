@@ -116,7 +116,7 @@ def test_what_is_written_is_read_back(ids: set[int], brackets: bool, ranges: boo
 
 
 @given(IDS)
-def test_ranges_are_as_few_as_can_be(ids: set[int]) -> None:
+def test_the_number_of_ranges_is_minimal(ids: set[int]) -> None:
     assert len(idset.ranges(idset.format(ids))) == sum(member - 1 not in ids for member in ids)
 
 

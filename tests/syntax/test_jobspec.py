@@ -1,4 +1,4 @@
-"""Jobspecs: what RFC 14 and RFC 25 allow is read, written and read again; what they do not is refused by its place."""
+"""Jobspecs: valid ones by RFC 14 and RFC 25 are read, written and read again; invalid ones are refused with their position."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def document(*below: Any, version: int = 1, **system: Any) -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """A good jobspec (a node below it) with the value at a dotted path replaced, or removed for `...`."""
+    """A valid jobspec (with a node) in which the value at a dotted path is replaced, or removed for `...`."""
     made: Any = {"top": document({"type": "node", "count": 1, "with": [{"type": "core", "count": 1}]}, version=999)}
     place, keys = made, [int(key) if key.isdigit() else key for key in f"top.{path}".split(".")]
     for key in keys[:-1]:
@@ -104,7 +104,7 @@ VERTEX = "resources.0.with.0"
         ("attributes.system.other", {1: 2}, "attributes.system.other", "text"),
     ],
 )
-def test_malformed_documents_are_refused_by_their_place(path: str, value: Any, where: str, message: str) -> None:
+def test_invalid_documents_are_refused_with_their_position(path: str, value: Any, where: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         jobspec.parse(changed(path, value))
     assert refused.value.where == where
@@ -112,7 +112,7 @@ def test_malformed_documents_are_refused_by_their_place(path: str, value: Any, w
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_durations_that_are_no_numbers(value: float) -> None:
+def test_durations_must_be_numbers(value: float) -> None:
     for key in ("duration", "preemptible-after"):
         with pytest.raises(InputError):
             jobspec.parse(document(**{key: value}))
@@ -138,7 +138,7 @@ def nested(levels: int) -> dict[str, Any]:
     return made
 
 
-def test_depth_is_bounded_and_not_by_the_stack() -> None:
+def test_depth_is_bounded_independently_of_the_stack() -> None:
     assert jobspec.parse_resources([nested(limits.REQUEST_DEPTH_MAX)])
     for levels in (limits.REQUEST_DEPTH_MAX + 1, 10_000):
         with pytest.raises(LimitExceeded, match=str(limits.REQUEST_DEPTH_MAX)):
@@ -152,7 +152,7 @@ def test_depth_is_bounded_and_not_by_the_stack() -> None:
         read(b"[" * 10_000 + b"]" * 10_000)
 
 
-def test_depth_of_vertices_made_by_hand_is_bounded() -> None:
+def test_depth_of_vertices_constructed_by_code_is_bounded() -> None:
     made = Vertex("core", count.exactly(1))
     for _ in range(limits.REQUEST_DEPTH_MAX):
         made = Vertex("group", count.exactly(1), children=(made,))
@@ -162,7 +162,7 @@ def test_depth_of_vertices_made_by_hand_is_bounded() -> None:
 
 
 def test_the_number_of_resources_is_bounded() -> None:
-    # Aliases make one object stand in many places.
+    # With aliases, one object occurs in many places.
     level: list[Any] = [{"type": "core", "count": 1}]
     for _ in range(5):
         level = [{"type": "group", "count": 1, "with": level}] * 10
@@ -184,7 +184,7 @@ def test_labels_are_unique() -> None:
     slot = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
     with pytest.raises(InputError, match=r"resources\[1\].label: .*'a', which resources\[0\] has"):
         jobspec.parse_resources([slot, slot])
-    # Labels of other vertices name no slot.
+    # Labels of other vertices do not refer to slots.
     assert jobspec.parse_resources([slot, {"type": "node", "count": 1, "label": "a"}])
 
 
@@ -209,7 +209,7 @@ def test_exclusivity() -> None:
             }
         ]
     )
-    # Outside a slot nothing is exclusive unless it says so; inside everything is, below a shared one too.
+    # Outside a slot nothing is exclusive unless stated; inside a slot everything is, even below a shared vertex.
     assert {vertex.type: vertex.is_exclusive for vertex in Request(found).vertices()} == {
         "rack": False,
         "node": True,
@@ -234,12 +234,12 @@ def unsettled(vertex: Vertex) -> Vertex:
 
 
 @given(resources())
-def test_exclusivity_of_vertices_made_by_hand(values: Any) -> None:
+def test_exclusivity_of_vertices_constructed_by_code(values: Any) -> None:
     found = jobspec.parse_resources(values)
     assert settled(map(unsettled, found)) == found
 
 
-def test_what_a_request_says() -> None:
+def test_attributes_of_a_request() -> None:
     made = jobspec.parse(document(queue="batch", constraints={"properties": ["ssd"]}, duration=90))
     assert (made.duration_s, made.queue, made.version) == (90.0, "batch", 1)
     assert made.constraint == constraint.Properties(("ssd",))
@@ -250,7 +250,7 @@ def test_what_a_request_says() -> None:
     assert jobspec.parse_resources([{"type": "node", "count": 1, "id": "node[0-3]"}])[0].id_ranges is None
 
 
-def test_a_request_keeps_no_part_of_the_document() -> None:
+def test_a_request_shares_nothing_with_its_document() -> None:
     given_document = document(other={"a": [1]})
     made = jobspec.parse(given_document)
     given_document["attributes"]["system"]["other"]["a"].append(2)
@@ -258,7 +258,7 @@ def test_a_request_keeps_no_part_of_the_document() -> None:
     assert hash(made) == hash(jobspec.parse(document(other={"a": [1]})))
 
 
-def test_a_request_made_by_hand_can_be_written() -> None:
+def test_a_request_constructed_by_code_can_be_written() -> None:
     core = Vertex("core", count.parse("2-4"))
     made = Request((core,), duration_s=60.0, constraint=constraint.Ranks(("0-1",)))
     written = jobspec.to_plain(made)
@@ -346,7 +346,7 @@ def test_version_1_documents() -> None:
         ({"type": "node", "count": 1, "exclusive": False}, "resources[0].with[0].exclusive"),
     ],
 )
-def test_what_fluxion_takes(below: dict[str, Any], where: str) -> None:
+def test_requests_that_fluxion_accepts(below: dict[str, Any], where: str) -> None:
     assert jobspec.parse(document(below))
     if not where:
         assert jobspec.parse(document(below), dialect="fluxion")
@@ -378,7 +378,7 @@ def test_a_task_may_name_a_slot_that_no_resource_has() -> None:
         assert jobspec.parse(values, dialect=dialect).stray_slots == ["other"]
 
 
-def test_null_attributes_are_none_to_fluxion_and_an_error_to_flux_core() -> None:
+def test_null_attributes_are_empty_to_fluxion_and_an_error_to_flux_core() -> None:
     values = document() | {"attributes": None}
     for dialect in ("fluxion", "any"):
         made = jobspec.parse(values, dialect=dialect)
@@ -389,7 +389,7 @@ def test_null_attributes_are_none_to_fluxion_and_an_error_to_flux_core() -> None
             jobspec.parse(values, dialect=dialect)
 
 
-def test_any_takes_what_another_dialect_takes() -> None:
+def test_any_accepts_every_dialect() -> None:
     made = document({"type": "core", "count": "2-4"}, {"type": "node", "count": 1, "exclusive": False})
     assert jobspec.parse(made, dialect="any") == jobspec.parse(made)
 

@@ -34,7 +34,7 @@ def test_all_spellings_of_a_manager(number: int) -> None:
     assert configured("quantity", "thread", {key: " 7 "}) == Quantity("thread", 7)
 
 
-def test_the_spelling_that_names_the_manager_wins() -> None:
+def test_the_spelling_with_the_manager_takes_precedence() -> None:
     full, seed, general = spellings("quantity", "thread", "consumption")
     manager = Quantity("thread", 10, 9)
     assert consumption(manager, {general: 5}, {}) == 5
@@ -46,7 +46,7 @@ def test_the_spelling_that_names_the_manager_wins() -> None:
     assert consumption(Highlander("x"), {general: 3}, {}) == 0
 
 
-def test_a_job_does_not_see_what_is_for_managers() -> None:
+def test_a_job_does_not_see_parameters_of_managers() -> None:
     managers = [Quantity("thread"), Discrete("ports")]
     of_managers = {
         f"com.enioka.jqm.rm.{manager}.consumption": 1 for manager in ("quantity.thread", "thread", "discrete.ports", "ports")
@@ -72,7 +72,7 @@ def test_a_job_does_not_see_what_is_for_managers() -> None:
         ("discrete", "a", {"list": 3}, "expected items"),
     ],
 )
-def test_managers_that_cannot_be(type_name: str, key: str, parameters: dict[str, Any], message: str) -> None:
+def test_invalid_managers_are_refused(type_name: str, key: str, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as found:
         configured(type_name, key, parameters)
     assert message in str(found.value)
@@ -88,7 +88,7 @@ def test_bounds() -> None:
         configured("discrete", "a", {"list": "x" * 300})
 
 
-def test_items_are_trimmed_and_empty_ones_passed_over() -> None:
+def test_items_are_trimmed_and_empty_ones_ignored() -> None:
     assert configured("discrete", "a", {"list": " x, ,y,"}) == Discrete("a", ("x", "y"))
 
 

@@ -1,4 +1,4 @@
-"""Requests are read once by content, and contents that differ are told apart."""
+"""Requests with equal content are read once, and different contents are distinguished."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_equal_contents_are_one_request() -> None:
     assert fluxres.Request.parse(text) is fluxres.Request.parse(text.encode())
 
 
-def test_null_attributes_are_none_however_the_jobspec_comes() -> None:
+def test_null_attributes_are_empty_in_every_form_of_a_jobspec() -> None:
     values = jobspec() | {"attributes": None}
     text = json.dumps(values)
     for made in (
@@ -45,7 +45,7 @@ def test_null_attributes_are_none_however_the_jobspec_comes() -> None:
         assert made.resources == as_request(jobspec()).resources
 
 
-def test_other_contents_are_other_requests() -> None:
+def test_different_contents_are_different_requests() -> None:
     assert as_request(jobspec(3)).resources != as_request(jobspec(4)).resources
     assert as_request(jobspec(duration=1.5)).duration_s == 1.5
     assert as_request(jobspec(duration=1)).duration_s == 1
@@ -56,7 +56,7 @@ def test_other_contents_are_other_requests() -> None:
         as_request(jobspec(duration=float("nan")))
 
 
-def test_what_was_read_is_not_what_the_caller_changes_later() -> None:
+def test_later_changes_by_the_caller_do_not_affect_a_request() -> None:
     values = jobspec()
     first = as_request(values)
     values["resources"][0]["with"][0]["count"] = 5
@@ -74,7 +74,7 @@ def test_values_that_are_not_plain_are_read_each_time() -> None:
         as_request(jobspec(duration=np.float64(62).tobytes()))
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobspecs, "KEPT", 3)
     kept: dict[str | bytes, Any] = {}
     monkeypatch.setattr(jobspecs, "_known", kept)
@@ -88,7 +88,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kept
 
 
-def test_a_file_that_changed_is_another_request(tmp_path: Path) -> None:
+def test_a_changed_file_is_a_different_request(tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     for cores in (1, 2, 1):
         file.write_text(str(jobspec(cores)).replace("'", '"'))
@@ -98,7 +98,7 @@ def test_a_file_that_changed_is_another_request(tmp_path: Path) -> None:
         fluxres.Request.parse(file)
 
 
-def test_json_is_a_request_whatever_stands_in_it() -> None:
+def test_json_is_a_request_whatever_it_contains() -> None:
     g = fluxres.ResourceGraph(expand(Recipe("cluster", children=(Recipe("core", count=4),)), origin=uuids.new_origin()))
     text = str(jobspec()).replace("'", '"').replace("app", "https://site/data")
     assert len(g.allocate("\n " + text, job="a")) == 2

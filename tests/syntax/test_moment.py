@@ -65,7 +65,7 @@ def test_other_text_is_refused_and_named(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["-30m", "+4000000000000"])
-def test_a_moment_outside_of_time_is_refused(text: str) -> None:
+def test_a_moment_out_of_range_is_refused(text: str) -> None:
     assert moment.read(text).relative
     with pytest.raises(UsageError, match="time"):
         moment.parse(text, 10.0)
@@ -102,7 +102,7 @@ def test_windows(text: str, window: tuple[float, float]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10", "10-20", "10.20", "a..b", "10..30m", "inf..20", "-..", "+inf..", "10..20..30"])
-def test_what_is_no_window_is_refused(text: str) -> None:
+def test_invalid_windows_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         moment.parse_window(text, NOW)
 
@@ -113,7 +113,7 @@ def test_a_window_ends_after_it_begins(text: str) -> None:
         moment.parse_window(text, NOW)
 
 
-def test_a_window_is_refused_at_once_where_now_does_not_matter() -> None:
+def test_an_absolute_window_is_refused_on_reading() -> None:
     with pytest.raises(UsageError, match=r"20\.\.10"):
         moment.read_window("20..10")
     assert moment.read_window("now..10").resolve(5.0) == (5.0, 10.0)
@@ -142,7 +142,7 @@ def test_format(seconds: float, epoch: bool | None, text: str) -> None:
 
 
 @given(st.integers(0, int(moment.EPOCH_FROM_S)) | st.integers(1_700_000_000, 1_900_000_000), st.integers(0, 999_999))
-def test_what_a_table_shows_can_be_typed(whole: int, micros: int) -> None:
+def test_moments_in_tables_can_be_read_back(whole: int, micros: int) -> None:
     seconds = whole + micros / 1_000_000
     assert moment.parse(moment.format(seconds), 0.0) == pytest.approx(seconds, abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""Short options mean what they mean to `flux run`."""
+"""Short options have the same meaning as in `flux run`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fluxres.syntax.options import parse_options
 
 
 def plain(**options: Any) -> list[dict[str, Any]]:
-    """The resources of options as a jobspec has them, which reads them back."""
+    """The resources section of options, which the jobspec reader accepts."""
     made = parse_options(**options)
     written = jobspec.resources_to_plain(made)
     assert jobspec.parse_resources(written) == made

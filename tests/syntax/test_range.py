@@ -14,7 +14,7 @@ from tests.syntax.requests import NUMBERS, steps
 
 
 def listed(least: int, most: int | None, operator: str, operand: int, limit: int) -> list[int]:
-    """By the definition: apply the operator until it is too much."""
+    """By the definition: apply the operator until the value is too large."""
     found = []
     value = least
     while value <= limit and (most is None or value <= most):

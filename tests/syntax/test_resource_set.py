@@ -117,7 +117,7 @@ def test_a_machine_is_the_same_from_its_resource_set() -> None:
     assert ResourceSet.parse(part).scheduling == {"writer": "x"}
 
 
-def test_times_slots_and_what_a_scheduler_keeps() -> None:
+def test_times_slots_and_data_of_the_scheduler() -> None:
     a = r("rank[4-5]/core[0-1]", starttime=5, expiration=7.5, nslots=3)
     assert (a.starttime, a.expiration, a.nslots) == (5.0, 7.5, 3)
     plain = {**a.to_dict(), "scheduling": {"writer": "x", "graph": {}}}
@@ -203,7 +203,7 @@ def document(**changes: Any) -> dict[str, Any]:
         (document(slots=1), "R.execution"),
     ],
 )
-def test_what_is_wrong_is_named(values: Any, where: str) -> None:
+def test_errors_name_their_position(values: Any, where: str) -> None:
     for given_as in (values, json.dumps(values)):
         with pytest.raises(InputError) as refused:
             ResourceSet.parse(given_as)
@@ -238,6 +238,6 @@ def test_anything_is_read_or_refused(values: Any) -> None:
 
 
 @pytest.mark.parametrize("values", [{"version": 1, "execution": {"R_lite": []}}, '{"version": 1}', {0: {"core": "0-3"}}])
-def test_what_is_no_targets_by_rank_is_refused_with_the_way_to_read_it(values: Any) -> None:
+def test_invalid_targets_are_refused_with_a_hint_to_parse(values: Any) -> None:
     with pytest.raises(UsageError, match=r"targets by rank \(ResourceSet\.parse\(…\) reads R"):
         ResourceSet(values)

@@ -1,4 +1,4 @@
-"""Shapes: RFC 46's grammar, and that writing one and reading it is the same resources."""
+"""Shapes: RFC 46's grammar; writing a shape and reading it gives the same resources."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_vertices() -> None:
         ("node{a:'true',b:\"it's\"}", "node{a:'true',b:\"it's\"}"),
     ],
 )
-def test_writes_the_shortest(text: str, shortest: str) -> None:
+def test_writes_the_shortest_form(text: str, shortest: str) -> None:
     assert shape.format(shape.parse(text)) == shortest
 
 
@@ -163,7 +163,7 @@ def test_writes_the_shortest(text: str, shortest: str) -> None:
         [NODE | {"label": 3}],
     ],
 )
-def test_what_is_no_resources_section_is_not_written(values: Any) -> None:
+def test_invalid_resources_sections_are_not_written(values: Any) -> None:
     with pytest.raises(InputError, match="resources"):
         shape.format(values)
 
@@ -205,7 +205,7 @@ def test_any_text_is_a_shape_or_an_error(text: str) -> None:
 
 
 def settled(values: Any) -> Any:
-    """Resources with their counts as values: `3-3` and 3 are written the same."""
+    """Resources with their counts as values: `3-3` and 3 are written in the same way."""
     below = [settled(value["with"]) if "with" in value else None for value in values]
     return [value | {"count": count.parse(value["count"]), "with": under} for value, under in zip(values, below, strict=True)]
 
@@ -217,7 +217,7 @@ def settled(values: Any) -> Any:
         ("slot/memory=10GiB", "write the unit in braces: 10{unit:GiB}"),
     ],
 )
-def test_a_slip_is_refused_with_the_way_out(text: str, way_out: str) -> None:
+def test_a_mistake_is_refused_with_a_remedy(text: str, way_out: str) -> None:
     with pytest.raises(InputError) as refused:
         shape.parse(text)
     assert refused.value.hint == way_out

@@ -89,7 +89,7 @@ def test_invert_finds_only_names_that_render_gives(prefix: str, width: int, suff
 
 
 @pytest.mark.parametrize("text", ["node", "n${rack}", "n${rack}${id}", "${id}-${id}"])
-def test_other_templates_do_not_tell_the_id(text: str) -> None:
+def test_ids_cannot_be_read_from_other_templates(text: str) -> None:
     assert not template.is_invertible(text)
     assert template.invert(text, "n1") is None
 

@@ -1,4 +1,4 @@
-"""Units: exact between those that measure the same, refused between those that do not."""
+"""Units: conversion is exact within a dimension and refused between dimensions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_dimensions(name: str) -> None:
 
 
 @given(st.integers(0, 2**62), PAIRS)
-def test_there_and_back_is_the_same(amount: int, pair: tuple[str, str]) -> None:
+def test_converting_back_gives_the_same_amount(amount: int, pair: tuple[str, str]) -> None:
     there = unit.convert(amount, *pair)
     assert unit.convert(there, *reversed(pair)) == amount
     assert 0 <= unit.convert_up(amount, *pair) - there < 1
