@@ -5,7 +5,7 @@ in this order, and adjacent terms are ANDed. A query that Flux's own commands ac
 and grouping are those of flux-core, even where they are unexpected:
 
 - A bare term or a parenthesis next to an operand closes every open operator (`a|b c` is `(a|b)&c`); a negation next to an
-  operand   closes none (`a|b -c` is `a|(b&-c)`, `not a -b` is `not (a&-b)`).
+  operand closes none (`a|b -c` is `a|(b&-c)`, `not a -b` is `not (a&-b)`).
 - `and`, `or` and `not` are operators before any character that cannot be part of a word (`not-a`).
 - A value may follow its operator after a blank, and quotes only keep characters together (`'host:a b'` has an operator).
 - A term without a name before its colon is refused, because no constraint has such an operator.
