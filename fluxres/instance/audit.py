@@ -15,7 +15,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
-from fluxres.instance import bookkeeping, recording, states
+from fluxres.instance import bookkeeping, holding, recording, states
 from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
@@ -33,10 +33,11 @@ def check(instance: Instance) -> list[Problem]:
     now = instance._time.look()
     for one in list(instance.walk()):
         if not one.is_closed:
-            one._go_on(now)
+            one._advance_to(now)
     found: list[Problem] = []
     for one in instance.walk():
-        graph = one._shown()
+        holding.record_jobs(one)
+        graph = one._graph
         found += [Problem(p.severity, f"{one.address} {p.where}", p.message) for p in graph.check()]
         found += [*bookkeeping.check(one), *_jobs(one, graph), *_promised(one, graph), *_elsewhere(one)]
         found += [*_late(one, graph), *_unlisted(one)]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.graph.structure import Problem
-from fluxres.instance import states, urgency
+from fluxres.instance import states
+from fluxres.instance.job import URGENCY_HELD
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -77,9 +78,7 @@ def _queue(instance: Instance) -> list[Problem]:
     """In the queue is each job that waits for resources, once, and no other."""
     found, queue = [], instance.queue
     listed = Counter(job.number for job in queue)
-    waiting = {
-        number for number, job in instance._jobs.items() if job.state is State.SCHED and job.urgency != urgency.URGENCY_HELD
-    }
+    waiting = {number for number, job in instance._jobs.items() if job.state is State.SCHED and job.urgency != URGENCY_HELD}
     for number in sorted(listed.keys() | waiting):
         times = listed[number]
         if number not in waiting:

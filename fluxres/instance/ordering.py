@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import seconds
 from fluxres.errors import UsageError
+from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED
 from fluxres.instance.measure import asked
 from fluxres.instance.policies import Easy
-from fluxres.instance.urgency import PRIORITY_MAX, URGENCY_EXPEDITED
 
 if TYPE_CHECKING:
     from fluxres.instance.job import Job

@@ -150,7 +150,7 @@ def test_a_policy_that_goes_wrong_is_named_and_the_instance_is_whole(what: str) 
     assert instance.check() == []
     assert limits.PASS_ACTIONS_MAX > 0
     for job in instance.jobs(State.SCHED, State.RUN):
-        instance._in_pass = True
+        instance.scheduling.is_running = True
         instance.cancel(job)
     assert instance.graph.jobs() == []
 
