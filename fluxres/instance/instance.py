@@ -39,7 +39,7 @@ from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.ids import JobIds
-from fluxres.instance.inventory import Ask, Inventory, NotSimple
+from fluxres.instance.inventory import Ask, Inventory, NotUniform
 from fluxres.instance.job import (
     URGENCY_DEFAULT,
     URGENCY_HELD,
@@ -333,7 +333,7 @@ class Instance:
             self._adapt(request)
         try:
             return self.inventory.ask(request)
-        except NotSimple:
+        except NotUniform:
             if self.inventory.kind == "graph" or not self.is_adaptive:
                 raise UsageError(
                     "this request is not for a number of equal pools",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
 from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance import policy as policies
-from fluxres.instance.ordering import FairShare, Multifactor
+from fluxres.instance.policies import FairShare, Multifactor
 from fluxres.instance.policy import names, policy
 from fluxres.model import changes
 from fluxres.simulation.invariants import Watched, violations
