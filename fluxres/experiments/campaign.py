@@ -12,19 +12,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fluxres.experiments.execution import Outcome, execute
+from fluxres.experiments.execution import Outcome, Progress, execute
 from fluxres.experiments.folder import ResultsFolder, cannot
 from fluxres.experiments.study import Run, Study
-
-OnProgress = Callable[[float, str], None]
-"""Called with the number of runs done, including fractions, and a description of what is in progress."""
 
 _LOOK_S: Final = 0.5
 _TELL_EVERY: Final = 0.01
@@ -44,7 +41,7 @@ class Campaign(NamedTuple):
 
 
 def run(
-    study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, on_progress: OnProgress | None = None
+    study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, on_progress: Progress | None = None
 ) -> Campaign:
     """Make every run of a study that does not exist yet.
 
@@ -71,7 +68,7 @@ def run(
 
 
 def _outcomes(
-    runs: list[Run], folder: ResultsFolder, processes: int, cluster: str | None, on_progress: OnProgress
+    runs: list[Run], folder: ResultsFolder, processes: int, cluster: str | None, on_progress: Progress
 ) -> Iterator[Outcome]:
     if cluster is not None:
         from fluxres.experiments import sweep
@@ -83,7 +80,7 @@ def _outcomes(
         yield from _Processes(runs, folder, processes, on_progress).outcomes()
 
 
-def _here(runs: Iterable[Run], folder: ResultsFolder, on_progress: OnProgress) -> Iterator[Outcome]:
+def _here(runs: Iterable[Run], folder: ResultsFolder, on_progress: Progress) -> Iterator[Outcome]:
     for number, each in enumerate(runs):
         on_progress(number, each.key)
         place = folder.begin(each)
@@ -96,7 +93,7 @@ def _here(runs: Iterable[Run], folder: ResultsFolder, on_progress: OnProgress) -
         yield outcome
 
 
-def _report_part(on_progress: OnProgress, number: int, key: str, part: float) -> None:
+def _report_part(on_progress: Progress, number: int, key: str, part: float) -> None:
     on_progress(number + part, key)
 
 
@@ -110,7 +107,7 @@ class _Live(NamedTuple):
 class _Processes:
     """Runs in processes of their own, a bounded number at a time."""
 
-    def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, on_progress: OnProgress) -> None:
+    def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, on_progress: Progress) -> None:
         self.waiting = list(reversed(runs))
         self.folder = folder
         self.processes = processes
