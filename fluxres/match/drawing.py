@@ -3,103 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE
-from fluxres.match.demand import Demand
-from fluxres.match.supply import Supply
+from fluxres.match.floor import Floor
+from fluxres.match.form import Draw, Entangled, Load
+from fluxres.match.result import MatchBuilder
 from fluxres.match.typology import Typology
-
-if TYPE_CHECKING:
-    from fluxres.match.floor import Floor
-    from fluxres.match.rows import MatchBuilder
 
 Int64 = NDArray[np.int64]
 FEW: Final = 12
 """Number of nodes whose suppliers are looked at before those of all others."""
-
-
-class Entangled(Exception):
-    """Suppliers overlap so that only a search can decide: the reference traverser has to answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Units of a distributed type that each node (or bundle) draws.
-
-    Args:
-        demand: what is charged.
-        slot: the innermost slot around it; None for none.
-        inner: whether that slot is in the node and repeated in it.
-        shared_by: demands whose counts multiply to the number of nodes that share the amount.
-    """
-
-    demand: Demand
-    slot: Demand | None
-    inner: bool
-    shared_by: tuple[Demand, ...]
-
-    def number(self, counts: tuple[int, ...]) -> Fraction:
-        """The amount requested at one node, per repetition."""
-        nodes = 1
-        for demand in self.shared_by:
-            nodes *= counts[demand.number]
-        return Fraction(counts[self.demand.number], nodes)
-
-    def repeats(self, counts: tuple[int, ...]) -> int:
-        """How often it is requested at one node."""
-        return counts[self.slot.number] if self.inner and self.slot is not None else 1
-
-    def key(self, counts: tuple[int, ...]) -> tuple[object, ...]:
-        """Equal for draws that differ only in their amount."""
-        return self.demand.channel, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
-
-
-def is_simple(demand: Demand, typology: Typology) -> bool:
-    """Whether a charge is just a number of units: nothing is looked at, exclusive or part of a node."""
-    kind = demand.kind
-    sizes = typology.least_and_most(kind)
-    return (
-        demand.even
-        and not (demand.whole or demand.named or typology.is_flagged(kind) or typology.is_drawn_in_nodes(kind))
-        and (not demand.shared or sizes[0] > 1)
-    )
-
-
-class Load:
-    """What the nodes or bundles of a request draw, independent of the window.
-
-    Errors: Entangled if only a search can decide.
-    """
-
-    __slots__ = ("is_able", "supply", "weights")
-
-    def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: tuple[int, ...]) -> None:
-        self.supply: Supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
-        if not (self.supply.is_whole and self.supply.is_single):
-            raise Entangled
-        #: By supplier, the units that one node or bundle draws (0 if the unit does not convert), and whether the unit converts.
-        self.weights = np.zeros(len(self.supply.pools), np.int64)
-        self.is_able = np.ones(len(self.supply.pools), np.bool_)
-        for draw in draws:
-            number = draw.number(counts)
-            for at, unit in enumerate(self.supply.units):
-                worth = draw.demand.per_unit(unit)
-                of = self.supply.charged[draw.demand.channel] & (self.supply.unit_of == at)
-                if worth is None:
-                    self.is_able &= ~of
-                    continue
-                units = number / worth
-                if draw.shared_by and units.denominator > 1:
-                    raise Entangled  # only the sum of all draws is rounded to whole units
-                self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
 
 
 class Drawing:
@@ -259,11 +177,6 @@ class Drawing:
                 yield draw.slot.number, every, np.repeat(pools, repeats)
             else:
                 yield draw.slot.number, instances[of], pools
-
-
-def split(demands: tuple[Demand, ...]) -> tuple[list[Demand], list[Demand]]:
-    """Demands that are searched for, and demands that are charged."""
-    return [demand for demand in demands if not demand.charged], [demand for demand in demands if demand.charged]
 
 
 def is_guided(draws: tuple[Draw, ...], typology: Typology) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,22 +19,23 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match import earliest, peer_rules, reasons, settle, vector
-from fluxres.match import plan as plans
+from fluxres.match import peer_rules, reasons
 from fluxres.match.demand import Plan
-from fluxres.match.drawing import Entangled, is_guided
+from fluxres.match.drawing import is_guided
+from fluxres.match.earliest import Failures, WindowSkipper, earliest
 from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
-from fluxres.match.form import Form, form
-from fluxres.match.guide import WindowSkipper
+from fluxres.match.form import Entangled, Form, form
+from fluxres.match.plan import plan as compile_plan
+from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Match
-from fluxres.match.single import Single, single
 from fluxres.match.situation import Situation
 from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
+from fluxres.match.vector import Search, Single, single
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
@@ -76,6 +78,8 @@ class Matcher:
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
+        #: By eligible nodes and kind of request.
+        self._failures: dict[tuple[Eligible, object], Failures] = {}
         self._roots = structure.unavailable_roots()
         self._floor = Floor(self.typology, planner, ideal=ideal)
         self._below_meetings: Below = {}
@@ -85,7 +89,7 @@ class Matcher:
     def forget(self) -> None:
         """Drop what was derived from kinds."""
         self._plans.clear()
-        self._eligible.clear()
+        self._forget_eligible()
         self._floor.forget()
         for found in ("draws", "drawn_by_itself"):
             self.typology.__dict__.pop(found, None)
@@ -136,7 +140,7 @@ class Matcher:
         def at(start: int, end: int) -> Match | None:
             _require_window(start, end)
             if shape is not None and not reference:
-                fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
+                fast = Search(self._floor, plan, shape, eligible, chosen, start, end)
                 if fast.is_able:
                     with suppress(Entangled):
                         return alone.match(fast) if alone is not None and alone.suits(fast) else fast.settle()
@@ -178,10 +182,10 @@ class Matcher:
                 return None
 
         eligible = self._eligible_for(request.constraint)
-        guide = None
+        skipper = None
         if shape is not None and not reference and is_guided(shape.draws, self.typology):
-            guide = WindowSkipper(self._floor, plan, shape, eligible, policy(how))
-        found = earliest.earliest(attempt, self.planner, guide, duration, after)
+            skipper = WindowSkipper(self._floor, plan, shape, eligible, policy(how), partial(self._failures_of, eligible))
+        found = earliest(attempt, self.planner, skipper, duration, after)
         if found is None and undecided:
             raise undecided[0]
         return found
@@ -262,7 +266,7 @@ class Matcher:
         if plan.between >= 0:
             return self._meeting(plan, eligible, chosen).at(plan.lowest, start, end) is not None
         if shape is not None:
-            fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
+            fast = Search(self._floor, plan, shape, eligible, chosen, start, end)
             if fast.is_able:
                 with suppress(Entangled):
                     return fast.fits(plan.lowest)
@@ -279,7 +283,7 @@ class Matcher:
 
         def attempt(counts: tuple[int, ...]) -> bool:
             if shape is not None:
-                fast = vector.Search(floor, plan, shape, situation.eligible, chosen, situation.start, situation.end)
+                fast = Search(floor, plan, shape, situation.eligible, chosen, situation.start, situation.end)
                 if fast.is_able:
                     with suppress(Entangled):
                         return fast.fits(counts)
@@ -293,7 +297,7 @@ class Matcher:
     def _widest(self, plan: Plan) -> Plan:
         """The plan used to explain a refusal: its nodes meet where most nodes do."""
         widest = self.typology.meetings(plan.between).widest if plan.between >= 0 else None
-        return plan if widest is None else plans.plan(plan.request, self.typology, widest)
+        return plan if widest is None else compile_plan(plan.request, self.typology, widest)
 
     def _situation(self, eligible: Eligible, plan: Plan, start: int, end: int) -> Situation:
         return Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured, ideal=self.ideal)
@@ -302,7 +306,7 @@ class Matcher:
 
     def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Match | None:
         budget = self._budget(plan)
-        return settle.settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
+        return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
 
     def _budget(self, plan: Plan) -> Budget:
         # Where suppliers overlap, very many choices of nodes are equivalent, and each costs a walk over its suppliers.
@@ -320,7 +324,7 @@ class Matcher:
             what = request.resources, request.constraint, request.parts
             ready = self._ready_for.get(what)
             if ready is None:
-                plan = plans.plan(request, self.typology)
+                plan = compile_plan(request, self.typology)
                 shape = self._form_of(plan)
                 alone = None if shape is None else single(plan, shape, self.planner.columns)
                 ready = self._ready_for[what] = plan, shape, alone
@@ -339,13 +343,23 @@ class Matcher:
         # A constraint may test states; setting a state makes a new array of the roots of what is out of service.
         roots = self.structure.unavailable_roots()
         if roots is not self._roots:
-            self._eligible.clear()
+            self._forget_eligible()
             self._roots = roots
         found = self._eligible.get(constraint)
         if found is None:
             if len(self._eligible) >= REQUESTS_KEPT:
-                self._eligible.clear()
+                self._forget_eligible()
             found = self._eligible[constraint] = Eligible(self.typology, constraint)
+        return found
+
+    def _forget_eligible(self) -> None:
+        self._eligible.clear()
+        self._failures.clear()
+
+    def _failures_of(self, eligible: Eligible, kind: object) -> Failures:
+        found = self._failures.get((eligible, kind))
+        if found is None:
+            found = self._failures[eligible, kind] = Failures(self.planner)
         return found
 
     def follow_suppliers(self, *, routed: bool = False) -> None:
@@ -364,7 +378,7 @@ class Matcher:
         self.typology = Typology(self.structure, outage.dead, outage.stated)
         self._plans.clear()
         self._ready_for.clear()
-        self._eligible.clear()
+        self._forget_eligible()
         self._below_meetings.clear()
         self._floor = Floor(self.typology, self.planner)
         self._empty = None
@@ -391,6 +405,7 @@ class Matcher:
     def share(self, typology: Typology) -> None:
         """Take over facts that another matcher of the same machine has derived."""
         self.typology = typology
+        self._forget_eligible()
         self._below_meetings.clear()
         self._floor = Floor(typology, self.planner, ideal=self.ideal)
 

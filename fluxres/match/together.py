@@ -9,22 +9,22 @@ from typing import Final
 import numpy as np
 
 from fluxres.errors import LimitExceeded
-from fluxres.match import plan as plans
-from fluxres.match import settle, vector
 from fluxres.match.bounds import Bounds
 from fluxres.match.demand import Plan
-from fluxres.match.drawing import Entangled
 from fluxres.match.eligible import Eligible
 from fluxres.match.floor import Floor
-from fluxres.match.form import Form, form
-from fluxres.match.meetings import Meeting
+from fluxres.match.form import Entangled, Form, form
+from fluxres.match.paths import Meeting
+from fluxres.match.plan import plan as compile_plan
+from fluxres.match.plan import settle
 from fluxres.match.policy import Policy
 from fluxres.match.result import Match
 from fluxres.match.situation import Situation
 from fluxres.match.traverser import Budget, Traverser
+from fluxres.match.vector import Search
 
-Below = dict[tuple[int, int], tuple[Eligible, Eligible]]
-"""By id() of the eligible nodes and place to meet: these nodes, and those of them below the place."""
+Below = dict[tuple[Eligible, int], Eligible]
+"""By eligible nodes and place to meet: those of the nodes that are below the place."""
 BELOW_KEPT: Final = 1 << 24
 """Bound on the cached nodes over all places, a few bytes each."""
 
@@ -56,7 +56,7 @@ class Together:
 
     def match(self, start: int, end: int) -> Match | None:
         """The match with the largest counts, and for these the nearest place to meet."""
-        return settle.settle(self._plan, self._floor.typology, lambda counts: self.at(counts, start, end))
+        return settle(self._plan, self._floor.typology, lambda counts: self.at(counts, start, end))
 
     def at(self, counts: tuple[int, ...], start: int, end: int) -> Match | None:
         """The match for fixed counts.
@@ -99,12 +99,12 @@ class Together:
         """Match within the nodes below one place."""
         eligible = self._eligible_below(meeting)
         if meeting.v not in self._ready:
-            made = plans.plan(self._plan.request, self._floor.typology, meeting)
+            made = compile_plan(self._plan.request, self._floor.typology, meeting)
             able = not self._reference and self._floor.level is not None
             self._ready[meeting.v] = made, form(made, self._floor.typology) if able else None
         plan, shape = self._ready[meeting.v]
         if shape is not None:
-            fast = vector.Search(self._floor, plan, shape, eligible, self._policy, situation.start, situation.end)
+            fast = Search(self._floor, plan, shape, eligible, self._policy, situation.start, situation.end)
             if fast.is_able:
                 try:
                     return fast.match(counts)
@@ -113,14 +113,14 @@ class Together:
         return self._traverse(plan, eligible, situation, counts)
 
     def _eligible_below(self, meeting: Meeting) -> Eligible:
-        key = id(self._eligible), meeting.v
+        key = self._eligible, meeting.v
         found = self._below.get(key)
-        if found is None or found[0] is not self._eligible:
+        if found is None:
             if len(self._below) * len(self._eligible.targets) >= BELOW_KEPT:
                 self._below.clear()
                 self._floor.forget()
-            found = self._below[key] = self._eligible, self._eligible.only(meeting.nodes)
-        return found[1]
+            found = self._below[key] = self._eligible.only(meeting.nodes)
+        return found
 
     def _traverse(self, plan: Plan, eligible: Eligible, situation: Situation, counts: tuple[int, ...]) -> Match | None:
         there = self._situation(eligible, situation.start, situation.end)

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres.clock import FOREVER
-from fluxres.planner.bits import WORD, Words, unpack
-from fluxres.planner.block import BEGINNING, REDUCED_ROWS, Ints
+from fluxres.planner.block import BEGINNING, REDUCED_ROWS, WORD, Ints, Words, unpack
 
 SCALAR_ROWS_MAX: Final = 24
 """Up to this number of rows, changing one mark row by row is cheaper than a NumPy operation over a column."""
