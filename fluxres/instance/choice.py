@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fluxres.errors import UsageError
-from fluxres.instance.counted import Counted
+from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
-from fluxres.instance.inventory import Inventory, NotSimple
-from fluxres.instance.named import ASCENDING, DESCENDING, Named
-from fluxres.instance.simple import Simple, interchangeable, one_pool, simple
+from fluxres.instance.inventory import Inventory, NotUniform
+from fluxres.instance.named import ASCENDING, DESCENDING, NamedInventory
+from fluxres.instance.uniform import UniformRequest, interchangeable, one_pool, uniform_request
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
@@ -34,30 +34,30 @@ def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Invent
     structure = graph.structure
     if name == "named":
         try:
-            return Named(graph, type_name or "node", match_policy)
-        except NotSimple as error:
+            return NamedInventory(graph, type_name or "node", match_policy)
+        except NotUniform as error:
             raise UsageError(str(error), where=f"inventory {kind}", hint="use inventory='graph' or 'auto'") from None
     large = np.flatnonzero(structure.size[: structure.tree_end] > 1)
     wanted = type_name or (structure.types[structure.type.item(int(large[0]))] if len(large) else "")
-    pool = one_pool(structure, Simple(wanted, 1, 1, False, True))
+    pool = one_pool(structure, UniformRequest(wanted, 1, 1, False, True))
     if pool is None:
         raise UsageError(f"there is no single pool of {wanted or 'several'} units to count", where=f"inventory {kind}")
-    return Counted(graph, pool)
+    return CountedInventory(graph, pool)
 
 
 def fastest(graph: ResourceGraph, match_policy: str, request: Request, measure: str | None = None) -> Inventory:
     """The fastest inventory that can answer this request."""
-    wanted = simple(request)
+    wanted = uniform_request(request)
     return (wanted and _fastest(graph, match_policy, wanted, measure)) or GraphInventory(graph, match_policy, measure)
 
 
-def _fastest(graph: ResourceGraph, match_policy: str, wanted: Simple, measure: str | None) -> Inventory | None:
+def _fastest(graph: ResourceGraph, match_policy: str, wanted: UniformRequest, measure: str | None) -> Inventory | None:
     structure = graph.structure
     if graph.records.jobs() or graph.records.stages or match_policy not in (*ASCENDING, *DESCENDING):
         return None
     pool = one_pool(structure, wanted)
     if pool is not None:
-        return Counted(graph, pool)
+        return CountedInventory(graph, pool)
     if interchangeable(structure, wanted) is None:
         return None
-    return Named(graph, wanted.type, match_policy, measure)
+    return NamedInventory(graph, wanted.type, match_policy, measure)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, UnknownPool
-from fluxres.instance.inventory import Hold, NotSimple, Running, refusal
-from fluxres.instance.rows import Numbers
-from fluxres.instance.simple import Simple, simple
+from fluxres.instance.availability import AvailableCounts
+from fluxres.instance.inventory import Hold, NotUniform, Running, refusal
+from fluxres.instance.uniform import UniformRequest, uniform_request
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-class Counted:
+class CountedInventory:
     """Units of one pool of a machine.
 
     Args:
@@ -52,7 +52,7 @@ class Counted:
         self._reserved: dict[int, Hold] = {}
         self._spare = 0
         """Beside a single reservation: units free at its start that it does not need."""
-        self._rows: Numbers | None = None
+        self._rows: AvailableCounts | None = None
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -62,12 +62,12 @@ class Counted:
         if known is None or known[0] is not request:
             if len(self._asks) > 4096:
                 self._asks.clear()
-            known = self._asks[id(request)] = (request, self._units(simple(request)))
+            known = self._asks[id(request)] = (request, self._units(uniform_request(request)))
         return known[1]
 
-    def _units(self, wanted: Simple | None) -> int:
+    def _units(self, wanted: UniformRequest | None) -> int:
         if wanted is None or wanted.type != self.type or wanted.is_whole or self.is_gone:
-            raise NotSimple(f"only units of {self.type} are counted here")
+            raise NotUniform(f"only units of {self.type} are counted here")
         if wanted.number > self.size:
             raise InfeasibleRequest(
                 f"{wanted.number} units of {self.type} asked for, the machine has {self.size}", hint="ask for less"
@@ -172,9 +172,9 @@ class Counted:
         self._reserved[key] = Hold(key, start, min(start + duration, FOREVER), ask)
         return start
 
-    def _all_rows(self, now: int) -> Numbers:
+    def _all_rows(self, now: int) -> AvailableCounts:
         if self._rows is None:
-            rows = self._rows = Numbers(now, self.size - self._others)
+            rows = self._rows = AvailableCounts(now, self.size - self._others)
             for hold in (*self.running.holds, *self._reserved.values()):
                 rows.change(hold.start, hold.end, -hold.count)
         return self._rows

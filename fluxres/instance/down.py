@@ -29,7 +29,7 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
     No pass is made before all instances know the state: one below could start a job on what is out of service above.
     """
     for one in instance.walk():
-        one._go_on(one._time.now)
+        one._advance_to(one._time.now)
     changed = list(_give(instance, targets.pools(instance._graph, where, "state and no tags"), state))
     for one, vertices in reversed(changed):
         if state == "down" and not one.is_closed:
@@ -169,7 +169,7 @@ def _fail(instance: Instance, vertices: list[int]) -> None:
         near = ((u, v) for u in instance.inventory.vertices(job.claim) for v in vertices if u < end.item(v) and v < end.item(u))
         lost = next((v for u, v in near if u >= v or _has_inside(instance, job, u, v)), None)
         if lost is not None:
-            instance._except(job, states.EXEC, states.FATAL, f"lost {structure.where(lost)}")
+            instance._raise(job, states.EXEC, states.FATAL, f"lost {structure.where(lost)}")
 
 
 def _has_inside(instance: Instance, job: Job, u: int, v: int) -> bool:

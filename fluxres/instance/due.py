@@ -13,13 +13,12 @@ from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
 from fluxres.clock import FOREVER, ticks
-from fluxres.instance import foreign, states
+from fluxres.instance import foreign, holding, states
 from fluxres.instance.states import State
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
     from fluxres.instance.job import Job
-    from fluxres.instance.lifecycle import Lifecycle
 
 HELD_THROUGH: Final = 1
 """Ticks for which units of a job at its limit are kept for it: this moment, and no other."""
@@ -28,7 +27,7 @@ OVERTIME_S: Final = 10.0
 """How long units of a job that has not ended by its limit are taken to be held, over and over."""
 
 
-def first(instance: Lifecycle) -> int:
+def first(instance: Instance) -> int:
     """When something is due next in an instance, in ticks; FOREVER for never.
 
     What others give back at a moment is free at that moment, so that is due a tick before.
@@ -42,7 +41,7 @@ def first(instance: Lifecycle) -> int:
     )
 
 
-def wakes(instance: Lifecycle) -> int:
+def wakes(instance: Instance) -> int:
     """When `advance` has to be called, so that what is due is done in time."""
     timers, ends = instance._timers, instance._foreign_ends
     found = min(instance.queue.next_due(), instance.expires)
@@ -52,13 +51,12 @@ def wakes(instance: Lifecycle) -> int:
         found = min(found, _limit(instance))
     if not len(instance.queue):
         return found
-    outermost = instance._face.outermost
-    if not outermost.shares_supplies:
+    if not instance.shared.has_suppliers:
         return min(found, ends[-1]) if ends else found
-    return min(found, *(one._foreign_ends[-1] for one in outermost.walk() if one._foreign_ends), FOREVER)
+    return min(found, *(one._foreign_ends[-1] for one in instance.outermost.walk() if one._foreign_ends), FOREVER)
 
 
-def do_first(instance: Lifecycle, before: int) -> bool:
+def do_first(instance: Instance, before: int) -> bool:
     """Do what comes first in an instance, if it is due before a moment; False where others give it back in the tick to come."""
     instance._announced, is_due = FOREVER, True
     try:
@@ -74,18 +72,18 @@ def do_first(instance: Lifecycle, before: int) -> bool:
         elif timers and moment == timers[0][0]:
             _begin_time(instance)
         elif moment == instance.expires:
-            instance._expire()
+            instance.expire()
         else:
             is_due = False
             return False
-        instance._after()
+        instance._follow_up()
         return True
     finally:
         if is_due and not instance.is_closed:
             instance._announce(first(instance))
 
 
-def hold_through(instance: Lifecycle) -> None:
+def hold_through(instance: Instance) -> None:
     """Let jobs whose limit is this very moment keep what they have, until their end is reported or they are asked to stop.
 
     Not those of which a runner promised that they end at it.  What is reserved stays where it is, or comes a tick later.
@@ -97,16 +95,16 @@ def hold_through(instance: Lifecycle) -> None:
         instance.queue.restore(places, HELD_THROUGH)
 
 
-def _ending(instance: Lifecycle) -> list[Job]:
+def _ending(instance: Instance) -> list[Job]:
     """Jobs whose limit is this very moment, and that may be there after it."""
     found = (instance._jobs[number] for number in instance.inventory.running.until(instance.now))
     return [job for job in found if not _is_promised(job)]
 
 
-def _hold(instance: Lifecycle, held: list[Job]) -> None:
+def _hold(instance: Instance, held: list[Job]) -> None:
     for job in held:
-        if instance._hold_on(job, instance.now + HELD_THROUGH):
-            instance._mark_disputed(job.number)
+        if holding.keep(instance, job, instance.now + HELD_THROUGH):
+            holding.mark_disputed(instance, job)
         instance._at_limit.add(job.number)
 
 
@@ -156,7 +154,7 @@ def is_behind(instance: Instance) -> bool:
     return first(instance) < instance._time.now
 
 
-def require_ended(instance: Lifecycle) -> None:
+def require_ended(instance: Instance) -> None:
     """See whether a runner that keeps limits has kept them: a job that has not ended at its limit is as late as any other."""
     late = [job for number in instance._lapsed if (job := instance._jobs.get(number)) and job.limit == instance._lapsed_at]
     instance._overtime.update(job.number for job in late)
@@ -165,14 +163,14 @@ def require_ended(instance: Lifecycle) -> None:
         instance._announce(first(instance))
 
 
-def _begin_time(instance: Lifecycle) -> None:
+def _begin_time(instance: Instance) -> None:
     """A moment has come that a job waits for."""
     job = instance._jobs.get(heappop(instance._timers)[1])
     if job is not None and job.state is State.DEPEND and instance.dependencies.due(job, instance.now):
         instance._depend(job)
 
 
-def _limit(instance: Lifecycle) -> int:
+def _limit(instance: Instance) -> int:
     """When the limit of a job has to be looked after.
 
     A runner that keeps limits is left alone until one has passed; from then on its job is as any other.
@@ -185,7 +183,7 @@ def _limit(instance: Lifecycle) -> int:
     return min((instance._jobs[number].limit for number in instance._overtime), default=FOREVER)
 
 
-def _limits(instance: Lifecycle, moment: int) -> None:
+def _limits(instance: Instance, moment: int) -> None:
     """Ask the jobs whose limit is a moment to stop, and keep what they have for those that have not ended by that."""
     for number in sorted({*instance._at_limit, *instance._overtime, *instance.inventory.running.until(moment)}):
         job = instance._jobs.get(number)
@@ -195,13 +193,13 @@ def _limits(instance: Lifecycle, moment: int) -> None:
             continue
         try:
             if job.state is State.RUN:
-                instance._except(job, "timelimit", states.FATAL, "the limit has come")
+                instance._raise(job, "timelimit", states.FATAL, "the limit has come")
         finally:
             if job.state is State.CLEANUP:
                 _prolong(instance, job)
 
 
-def _prolong(instance: Lifecycle, job: Job) -> None:
+def _prolong(instance: Instance, job: Job) -> None:
     """Let a job that has not ended hold on to what it has (rule T1).
 
     What others hold by now, or will before it is looked at again, they keep: their records are older than the delay.  The job
@@ -210,7 +208,7 @@ def _prolong(instance: Lifecycle, job: Job) -> None:
     now, ends = instance.now, instance._foreign_ends
     end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
     instance._overtime.add(job.number)
-    taken = instance._hold_on(job, end)
+    taken = holding.keep(instance, job, end)
     instance._at_limit.discard(job.number)
     job.limit = end
-    instance._dispute(job, taken)
+    holding.dispute(instance, job, taken)

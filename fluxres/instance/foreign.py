@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError
-from fluxres.instance import down
+from fluxres.instance import down, holding
 from fluxres.model import changes
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.allocation.records import Records
-    from fluxres.instance.lifecycle import Lifecycle
+    from fluxres.instance.instance import Instance
 
 
-def look(instance: Lifecycle) -> None:
+def look(instance: Instance) -> None:
     """See anew what others hold and when they give it back; what waits may start now, or at one of these moments.
 
     Cost: O(what others hold).
@@ -29,15 +29,15 @@ def look(instance: Lifecycle) -> None:
     if instance.inventory.is_stale:
         instance.inventory.refresh()
         instance.queue.cleared()
-    down.follow(instance._face)
+    down.follow(instance)
     records = graph.records
     names = [name for name in records.jobs() if not _is_own(instance, name)]
     if (names or records.stages) and instance.inventory.kind != "graph":
         if instance.is_adaptive:
             instance._adapt(None)
         else:
-            instance._face._shown()  # so that the graph does not give others what runs
-    instance.foreign = frozenset(name for name in names if name in instance.foreign or not instance._is_issued(name))
+            holding.record_jobs(instance)  # so that the graph does not give others what runs
+    instance.foreign = frozenset(name for name in names if name in instance.foreign or not instance._ids.is_issued(name))
     ends = {end for name in names for end in records.ends(name)}
     ends.update(min(stage.expires, stage.end) for stage in records.stages.values())
     instance._foreign_ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
@@ -45,29 +45,29 @@ def look(instance: Lifecycle) -> None:
     if inventory.kind != "graph" and inventory.leave_alone(_held(records, names, now)):
         instance.queue.cleared()
     hold_again(instance)
-    for other in list(instance._time.disputing):
-        if other is not instance and other._face.parent is not None:
+    for other in list(instance.shared.disputing):
+        if other is not instance and other.parent is not None:
             hold_again(other)
     inventory.forget()
     inventory.revision = graph.revision
-    instance._face.supplies_back()
+    instance.supplies_back()
     if instance._foreign_ends:
         instance._announce(instance._foreign_ends[-1] - 1)
 
 
-def hold_again(instance: Lifecycle) -> None:
+def hold_again(instance: Instance) -> None:
     """Let late jobs have what others held of it and hold no more (rule T1)."""
     if instance.is_closed or not instance._disputed:
-        instance._time.disputing.pop(instance, None)
+        instance.shared.disputing.pop(instance, None)
         return
     now = instance.now = instance._time.now
     for number in list(instance._disputed):
         job = instance._jobs.get(number)
         if job is not None and job.limit > now:
-            instance._dispute(job, instance._hold_on(job, job.limit))
+            holding.dispute(instance, job, holding.keep(instance, job, job.limit))
 
 
-def _is_own(instance: Lifecycle, name: str) -> bool:
+def _is_own(instance: Instance, name: str) -> bool:
     try:
         number = fluid.decode(name)
     except InputError:

@@ -31,7 +31,7 @@ Place = Any
 """What is reserved for a job, without its window."""
 
 
-class NotSimple(Exception):
+class NotUniform(Exception):
     """A request that a fast inventory cannot say; the resource graph can.  The instance never lets it out."""
 
 
@@ -48,7 +48,7 @@ class Inventory(Protocol):
     def ask(self, request: Request) -> Ask:
         """A request made ready.
 
-        Errors: InfeasibleRequest for what can never be had; NotSimple where another inventory has to answer.
+        Errors: InfeasibleRequest for what can never be had; NotUniform where another inventory has to answer.
         """
 
     def start(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:

@@ -1,10 +1,11 @@
-"""A job as an instance knows it: one object with slots, because a million of them may wait at once."""
+"""A job of an instance: one object with slots, because a million jobs may wait at once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fluxres.clock import FOREVER, seconds
+from fluxres.errors import UsageError
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -14,9 +15,41 @@ if TYPE_CHECKING:
     from fluxres.instance.inventory import Ask, Claim
     from fluxres.syntax.jobspec import Request
 
+URGENCY_DEFAULT: Final = 16
+URGENCY_HELD: Final = 0
+URGENCY_EXPEDITED: Final = 31
+"""Urgency is given by the user (Flux RFC 30)."""
+PRIORITY_MIN: Final = 0
+PRIORITY_MAX: Final = 4_294_967_295
+"""The queue is sorted by priority (Flux RFC 30)."""
+
+
+def require_urgency(urgency: int) -> int:
+    """The same urgency.
+
+    Errors: UsageError outside 0 to 31.
+
+    >>> require_urgency(16)
+    16
+    """
+    if isinstance(urgency, bool) or not isinstance(urgency, int) or not URGENCY_HELD <= urgency <= URGENCY_EXPEDITED:
+        raise UsageError(f"urgency: expected an integer from {URGENCY_HELD} (held) to {URGENCY_EXPEDITED}, got {urgency!r:.80}")
+    return urgency
+
+
+def fixed_priority(urgency: int) -> int | None:
+    """The priority that an urgency gives regardless of the policy: the lowest for held jobs, the highest for expedited ones.
+
+    >>> fixed_priority(0), fixed_priority(16), fixed_priority(31)
+    (0, None, 4294967295)
+    """
+    if urgency == URGENCY_EXPEDITED:
+        return PRIORITY_MAX
+    return PRIORITY_MIN if urgency == URGENCY_HELD else None
+
 
 class JobId(int):
-    """A job id: a number that is shown as F58 (RFC 19).
+    """A job id: a number that prints as F58 (RFC 19).
 
     >>> JobId(1234), f"{JobId(1234)}", JobId(1234) + 1
     (ƒNH, 'ƒNH', 1235)
@@ -42,7 +75,7 @@ class Event(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An exception of a job: its type, its severity (0 is fatal) and what there is to say."""
+    """An exception of a job (RFC 21): its type, its severity (0 is fatal) and a note."""
 
     type: str
     severity: int
@@ -53,11 +86,11 @@ class Job:
     """A job of an instance.
 
     Args:
-        number: id.
-        request: what it asks for; `duration` in ticks, FOREVER without a limit.
-        payload: whatever the runner needs; the instance never looks at it.
+        number: its id.
+        duration: in ticks; FOREVER without a limit.
+        payload: for the runner; the instance never reads it.
 
-    What ends in `_at` or `_s` is in seconds, and None while it is not known.
+    Attributes that end in `_at` or `_s` are in seconds, and None while unknown.
     """
 
     __slots__ = (
@@ -122,32 +155,29 @@ class Job:
 
     @property
     def id(self) -> JobId:
-        """The id."""
         return JobId(self.number)
 
     @property
     def duration_s(self) -> float:
-        """Seconds asked for; infinity for no limit."""
+        """The duration requested; infinity for no limit."""
         return seconds(self.duration)
 
     @property
     def submitted_at(self) -> float:
-        """When it came."""
         return seconds(self.submitted)
 
     @property
     def reserved_at(self) -> float | None:
-        """The start that is reserved for it while it waits."""
+        """The start that is reserved for it while it is pending."""
         return _known(self.reserved)
 
     @property
     def started_at(self) -> float | None:
-        """When it was given its resources."""
         return _known(self.started)
 
     @property
     def ends_at(self) -> float | None:
-        """When its limit comes; infinity for never."""
+        """Its limit; infinity for none."""
         return None if self.started < 0 else seconds(self.limit)
 
     @property
@@ -157,9 +187,9 @@ class Job:
 
     @property
     def pools(self) -> list[tuple[str, int]]:
-        """What it holds: paths of pools and units, as far as it is recorded; what is below a whole pool is implied.
+        """Paths and units of the pools it holds; pools below one that it holds exclusively are implied.
 
-        Empty before it starts and after it has ended: what it had may have another number, or be gone, by then.
+        Empty before it starts and after it has ended.
         """
         if self.claim is None or self.state is State.INACTIVE:
             return []
@@ -167,7 +197,7 @@ class Job:
 
     @property
     def result(self) -> str | None:
-        """How it ended: completed, failed, canceled or timeout; None while it has not."""
+        """completed, failed, canceled or timeout; None before it is inactive."""
         if self.state is not State.INACTIVE:
             return None
         fatal = next((failure.type for failure in self.exceptions if failure.severity == 0), None)

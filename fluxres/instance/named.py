@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
-from fluxres.instance.inventory import Hold, NotSimple, Running, refusal
+from fluxres.instance.availability import AvailableSets, highest, lowest
+from fluxres.instance.inventory import Hold, NotUniform, Running, refusal
 from fluxres.instance.measure import Measure
-from fluxres.instance.rows import Sets, highest, lowest
-from fluxres.instance.simple import Simple, interchangeable, simple
+from fluxres.instance.uniform import UniformRequest, interchangeable, uniform_request
 from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import Request
 
@@ -31,7 +31,7 @@ DESCENDING: Final = ("high", "hinode")
 """Match policies that choose by vertex number alone."""
 
 
-class Named:
+class NamedInventory:
     """Interchangeable whole pools of a machine.
 
     Args:
@@ -50,9 +50,9 @@ class Named:
         self.type = type_name
         self._measure = measure or type_name
         self._choose = highest if match_policy in DESCENDING else lowest
-        found = interchangeable(structure, Simple(type_name, 1, 1, False, True))
+        found = interchangeable(structure, UniformRequest(type_name, 1, 1, False, True))
         if found is None or match_policy not in (*ASCENDING, *DESCENDING):
-            raise NotSimple(f"pools of {type_name} are not interchangeable under {match_policy}")
+            raise NotUniform(f"pools of {type_name} are not interchangeable under {match_policy}")
         self.vertex_numbers: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
         self.size = len(self.vertex_numbers)
         self._all = (1 << self.size) - 1
@@ -62,12 +62,12 @@ class Named:
         self.free = self._all
         self.free_count = self._usable.bit_count()
         self._asks: dict[int, tuple[Request, int]] = {}
-        self._alike: dict[Simple, bool] = {}
+        self._alike: dict[UniformRequest, bool] = {}
         self.running = Running()
         self._disputed: dict[int, int] = {}
         """What those are to have that lack some of it, since others hold it."""
         self._reserved: dict[int, Hold] = {}
-        self._rows: Sets | None = None
+        self._rows: AvailableSets | None = None
         self._shadow: tuple[int, int, int] | None = None
         """Of a reservation by number: its start, how many pools are free then beside it, and its key."""
 
@@ -90,17 +90,17 @@ class Named:
         if known is None or known[0] is not request:
             if len(self._asks) > 4096:
                 self._asks.clear()
-            known = self._asks[id(request)] = (request, self._number(simple(request)))
+            known = self._asks[id(request)] = (request, self._number(uniform_request(request)))
         return known[1]
 
-    def _number(self, wanted: Simple | None) -> int:
+    def _number(self, wanted: UniformRequest | None) -> int:
         if wanted is None or wanted.type != self.type or not self._is_alike(wanted._replace(number=1)):
-            raise NotSimple(f"only whole pools of {self.type} are handed out here")
+            raise NotUniform(f"only whole pools of {self.type} are handed out here")
         if wanted.number > self.size:
             raise InfeasibleRequest(f"{wanted.number} of {self.type} asked for, the machine has {self.size}", hint="ask for less")
         return wanted.number
 
-    def _is_alike(self, wanted: Simple) -> bool:
+    def _is_alike(self, wanted: UniformRequest) -> bool:
         known = self._alike.get(wanted)
         if known is None:
             known = self._alike[wanted] = interchangeable(self.structure, wanted) is not None
@@ -227,9 +227,9 @@ class Named:
         self._shadow = (found[0], found[2] - ask, key)
         return found[0]
 
-    def _all_rows(self, now: int) -> Sets:
+    def _all_rows(self, now: int) -> AvailableSets:
         if self._rows is None:
-            rows = self._rows = Sets(now, self._all)
+            rows = self._rows = AvailableSets(now, self._all)
             for hold in (*self.running.holds, *self._reserved.values()):
                 rows.take(hold.start, hold.end, hold.units)
         return self._rows

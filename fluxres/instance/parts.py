@@ -16,7 +16,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.instance import recording, states
+from fluxres.instance import holding, recording, states
 from fluxres.instance.down import follow_sizes, has, refit
 from fluxres.model import changes, joining, targets
 from fluxres.syntax import fluid
@@ -47,7 +47,7 @@ def graph_of(parent: Instance) -> ResourceGraph:
 
 
 def grow(parent: Instance, job: Job, child: Instance, wanted: Targets | Wanted) -> list[str]:
-    """Give a child more of its parent; see Nesting.grow."""
+    """Give a child more of its parent; see Instance.grow."""
     graph = graph_of(parent)
     with recording.ours(parent.inventory, child.inventory):  # the parent has less than before, and keeps what is reserved
         paths = _grow(parent, job, child, graph, wanted)
@@ -83,7 +83,7 @@ def _grow(parent: Instance, job: Job, child: Instance, graph: ResourceGraph, wan
 
 
 def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list[str]:
-    """Give back pools of a child; see Nesting.shrink."""
+    """Give back pools of a child; see Instance.shrink."""
     if job.limit <= parent.now:
         raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint="close the instance, and all goes back")
     if child.inventory.kind == "counted":
@@ -109,7 +109,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
             joining.leave(child._graph, reduction, child._time.now)
         for path in paths:
             joining.remove(child._graph, child._graph.structure.vertex(path), child._time.now)
-            with recording.ours(parent.inventory), parent._in_service():
+            with recording.ours(parent.inventory), holding.in_service(parent):
                 _release(graph, holder, graph.structure.vertex(path), parent.now, job.limit)
                 _release_cables(graph, holder, graph.structure.vertex(path))
         for instance, path in ways:

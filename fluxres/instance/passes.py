@@ -1,141 +1,128 @@
-"""The passes of the policy of an instance: which jobs start, and that a policy which goes wrong is named.
+"""The passes of an instance's queue policy: which jobs start, and errors of a policy that name it.
 
-A pass is never nested: a job that ends while it is being started, because it does nothing, or that lets another one in, makes
-the pass go round once more.
+A pass is never nested.  A job that ends while it is being started, or that makes room for another one, makes the pass go round
+once more.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StoreError
-from fluxres.instance import due, states, urgency
+from fluxres.instance import due, states
+from fluxres.instance.graph_inventory import GraphInventory, Held
+from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, fixed_priority
 from fluxres.instance.queue import Endless, PassOver
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
-    from fluxres.instance.inventory import Inventory
     from fluxres.instance.job import Job
     from fluxres.instance.policy import QueuePolicy
-    from fluxres.instance.queue import Queue
-    from fluxres.instance.timekeeper import Timekeeper
-
 
 UNDECIDED: Final = "alloc"
-"""Exception of a job for which the matcher could not say whether there is room."""
+"""Type of the exception of a job for which the matcher could not decide whether there is room."""
 
 
-class Passes(ABC):
-    """What :class:`~fluxres.instance.lifecycle.Lifecycle` does when something has happened."""
+class Passes:
+    """The passes of one instance."""
 
-    policy: QueuePolicy
-    queue: Queue
-    inventory: Inventory
-    passes: str
-    now: int
-    is_closed: bool
-    is_ending: bool
-    expires: int
-    passes_begun = 0
-    _time: Timekeeper
-    _in_pass = False
-    _again = False
-    """Whether something has happened that the round which is being made may not have seen."""
-    _recalculated: int
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self.is_running = False
+        """Whether the policy is running."""
+        self.begun = 0
+        """The number of rounds that were begun; a pass makes one or more."""
+        self._again = False
+        """Whether something has changed that the current round may not have seen."""
+        self._recalculated = instance.now
+        self._promised: dict[int, tuple[Job, tuple[int, int, bytes]]] = {}
+        """By job, what was reserved at the end of the last pass; kept where instances share suppliers."""
 
-    @property
-    def is_in_pass(self) -> bool:
-        """Whether the policy is at work."""
-        return self._in_pass
-
-    def needs_round(self) -> None:
-        """A pass that is being made goes round once more."""
+    def request_round(self) -> None:
+        """Make the current pass, if there is one, go round once more."""
         self._again = True
 
-    def _after(self) -> None:
-        """Something has happened."""
-        if self._in_pass:
+    def react(self) -> None:
+        """Make a pass, or let the current one go round once more, because something has changed."""
+        if self.is_running:
             self._again = True
-        elif self.passes == "event":
-            self._pass(-1)
+        elif self._instance.passes == "event":
+            self.run()
 
-    def _pass(self, starts: int) -> int:
-        """Make a pass; while one is made, or what is due is done, another round or a pass after it."""
-        if self.is_ending or self.expires <= self.now:  # it expires at this very moment, and all in it
+    def run(self, starts: int = -1) -> int:
+        """Make a pass; where that is not possible now, the current pass goes round once more, or this one is owed.
+
+        Args:
+            starts: at most this number of jobs; -1 for any number.
+
+        Returns: the number of jobs started.
+        """
+        instance = self._instance
+        if instance.is_ending or instance.expires <= instance.now:  # everything in it ends at this moment
             return 0
-        if self._in_pass:
+        if self.is_running:
             self._again = True
             return 0
-        time = self._time
-        if time.is_moving or (time.passes_open and (self._shares_supplies or due.is_behind(self._face))):
-            time.owe(self._face)
+        time = instance._time
+        if time.is_moving or (time.passes_open and (instance.shared.has_suppliers or due.is_behind(instance))):
+            time.owe(instance)
             return 0
-        self._recalculate(self.now)
-        queue = self.queue
+        self._recalculate()
+        queue = instance.queue
         queue.begin_pass(starts)
-        self._in_pass = True
+        self.is_running = True
         time.still += 1
         time.passes_open += 1
         try:
             self._again = True
-            while self._again and not self.is_ending:  # a runner may close the instance
+            while self._again and not instance.is_ending:  # a runner may close the instance
                 self._again = False
                 queue.begin_round()
-                self.passes_begun += 1
-                with Guard(self.policy):
-                    self.policy.schedule(queue)
+                self.begun += 1
+                with Guard(instance.policy):
+                    instance.policy.schedule(queue)
                 queue.end_round(self._again)
-            if self._shares_supplies:
-                self._passed()
+            if instance.shared.has_suppliers:
+                self._compare_promises()
         except PassOver:
             queue.end_round(True)
         finally:
-            self._in_pass = False
+            self.is_running = False
             time.still -= 1
             time.passes_open -= 1
         return queue.started
 
-    @property
-    @abstractmethod
-    def _shares_supplies(self) -> bool:
-        """Whether instances of the tree draw on common suppliers: then a pass waits for those that are being made."""
-
-    @abstractmethod
-    def _passed(self) -> None:
-        """A pass has come to its end, where they do."""
-
     def try_start(self, job: Job) -> bool:
-        """Give a waiting job its resources now, if there are any; the queue asks."""
-        now, inventory, number = self.now, self.inventory, job.number
-        end = now + job.duration
-        end = min(end, FOREVER)
+        """Start a waiting job if its resources are free now; called by the queue."""
+        instance = self._instance
+        now, inventory, number = instance.now, instance.inventory, job.number
+        end = min(now + job.duration, FOREVER)
         if job.reserved < 0:
             claim = self.attempt(job, inventory.start, number, job.ask, now, end)
         elif job.reserved <= now:
             claim = self.attempt(job, inventory.begin, number, job.ask, now, end)
             if claim is None:
-                # It is late: what was reserved begins in the past, and others stand behind it.
+                # It is late: its reservation began in the past, and other reservations follow it.
                 inventory.clear()
-                self.queue.cleared()
+                instance.queue.cleared()
                 claim = self.attempt(job, inventory.start, number, job.ask, now, end)
         else:
             inventory.unreserve(number)
-            self.queue.drop(job)
+            instance.queue.drop(job)
             claim = self.attempt(job, inventory.start, number, job.ask, now, end)
             if claim is None:
-                self.queue.reserve(job)
+                instance.queue.reserve(job)
         if claim is None:
             return False
-        self._alloc(job, claim, now, end)
+        instance._start(job, claim, end)
         return True
 
     def attempt(self, job: Job, question: Callable[..., Any], *args: Any) -> Any | None:
-        """What the inventory answers for a waiting job; None, and a note on the job, where it cannot answer.
+        """The answer of the inventory for a waiting job; None, and an exception on the job, where the inventory raises.
 
-        A pass is made in whatever call came next, for whichever job; its caller cannot help it.
+        A pass follows any call, for any job; the caller cannot do anything about this one.
         """
         try:
             return question(*args)
@@ -143,47 +130,59 @@ class Passes(ABC):
             raise
         except FluxresError as error:
             if not any(failure.type == UNDECIDED for failure in job.exceptions):
-                self._except(job, UNDECIDED, states.WARNING, f"it waits as if there were no room for it: {error}")
+                note = f"it waits as if there were no room for it: {error}"
+                self._instance._raise(job, UNDECIDED, states.WARNING, note)
             return None
 
-    @abstractmethod
-    def _except(self, job: Job, kind: str, severity: int, note: str) -> None:
-        """Raise an exception on a job."""
+    def priority(self, job: Job) -> int:
+        """The priority that the policy gives a job.
 
-    @property
-    @abstractmethod
-    def _face(self) -> Instance:
-        """The instance."""
+        Errors: PolicyError outside the range of RFC 30.
+        """
+        policy = self._instance.policy
+        with Guard(policy):
+            found = int(policy.priority(job, seconds(self._instance.now)))
+        if not PRIORITY_MIN <= found <= PRIORITY_MAX:
+            raise PolicyError(f"priority {found} is not in 0 to {PRIORITY_MAX}", where=f"queue policy {policy.name}")
+        return found
 
-    @abstractmethod
-    def _alloc(self, job: Job, claim: Any, now: int, end: int) -> None:
-        """Note that a job has what it asked for."""
-
-    def _recalculate(self, now: int) -> None:
-        period = self.policy.recalculate_s
+    def _recalculate(self) -> None:
+        period, now, queue = self._instance.policy.recalculate_s, self._instance.now, self._instance.queue
         if period is None or now - self._recalculated < ticks(period):
             return
         self._recalculated = now
-        for job in self.queue:
-            fixed = urgency.bypass(job.urgency)
-            job.priority = self._priority(job) if fixed is None else fixed
-        self.queue.sort()
+        for job in queue:
+            fixed = fixed_priority(job.urgency)
+            job.priority = self.priority(job) if fixed is None else fixed
+        queue.sort()
 
-    def _priority(self, job: Job) -> int:
-        with Guard(self.policy):
-            found = int(self.policy.priority(job, seconds(self.now)))
-        if not urgency.PRIORITY_MIN <= found <= urgency.PRIORITY_MAX:
-            raise PolicyError(f"priority {found} is not in 0 to {urgency.PRIORITY_MAX}", where=f"queue policy {self.policy.name}")
-        return found
+    def _compare_promises(self) -> None:
+        """Note a return of shared suppliers where something that was reserved at the end of the last pass no longer is."""
+        before, inventory = self._promised, self._instance.inventory
+        self._promised = {}
+        if isinstance(inventory, GraphInventory):
+            for job in self._instance.queue.promises():
+                self._promised[job.number] = job, _slot(job, job.reserved, inventory.reserved(job.number))
+        for number, (job, slot) in before.items():
+            now = self._promised.get(number)
+            kept = now[1] if now is not None else _slot(job, job.started, job.claim)
+            if kept != slot:
+                self._instance.shared.note_return()
+                break
+
+
+def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:
+    """Start, duration and pools of a reservation or claim, for comparison."""
+    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, Held) else b""
 
 
 class Guard:
-    """What a policy raises is said to be the policy's, by name."""
+    """Reports what a policy raises as a PolicyError that names the policy."""
 
     __slots__ = ("policy",)
 
-    def __init__(self, named: QueuePolicy) -> None:
-        self.policy = named
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
 
     def __enter__(self) -> None:
         return None

@@ -88,8 +88,7 @@ def names() -> list[str]:
 
 
 def _factories() -> dict[str, Any]:
-    from fluxres.instance.ordering import FairShare, Multifactor
-    from fluxres.instance.policies import Conservative, Easy, EasyCount, EasySjbf, Fcfs, Hybrid
+    from fluxres.instance.policies import Conservative, Easy, EasyCount, EasySjbf, FairShare, Fcfs, Hybrid, Multifactor
 
     return {kind.name: kind for kind in (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare)}
 

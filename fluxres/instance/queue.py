@@ -18,9 +18,9 @@ from fluxres.errors import PolicyError
 from fluxres.instance.states import State
 
 if TYPE_CHECKING:
+    from fluxres.instance.instance import Instance
     from fluxres.instance.inventory import Place
     from fluxres.instance.job import Job
-    from fluxres.instance.lifecycle import Lifecycle
 
 
 class Endless(BaseException):
@@ -50,7 +50,7 @@ class Queue:
     `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`.
     """
 
-    def __init__(self, instance: Lifecycle) -> None:
+    def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._jobs: list[Job] = []
         self._head = 0
@@ -116,11 +116,11 @@ class Queue:
 
         EASY as others have it makes no pass when a job comes that does not fit; what has elapsed stays so.
         """
-        if self.changed or not self.elapsed or self._instance._shares_supplies:
+        if self.changed or not self.elapsed or self._instance.shared.has_suppliers:
             return False  # others could take meanwhile what is reserved of common suppliers
         self.unreserve()  # the next pass looks at all, and makes them anew
         inventory, now = self._instance.inventory, self._instance.now
-        self._is_left = not any(self._instance.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
+        self._is_left = not any(self._instance.scheduling.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
         return self._is_left
 
     def start(self, job: Job) -> bool:
@@ -131,7 +131,7 @@ class Queue:
         if self._starts_left == 0:
             raise PassOver
         self._act()
-        if not self._instance.try_start(job):
+        if not self._instance.scheduling.try_start(job):
             return False
         self._starts_left -= 1
         self.started += 1
@@ -148,7 +148,7 @@ class Queue:
         self._act()
         instance = self._instance
         reserve = instance.inventory.reserve
-        return self._keep(job, instance.attempt(job, reserve, job.number, job.ask, job.duration, instance.now))
+        return self._keep(job, instance.scheduling.attempt(job, reserve, job.number, job.ask, job.duration, instance.now))
 
     def reserve_count(self, job: Job) -> float | None:
         """Hold free for a job as many pools as it needs, whichever they are, from the earliest start on.
@@ -300,8 +300,8 @@ class Queue:
 
     def _forget(self) -> None:
         instance = self._instance
-        if self._reserved and instance.passes == "event" and not instance.is_in_pass:
-            instance._time.owe(instance._face, is_promised=True)
+        if self._reserved and instance.passes == "event" and not instance.scheduling.is_running:
+            instance._time.owe(instance, is_promised=True)
         if instance.policy.keeps_reservations:
             self._lost.update((job.number, (job.reserved, job)) for job in self._reserved.values())
         for job in self._reserved.values():
@@ -313,7 +313,7 @@ class Queue:
         """The inventory has dropped all reservations."""
         self._forget()
         self.changed = True
-        self._instance.needs_round()
+        self._instance.scheduling.request_round()
 
     def sort(self) -> None:
         """Priorities have changed, or a job left that may come back."""

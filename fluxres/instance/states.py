@@ -1,8 +1,5 @@
-"""What a job can be, and which event makes it so (Flux RFC 21), as data.
-
-The life of a job is a line with one shortcut: a fatal exception leads to CLEANUP from wherever it is, and whoever has nothing
-to clean up goes on to INACTIVE.  The code that moves jobs is checked against this table.
-"""
+"""The states of a job and the events that lead from one to the next (Flux RFC 21); :class:`~fluxres.instance.instance.Instance`
+moves jobs by this table."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Final
 
 
 class State(Enum):
-    """A state, by its letter."""
+    """The state of a job, by its letter."""
 
     NEW = "N"
     DEPEND = "D"
@@ -21,9 +18,11 @@ class State(Enum):
     CLEANUP = "C"
     INACTIVE = "I"
 
+    __hash__ = object.__hash__  # of identity: Enum's own is a call in Python for each event of each job
+
     @property
     def letter(self) -> str:
-        """One letter, as Flux's tables have it."""
+        """The letter that Flux's tables print."""
         return self.value
 
 
@@ -33,12 +32,10 @@ ACTIVE: Final = PENDING | RUNNING
 """Virtual states: PD, RU and A."""
 
 EXEC: Final = "exec"
-"""Type of the exception of a job that could not be started or stopped, or lost what it ran on."""
+"""Type of the exception of a job that could not be started or stopped, or lost its resources."""
 FATAL: Final = 0
-"""Severity of an exception that ends a job; larger ones (to 7) are told and change nothing."""
-
+"""Severity of an exception that ends a job; an exception of a larger one (up to 7) only reports something."""
 WARNING: Final = 1
-"""Severity of an exception that reports something and changes nothing."""
 
 LEADS_TO: Final[dict[tuple[State, str], State]] = {
     (State.NEW, "validate"): State.DEPEND,
@@ -51,11 +48,11 @@ LEADS_TO: Final[dict[tuple[State, str], State]] = {
     (State.CLEANUP, "clean"): State.INACTIVE,
     **{(state, "exception"): State.CLEANUP for state in (State.DEPEND, State.PRIORITY, State.SCHED, State.RUN)},
 }
-"""Events that move a job; any other leaves it where it is.  Of exceptions, those of severity 0."""
+"""By state and event, the next state; any other event leaves the state as it is.  Only exceptions of severity 0 count."""
 
 
 def after(state: State, event: str) -> State:
-    """The state in which an event leaves a job.
+    """The state of a job after an event.
 
     >>> after(State.SCHED, "alloc").name, after(State.RUN, "memo").name
     ('RUN', 'RUN')

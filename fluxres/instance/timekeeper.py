@@ -1,6 +1,6 @@
 """Time in a tree of instances: here the clock is read, and what was due before now is done before anything else (rule T1).
 
-Every call on an instance begins with `Lifecycle._go_on`, which comes here.  So it makes no difference whether `advance` is called
+Every call on an instance begins with `Instance._go_on`, which comes here.  So it makes no difference whether `advance` is called
 as soon as a limit has passed, or not before the next job is submitted.
 """
 
@@ -17,7 +17,6 @@ from fluxres.instance import due
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
-    from fluxres.instance.lifecycle import Lifecycle
 
 
 class Timekeeper:
@@ -35,13 +34,10 @@ class Timekeeper:
         "_owed",
         "_owed_order",
         "_read",
-        "disputing",
-        "has_returned",
         "is_moving",
         "next",
         "now",
         "passes_open",
-        "settled",
         "still",
     )
 
@@ -56,13 +52,7 @@ class Timekeeper:
         """Passes that are being made."""
         self.next = FOREVER
         """When something may be due, in ticks."""
-        self.settled = -1
-        """The moment at which all jobs of the tree whose limit it is were seen to; where instances draw on common suppliers."""
-        self.disputing: dict[Lifecycle, None] = {}
-        """Instances that may have late jobs of which others hold something."""
-        self.has_returned = False
-        """Whether something was given back since these jobs were last seen to."""
-        self._agenda: list[tuple[int, int, int, ReferenceType[Lifecycle]]] = []
+        self._agenda: list[tuple[int, int, int, ReferenceType[Instance]]] = []
         self._owed: dict[Instance, tuple[bool, int, int]] = {}
         self._owed_order: list[tuple[bool, int, int, Instance]] = []
         self._made = 0
@@ -82,10 +72,10 @@ class Timekeeper:
         self.now = now
         return now
 
-    def announce(self, moment: int, instance: Lifecycle) -> None:
+    def announce(self, moment: int, instance: Instance) -> None:
         """Something is due in an instance at a moment, and nothing before."""
         self._made += 1
-        heappush(self._agenda, (moment, -instance._face.depth, self._made, ref(instance)))
+        heappush(self._agenda, (moment, -instance.depth, self._made, ref(instance)))
         self.next = min(self.next, moment)
 
     def owe(self, instance: Instance, *, is_promised: bool = False) -> None:
@@ -120,15 +110,15 @@ class Timekeeper:
         try:
             self._do_due(before)
             for instance in list(self._owed)[:1]:
-                instance._settle_moment()  # before the first pass, since what that drops is promised
+                instance.shared.settle_moment()  # before the first pass, since what that drops is promised
             waves = 0
             while self._owed:
                 if self._agenda and self._agenda[0][0] < before:
                     self._do_due(before)  # the limit of a job of an instance that was owed a pass since
                 instance = self._next_owed()
-                instance._make_up()
+                instance.make_owed_pass()
                 if not self._owed and waves < limits.OFFER_WAVES_MAX:
-                    waves += instance._offer()
+                    waves += instance.shared.offer()
         finally:
             if self._owed:
                 self.next = min(self.next, self.now - 1)
@@ -137,7 +127,7 @@ class Timekeeper:
     def _do_due(self, before: int) -> None:
         """Do what is due before a moment in any of the instances, the earliest first; no job starts meanwhile."""
         agenda = self._agenda
-        not_yet: list[Lifecycle] = []
+        not_yet: list[Instance] = []
         self.is_moving = True
         try:
             while agenda and agenda[0][0] < before:

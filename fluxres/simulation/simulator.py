@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fluxres.clock import FOREVER, stopwatch, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, PolicyError
 from fluxres.instance import Instance, Job
+from fluxres.instance.due import wakes
 from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Endless
 from fluxres.instance.runner import STOPPED
@@ -204,11 +205,11 @@ class Simulator:
 
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance
-        now = instance._enter()
+        now = instance.enter()
         if given is None:
-            return instance.enter_job(request, limit, now, 16, None, None, (), payload)
+            return instance.submit_request(request, limit, now, 16, None, None, (), payload)
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
-        return instance.enter_job(request, limit, now, given.urgency, given.name, given.user, wanted, payload)
+        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -323,9 +324,9 @@ class Simulator:
 
     def _settle(self, site: Site, *, passed: bool = False) -> None:
         """After an event at an instance: schedule its next pass and timers, or end it; offer released resources to all."""
-        outermost = self.instance
-        if outermost.shares_supplies and self._supplies_seen != outermost.supplies_returned:
-            self._supplies_seen = outermost.supplies_returned
+        shared = self.instance.shared
+        if shared.has_suppliers and self._supplies_seen != shared.returned:
+            self._supplies_seen = shared.returned
             for other in list(self._sites.values()):
                 if other is not site and not other.instance.is_closed:
                     other.instance.supply_changed()
@@ -339,7 +340,7 @@ class Simulator:
             self.events.push(site.pass_at, PASS, site)
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
-        due = instance._own_tick()
+        due = wakes(instance)
         # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
         if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = due

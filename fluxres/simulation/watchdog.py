@@ -42,7 +42,7 @@ def watching(instances: Callable[[], list[Instance]], *, needed: bool) -> Iterat
         ended: set[str] = set()
         while not over.wait(limits.PASS_SECONDS_MAX / _LOOKS):
             now = stopwatch()
-            going = {(id(one), one.passes_begun): one.policy.name for one in instances() if one.is_in_pass}
+            going = {(id(one), one.scheduling.begun): one.policy.name for one in instances() if one.scheduling.is_running}
             seen = {key: seen.get(key, now) for key in going}
             for key, since in list(seen.items()):
                 # A policy that looped in one instance loops in its siblings, which need not wait as long again.

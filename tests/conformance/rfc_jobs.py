@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluxres.instance import dependencies, states, urgency
+from fluxres.instance import dependencies, job, states
 from fluxres.instance.states import State
 from fluxres.syntax import fluid, jobspec
 from tests.conformance.rfc_requests import document_of
@@ -34,7 +34,7 @@ def of_urgency(case: Case) -> Any:
     """An instance here has one owner, and no guests."""
     if not has(case, "instance_owner") or not case["input"]["instance_owner"]:
         raise not_covered(case)
-    urgency.require_urgency(case["input"]["urgency"])
+    job.require_urgency(case["input"]["urgency"])
     return "valid"
 
 

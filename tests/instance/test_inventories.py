@@ -13,10 +13,10 @@ from fluxres.clock import FOREVER
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.instance import Instance, State
-from fluxres.instance.counted import Counted
+from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
-from fluxres.instance.inventory import Inventory, NotSimple
-from fluxres.instance.named import Named
+from fluxres.instance.inventory import Inventory, NotUniform
+from fluxres.instance.named import NamedInventory
 from fluxres.syntax import idset
 from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import of_number, of_shape
@@ -183,7 +183,7 @@ class Pair:
 @given(steps, st.sampled_from(["first", "high"]))
 def test_named_pools_are_those_of_the_graph(done: list[tuple[str, int, int]], policy: str) -> None:
     fast, slow = of_shape(f"node={SIZE}/core=2"), of_shape(f"node={SIZE}/core=2")
-    pair = Pair(Named(fast, "node", policy), GraphInventory(slow, policy, "node"), "slot={}/node", named=True)
+    pair = Pair(NamedInventory(fast, "node", policy), GraphInventory(slow, policy, "node"), "slot={}/node", named=True)
     paths = [f"/cluster/node{n}" for n in range(SIZE)] + ["/cluster"]
     for name, a, b in done:
         pair.step(name, a, b, paths)
@@ -195,7 +195,7 @@ def test_named_pools_are_those_of_the_graph(done: list[tuple[str, int, int]], po
 @given(steps)
 def test_counted_units_are_those_of_the_graph(done: list[tuple[str, int, int]]) -> None:
     fast, slow = of_number(SIZE), of_number(SIZE)
-    pair = Pair(Counted(fast, 1), GraphInventory(slow), "slot=1/core={}", named=False)
+    pair = Pair(CountedInventory(fast, 1), GraphInventory(slow), "slot=1/core={}", named=False)
     for name, a, b in done:
         pair.step(name, a, b, ["/processors/core"])
     pair.refit()
@@ -205,10 +205,10 @@ def test_counted_units_are_those_of_the_graph(done: list[tuple[str, int, int]]) 
 @given(lapses, st.booleans())
 def test_what_is_held_past_its_end_is_what_others_were_not_given(done: list[tuple[str, int, int]], is_counted: bool) -> None:
     if is_counted:
-        pair = Pair(Counted(of_number(SIZE), 1), GraphInventory(of_number(SIZE)), "slot=1/core={}", named=False)
+        pair = Pair(CountedInventory(of_number(SIZE), 1), GraphInventory(of_number(SIZE)), "slot=1/core={}", named=False)
     else:
         fast, slow = of_shape(f"node={SIZE}"), of_shape(f"node={SIZE}")
-        pair = Pair(Named(fast, "node"), GraphInventory(slow, "first", "node"), "slot={}/node", named=True)
+        pair = Pair(NamedInventory(fast, "node"), GraphInventory(slow, "first", "node"), "slot={}/node", named=True)
     for name, a, b in done:
         pair.step(name, a, b, [])
 
@@ -216,7 +216,7 @@ def test_what_is_held_past_its_end_is_what_others_were_not_given(done: list[tupl
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, SIZE), st.integers(1, 9)), max_size=8), st.integers(1, SIZE))
 def test_a_number_reserved_is_free_when_its_time_comes(running: list[tuple[int, int]], n: int) -> None:
-    inventory = Named(of_shape(f"node={SIZE}"), "node")
+    inventory = NamedInventory(of_shape(f"node={SIZE}"), "node")
     for key, (size, length) in enumerate(running):
         inventory.start(key, size, 0, length * S)
     start = inventory.reserve_count(99, n, 0)
@@ -229,7 +229,11 @@ def test_a_number_reserved_is_free_when_its_time_comes(running: list[tuple[int, 
 
 
 def test_what_never_ends_is_never_reserved() -> None:
-    for inventory in (Counted(of_number(2), 1), Named(of_shape("node=2"), "node"), GraphInventory(of_shape("node=2"))):
+    for inventory in (
+        CountedInventory(of_number(2), 1),
+        NamedInventory(of_shape("node=2"), "node"),
+        GraphInventory(of_shape("node=2")),
+    ):
         request = as_request("slot=1/core=2" if inventory.kind == "counted" else "slot=2/node")
         ask = inventory.ask(request)
         assert inventory.start(1, ask, 0, FOREVER) is not None
@@ -238,16 +242,16 @@ def test_what_never_ends_is_never_reserved() -> None:
 
 @pytest.mark.parametrize("text", ["node", "slot=2/core", "slot=1/[node;core]", "slot=1-3/node", "node=2/slot=1/core"])
 def test_other_requests_are_left_to_the_graph(text: str) -> None:
-    with pytest.raises(NotSimple):
-        Named(of_shape("node=4/core=2"), "node").ask(as_request(text))
+    with pytest.raises(NotUniform):
+        NamedInventory(of_shape("node=4/core=2"), "node").ask(as_request(text))
 
 
 def test_pools_in_a_node_are_alike_while_they_are_asked_for_one_by_one() -> None:
     graph = of_shape("node=4/core=2")
-    assert Named(graph, "core").ask(as_request("slot=3/core")) == 3
-    with pytest.raises(NotSimple):
-        Named(graph, "core").ask(as_request("slot=1/core=2"))
-    assert Named(of_shape("rack=2/core=2"), "core").ask(as_request("slot=2/core=2")) == 4
+    assert NamedInventory(graph, "core").ask(as_request("slot=3/core")) == 3
+    with pytest.raises(NotUniform):
+        NamedInventory(graph, "core").ask(as_request("slot=1/core=2"))
+    assert NamedInventory(of_shape("rack=2/core=2"), "core").ask(as_request("slot=2/core=2")) == 4
 
 
 def one_rack(exclusive: bool) -> ResourceGraph:
@@ -277,9 +281,9 @@ def test_rule_a8_a_pool_that_is_only_held_whole_is_not_counted_out() -> None:
 
 def test_exclusive_pools_are_themselves_interchangeable() -> None:
     graph = of_recipe(Recipe("node", 2, children=(Recipe("core", 2),), exclusive=True))
-    assert Named(graph, "node").ask(as_request("slot=2/node")) == 2
-    with pytest.raises(NotSimple):
-        Named(graph, "core")
+    assert NamedInventory(graph, "node").ask(as_request("slot=2/node")) == 2
+    with pytest.raises(NotUniform):
+        NamedInventory(graph, "core")
 
 
 def of_recipe(*children: Recipe) -> ResourceGraph:

@@ -10,7 +10,7 @@ import pytest
 
 from fluxres.instance import Instance, audit
 from fluxres.instance.inventory import Hold
-from fluxres.instance.named import Named
+from fluxres.instance.named import NamedInventory
 from fluxres.instance.upstream import ParentSupply
 from tests.instance import meeting
 
@@ -34,12 +34,12 @@ def test_the_oracle_knows_every_cable_that_carries_so_much() -> None:
         assert len(edges) == sum(graph == "network" for graph, *_ in machine.cables.values()) + len(machine.pairs)
 
 
-def _only_run(inventory: Named, hold: Hold) -> None:
+def _only_run(inventory: NamedInventory, hold: Hold) -> None:
     inventory.running.add(hold)
 
 
 MISTAKES: dict[str, tuple[type, str, Any]] = {
-    "pools that a job has stay free": (Named, "_hold", _only_run),
+    "pools that a job has stay free": (NamedInventory, "_hold", _only_run),
     "a parent is not charged": (ParentSupply, "take", lambda *_: None),
     "a parent gets nothing back": (ParentSupply, "give", lambda *_: None),
     "what is out of service is given out": (Instance, "set_state", lambda *_: None),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
 from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance import policy as policies
-from fluxres.instance.ordering import FairShare, Multifactor
+from fluxres.instance.policies import FairShare, Multifactor
 from fluxres.instance.policy import names, policy
 from fluxres.model import changes
 from fluxres.simulation.invariants import Watched, violations
@@ -150,7 +150,7 @@ def test_a_policy_that_goes_wrong_is_named_and_the_instance_is_whole(what: str) 
     assert instance.check() == []
     assert limits.PASS_ACTIONS_MAX > 0
     for job in instance.jobs(State.SCHED, State.RUN):
-        instance._in_pass = True
+        instance.scheduling.is_running = True
         instance.cancel(job)
     assert instance.graph.jobs() == []
 

@@ -1067,7 +1067,7 @@ def _live(policy: str, inventory: str, steps: list[tuple[str, int, int]], *, adv
             "finish": top.finish,
             "cancel": top.cancel,
             "duration": partial(top.set_duration, duration_s=b * 3),
-            "urgency": partial(top.set_urgency, urgent=a % 32),
+            "urgency": partial(top.set_urgency, urgency=a % 32),
         }
         # Who says that an overdue job has ended is believed, if it was not asked to stop before.
         has_ended = (job is not None and job.limit < hand.now_s * S) or job in [each for _, each in runner.ending]

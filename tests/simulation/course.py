@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from fluxres.clock import FOREVER, TICKS_PER_S
-from fluxres.instance.counted import Counted
-from fluxres.instance.named import Named
+from fluxres.instance.counted import CountedInventory
+from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy
 from fluxres.instance.states import ACTIVE, PENDING
 from fluxres.simulation.cost import Fitted
@@ -147,7 +147,11 @@ class Course:
             yield "a job ended twice"
         if instance.jobs() or instance.children or instance.graph.jobs():
             yield f"left behind: {instance.jobs()} {instance.children} {instance.graph.jobs()}"
-        if self.cost is None and isinstance(instance.inventory, Counted | Named) and not instance.inventory.free:
+        if (
+            self.cost is None
+            and isinstance(instance.inventory, CountedInventory | NamedInventory)
+            and not instance.inventory.free
+        ):
             yield "nothing is free at the end"
 
     def _states(self, machine: Machine, named: Schedule) -> Iterator[str]:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.clock import FOREVER
+from fluxres.instance.availability import AvailableCounts, AvailableSets, highest, lowest
 from fluxres.instance.named import members
-from fluxres.instance.rows import Numbers, Sets, highest, lowest
 
 LENGTH, UNITS = 24, 6
 windows = st.tuples(st.integers(0, LENGTH - 1), st.integers(1, LENGTH)).map(lambda w: (w[0], min(w[0] + w[1], LENGTH)))
@@ -23,7 +23,7 @@ def test_lowest_and_highest(units: int, n: int) -> None:
 
 @given(st.lists(st.tuples(windows, st.integers(1, 3))), st.integers(1, 8), st.integers(1, LENGTH), st.integers(0, LENGTH - 1))
 def test_numbers(changes: list[tuple[tuple[int, int], int]], n: int, duration: int, now: int) -> None:
-    rows, table = Numbers(0, 8), [8] * (2 * LENGTH)
+    rows, table = AvailableCounts(0, 8), [8] * (2 * LENGTH)
     for (start, end), amount in changes:
         rows.change(start, end, -amount)
         for t in range(start, end):
@@ -48,7 +48,7 @@ def test_numbers(changes: list[tuple[tuple[int, int], int]], n: int, duration: i
 )
 def test_sets(changes: list[tuple[tuple[int, int], int]], n: int, duration: int, now: int) -> None:
     everything = 2**UNITS - 1
-    rows, table, taken = Sets(0, everything), [everything] * (3 * LENGTH), []
+    rows, table, taken = AvailableSets(0, everything), [everything] * (3 * LENGTH), []
     for (start, end), units in changes:
         for t in range(start, end):
             units &= table[t]
@@ -75,10 +75,10 @@ def test_sets(changes: list[tuple[tuple[int, int], int]], n: int, duration: int,
 
 
 def test_what_has_no_end() -> None:
-    rows = Sets(0, 0b11)
+    rows = AvailableSets(0, 0b11)
     rows.take(5, FOREVER, 0b01)
     assert rows.earliest(2, FOREVER, 0b11, lowest) is None
     assert rows.earliest(1, FOREVER, 0b11, lowest) == (0, 0b10)
-    numbers = Numbers(0, 2)
+    numbers = AvailableCounts(0, 2)
     numbers.change(5, FOREVER, -1)
     assert (numbers.earliest(2, 5), numbers.earliest(2, 6)) == (0, None)

@@ -17,7 +17,7 @@ from fluxres.syntax.jobspec import Request
 from fluxres.syntax.vertex import Vertex
 
 
-class Simple(NamedTuple):
+class UniformRequest(NamedTuple):
     """A simple request.
 
     Args:
@@ -35,13 +35,13 @@ class Simple(NamedTuple):
     is_exclusive: bool
 
 
-def simple(request: Request) -> Simple | None:
+def uniform_request(request: Request) -> UniformRequest | None:
     """What a simple request asks for; None for any other.
 
     >>> from fluxres.syntax.jobspec import as_request
-    >>> simple(as_request("slot=4/node"))
-    Simple(type='node', number=4, together=1, is_whole=False, is_exclusive=True)
-    >>> simple(as_request("slot=2/core=4"))[:3], simple(as_request("node/core"))
+    >>> uniform_request(as_request("slot=4/node"))
+    UniformRequest(type='node', number=4, together=1, is_whole=False, is_exclusive=True)
+    >>> uniform_request(as_request("slot=2/core=4"))[:3], uniform_request(as_request("node/core"))
     (('core', 8, 4), None)
     """
     if request.constraint is not None or len(request.resources) != 1:
@@ -53,7 +53,7 @@ def simple(request: Request) -> Simple | None:
         times, top = top.count.fixed, top.children[0]
     if not _is_plain(top) or top.count.fixed is None:
         return None
-    return Simple(
+    return UniformRequest(
         top.type,
         times * top.count.fixed,
         top.count.fixed if request.resources[0].is_slot else 1,
@@ -69,7 +69,7 @@ def _is_plain(vertex: Vertex) -> bool:
 _NODE: Final = "node"
 
 
-def interchangeable(structure: Structure, wanted: Simple) -> np.ndarray | None:
+def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray | None:
     """The pools that such a request chooses from: whole pools of size 1, ascending; None where they are not interchangeable."""
     if wanted.type not in structure.types or not wanted.is_exclusive or structure.kinds.may_draw:
         return None
@@ -85,7 +85,7 @@ def interchangeable(structure: Structure, wanted: Simple) -> np.ndarray | None:
     return vertices
 
 
-def one_pool(structure: Structure, wanted: Simple) -> int | None:
+def one_pool(structure: Structure, wanted: UniformRequest) -> int | None:
     """The one pool whose units such a request chooses from; None where there are several or it has but one unit."""
     if wanted.type not in structure.types or wanted.is_whole:
         return None

@@ -52,7 +52,7 @@ def highest(units: int, n: int) -> int:
     return units & ~lowest(units, rest) if rest else units
 
 
-class Rows:
+class Availability:
     """The common half: moments, and rows between them; the last one has no end.
 
     Args:
@@ -91,10 +91,10 @@ class Rows:
             del self.times[at], self.rows[at]
 
 
-class Numbers(Rows):
+class AvailableCounts(Availability):
     """Rows of how many units are free.
 
-    >>> rows = Numbers(0, 4)
+    >>> rows = AvailableCounts(0, 4)
     >>> rows.change(0, 10, -3)
     >>> rows.earliest(2, 5), rows.fits(1, 0, 99), rows.times, rows.rows
     (10, True, [0, 10], [1, 4])
@@ -143,12 +143,12 @@ class Numbers(Rows):
                 return times[begin]
 
 
-class Sets(Rows):
+class AvailableSets(Availability):
     """Rows of which units are free, and of how many they are.
 
     Units that are taken must be free, and those given back must not be.
 
-    >>> rows = Sets(0, 0b111)
+    >>> rows = AvailableSets(0, 0b111)
     >>> rows.take(0, 10, 0b011)
     >>> rows.take(20, 30, 0b100)
     >>> rows.earliest(2, 5, 0b111, lowest)
