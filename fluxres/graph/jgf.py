@@ -574,7 +574,11 @@ def left_out_below(
     host: Callable[[int], str] | None = None,
     numbers: NDArray[np.int64] | None = None,
 ) -> dict[int, str]:
-    """Members for the metadata of nodes, by vertex: `hosts` above nodes, `children` within them.
+    """What the shorthand form of R leaves out, as members for the metadata of nodes: `hosts` above nodes, `children`
+    within them.
+
+    Without them, a reader that does not have the machine cannot tell which of two racks a node is in, or which socket a core is
+    in.  Host names and ids stay valid when Flux assigns other ranks to the nodes.  Fluxion ignores these keys.
 
     Args:
         part: contains pools without what is below them.

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE
-from fluxres.match.floor import Floor
 from fluxres.match.form import Draw, Entangled, Load
+from fluxres.match.node_table import NodeTable
 from fluxres.match.result import MatchBuilder
 from fluxres.match.typology import Typology
 
@@ -23,8 +23,10 @@ FEW: Final = 12
 class Drawing:
     """The suppliers of one request in one window."""
 
-    def __init__(self, floor: Floor, draws: tuple[Draw, ...], counts: tuple[int, ...], load: Load, start: int, end: int) -> None:
-        self._floor = floor
+    def __init__(
+        self, node_table: NodeTable, draws: tuple[Draw, ...], counts: tuple[int, ...], load: Load, start: int, end: int
+    ) -> None:
+        self._node_table = node_table
         self._draws = draws
         self._counts = counts
         self.supply, self._weights, self._able = load.supply, load.weights, load.is_able
@@ -42,33 +44,33 @@ class Drawing:
 
     def _free(self, pools: NDArray[np.int32], start: int, end: int) -> Int64:
         """Units that suppliers have; one less if all of them would be the pool itself, which is not available exclusively."""
-        floor = self._floor
-        accounts, planner = floor.typology.accounts, floor.planner
+        node_table = self._node_table
+        accounts, planner = node_table.typology.accounts, node_table.planner
         sizes = accounts.units[pools]
         if not len(pools):
             return sizes
         lo, hi = int(pools[0]), int(pools[-1]) + 1
-        if floor.ideal:
+        if node_table.ideal:
             free = sizes.copy()
         elif hi - lo <= 8 * len(pools) > 32:
             free = planner.free_slice(lo, hi, start, end)[pools - lo]
         else:
             return np.array([self._room(v) for v in pools.tolist()], np.int64)
-        free[~floor.is_up(pools)] = 0
+        free[~node_table.is_up(pools)] = 0
         open_ = (free == sizes) & (sizes > 0)
         for at in np.flatnonzero(open_ & (accounts.end[pools] > pools + 1)).tolist():
-            open_[at] = floor.ideal or not planner.busy_below(int(pools[at]), start, end)
+            open_[at] = node_table.ideal or not planner.busy_below(int(pools[at]), start, end)
         whole_is_out = (free == sizes) & (~open_ | accounts.ways[pools] | ((accounts.flags[pools] & EXCLUSIVE) > 0))
         left: Int64 = np.maximum(free - whole_is_out, 0)
         return left
 
     def _room(self, v: int) -> int:
         """As :meth:`_free`, for one supplier."""
-        floor, (start, end) = self._floor, self._window
-        accounts, planner, ideal = floor.typology.accounts, floor.planner, floor.ideal
+        node_table, (start, end) = self._node_table, self._window
+        accounts, planner, ideal = node_table.typology.accounts, node_table.planner, node_table.ideal
         size = accounts.units.item(v)
         free = size if ideal else planner.free(v, start, end)
-        if not ideal and len(floor.typology.structure.unavailable_roots()) and accounts.unavailable_above(v) >= 0:
+        if not ideal and len(node_table.typology.structure.unavailable_roots()) and accounts.unavailable_above(v) >= 0:
             return 0
         if free < size or not size:
             return free
@@ -82,7 +84,7 @@ class Drawing:
         """
         if not self.supply.supplied.item(node):
             return None
-        accounts, found = self._floor.typology.accounts, []
+        accounts, found = self._node_table.typology.accounts, []
         for at in self.supply.of(node).tolist():
             v, units = self.supply.pools.item(at), self._weights.item(at)
             if not self._able.item(at) or self._room(v) < units:
@@ -143,14 +145,14 @@ class Drawing:
 
         Errors: Entangled if that is all of a pool that contains others.
         """
-        accounts = self._floor.typology.accounts
+        accounts = self._node_table.typology.accounts
         of, at = self.supply.of_all(nodes)
         units = np.zeros(len(self.supply.pools), np.int64)
         np.add.at(units, at, amounts[of] * self._weights[at])
         if are_firm:
             if not self._weights.all():
                 of, at = of[self._weights[at] > 0], at[self._weights[at] > 0]
-            vertices = self._floor.typology.vertices(self._floor.typology.node)[nodes]
+            vertices = self._node_table.typology.vertices(self._node_table.typology.node)[nodes]
             rows.draw(np.stack([vertices[of], self.supply.pools[at], amounts[of] * self._weights[at]], axis=1))
         pools = self.supply.pools[units > 0]
         units = units[units > 0]

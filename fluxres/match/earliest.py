@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from fluxres.clock import FOREVER
 from fluxres.match.demand import Plan
 from fluxres.match.eligible import Eligible
-from fluxres.match.floor import Floor
 from fluxres.match.form import Form
+from fluxres.match.node_table import NodeTable
 from fluxres.match.policy import Policy
-from fluxres.match.result import Match
+from fluxres.match.result import Placement
 from fluxres.match.vector import Search
 from fluxres.planner.block import Words
 from fluxres.planner.marks import Marks
@@ -109,10 +109,12 @@ class WindowSkipper:
         failures: finds the known failures of requests of one kind.
     """
 
-    def __init__(self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy, failures: FailuresOf) -> None:
-        self._floor, self._plan, self._form, self._eligible, self._policy = floor, plan, form, eligible, policy
+    def __init__(
+        self, node_table: NodeTable, plan: Plan, form: Form, eligible: Eligible, policy: Policy, failures: FailuresOf
+    ) -> None:
+        self._node_table, self._plan, self._form, self._eligible, self._policy = node_table, plan, form, eligible, policy
         self._counts = plan.lowest
-        self._level = floor.refresh()
+        self._level = node_table.refresh()
         self._number = form.number(self._counts)
         needs = form.needs(self._counts)
         kinds = tuple(sorted(needs))
@@ -121,7 +123,7 @@ class WindowSkipper:
         self._failures = failures((form.sort, self._clear, kinds, *(draw.key(self._counts) for draw in drawn)))
 
     def _search(self, start: int, end: int) -> Search:
-        return Search(self._floor, self._plan, self._form, self._eligible, self._policy, start, end)
+        return Search(self._node_table, self._plan, self._form, self._eligible, self._policy, start, end)
 
     def first_start(self, duration: int, after: int) -> int | None:
         """A start from `after` on before which no match can start; None if there can never be one.
@@ -158,7 +160,7 @@ class WindowSkipper:
         """Types whose use may block what is charged: those of the suppliers, and of the pools above and below them."""
         if not self._form.draws:
             return []
-        typology = self._floor.typology
+        typology = self._node_table.typology
         supply = typology.supply(frozenset(draw.demand.channel for draw in self._form.draws))
         accounts = typology.accounts
         found: set[int] = set()
@@ -172,9 +174,9 @@ class WindowSkipper:
     @cached_property
     def _wanted(self) -> Words:
         """The nodes that would be suitable if nothing were held."""
-        found = self._floor.open(self._eligible, whole=self._clear)
+        found = self._node_table.open(self._eligible, whole=self._clear)
         for kind, units in self._form.needs(self._counts).items():
-            capacity, least = self._floor.capacity(kind)
+            capacity, least = self._node_table.capacity(kind)
             if units > least:
                 found = found & self._level.roof.words(np.flatnonzero(capacity >= units))
         return found
@@ -188,7 +190,7 @@ class WindowSkipper:
 
     def _halve(self, start: int, end: int) -> int | None:
         kinds = [*([] if self._clear else self._form.kinds), *self._drawn_kinds]
-        moments = self._floor.planner.levels.moments(self._level, kinds, start + 1, end)
+        moments = self._node_table.planner.levels.moments(self._level, kinds, start + 1, end)
         low, high = 0, len(moments)
         while low < high:
             middle = (low + high) // 2
@@ -198,13 +200,13 @@ class WindowSkipper:
                 low = middle + 1
         if low < len(moments):
             return moments[low]
-        return self._floor.planner.levels.next_moment(self._level, kinds, end)
+        return self._node_table.planner.levels.next_moment(self._level, kinds, end)
 
 
-Attempt = Callable[[int, int], Match | None]
+Attempt = Callable[[int, int], Placement | None]
 
 
-def earliest(attempt: Attempt, planner: Planner, skipper: WindowSkipper | None, duration: int, after: int) -> Match | None:
+def earliest(attempt: Attempt, planner: Planner, skipper: WindowSkipper | None, duration: int, after: int) -> Placement | None:
     """The match with the first start from `after` on, or None.
 
     Args:
@@ -219,7 +221,7 @@ def earliest(attempt: Attempt, planner: Planner, skipper: WindowSkipper | None, 
     return found
 
 
-def _search(attempt: Attempt, planner: Planner, skipper: WindowSkipper | None, duration: int, after: int) -> Match | None:
+def _search(attempt: Attempt, planner: Planner, skipper: WindowSkipper | None, duration: int, after: int) -> Placement | None:
     start: int | None = after
     moments: list[int] | None = None
     while start is not None:

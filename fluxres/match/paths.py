@@ -6,6 +6,9 @@ from the pools that a job gets, along the edges of an auxiliary graph, and every
 capacity, must have the units.
 
 Each graph has its own paths: a node with a link of the network and no edge of the power graph is still in a rack that has one.
+
+Traffic of a job within one leaf switch does not cross the core.  So units between nodes are charged from each node to the pool
+where they meet (`Meetings`): the lowest supplier above all of them.  There are few such pools; the nearest come first.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, Unknown
 from fluxres.graph.kinds import DRAW
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.paths import Meeting
-from fluxres.match.result import Match
+from fluxres.match.result import Placement
 from fluxres.match.typology import NODE, Typology
 from fluxres.syntax import hostlist
 from fluxres.syntax.count import Count, exactly
@@ -402,10 +402,10 @@ def _draws_evenly(demand: Demand) -> bool:
 
 # -- counts that leave a choice ------------------------------------------------------------------------------------------
 
-Attempt = Callable[[tuple[int, ...]], Match | None]
+Attempt = Callable[[tuple[int, ...]], Placement | None]
 
 
-def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Match | None:
+def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Placement | None:
     """The match with the largest counts, or None if not even the minimum fits.
 
     A count such as `2-8` is resolved once, to the same number wherever its resource vertex occurs in instances of the request:

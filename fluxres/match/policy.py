@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fluxres.match.situation import Situation
 
 
+Ints = NDArray[np.int64]
 Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
 """Scores of ascending vertices of one type, low first. A score must depend on its own vertex only."""
 
@@ -130,9 +131,6 @@ def policy(given: str | Policy) -> Policy:
     if found is None:
         raise UsageError(f"no match policy {given!r}", hint=f"there is {', '.join(POLICIES)}, or pass a Policy")
     return found
-
-
-Ints = NDArray[np.int64]
 
 
 def nearest(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Ints, wanted: int) -> Ints:

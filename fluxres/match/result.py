@@ -1,10 +1,9 @@
-"""A match: an immutable value, made only by reading, that the single writer may commit (rule A5 determines what it lists)."""
+"""What a search finds: an immutable value that the single writer may commit (rule A5 determines what it lists)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,6 @@ from fluxres.errors import UsageError
 from fluxres.graph.accounts import Accounts
 from fluxres.match.demand import Plan
 from fluxres.match.policy import Policy
-
-if TYPE_CHECKING:
-    from fluxres.model.pool import Pool
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -43,7 +39,7 @@ class SlotGroup:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Match:
+class Placement:
     """Pools that satisfy a request over a window.
 
     Args:
@@ -59,10 +55,8 @@ class Match:
         slots: one group for each slot of the request, in the order written.
         counts: the number chosen for each resource vertex of the request, in the order written.
         start, end: window in ticks.
-        graph, generation, revision: where this was found: number of the graph in this process, and its state.
         policy: its name.
         fallback: whether the reference traverser had to answer.
-        handles: returns the handles of vertices; None if the match was not requested from a graph.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
     """
 
@@ -74,13 +68,9 @@ class Match:
     counts: tuple[int, ...]
     start: int
     end: int
-    graph: int = 0
-    generation: int = 0
-    revision: int = 0
     policy: str = "first"
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
-    handles: Callable[[Int32], tuple[Pool, ...]] | None = field(default=None, repr=False)
     drawn: Int64 = field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
 
@@ -88,11 +78,12 @@ class Match:
         return len(self.vertices)
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
-        """The pools to record, in vertex order, as handles of the graph that was queried."""
-        if self.handles is None:
-            raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
-        return self.handles(self.vertices)
+    def pools(self) -> tuple[object, ...]:
+        """The handles of the pools, which only a match of a graph has (:class:`fluxres.model.matching.Match`).
+
+        Errors: UsageError.
+        """
+        raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
 
     @property
     def targets(self) -> list[tuple[int, int]]:
@@ -110,11 +101,7 @@ class Match:
         """The number of instances of all slots together."""
         return sum(map(len, self.slots))
 
-    def stamped(self, graph: int, generation: int, revision: int, handles: Callable[[Int32], tuple[Pool, ...]]) -> Match:
-        """The same match, marked as found on this state of this graph."""
-        return replace(self, graph=graph, generation=generation, revision=revision, handles=handles)
-
-    def is_equal(self, other: Match) -> bool:
+    def is_equal(self, other: Placement) -> bool:
         """Whether both take the same units of the same pools for the same slots over the same window."""
         return (
             (self.start, self.end, self.counts) == (other.start, other.end, other.counts)
@@ -167,9 +154,9 @@ class MatchBuilder:
         """Set the number of instances of a slot, for instances without picks."""
         self._numbers[slot] = number
 
-    def match(self, plan: Plan, counts: tuple[int, ...], start: int, end: int, policy: Policy) -> Match:
+    def match(self, plan: Plan, counts: tuple[int, ...], start: int, end: int, policy: Policy) -> Placement:
         vertices, amounts = self._merged()
-        return Match(
+        return Placement(
             vertices,
             amounts,
             amounts == self._sizes[vertices],

@@ -30,7 +30,7 @@ from fluxres.match.bounds import Bounds, SupplyBound
 from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.policy import Policy, nearest
-from fluxres.match.result import Match
+from fluxres.match.result import Placement
 from fluxres.match.situation import Situation
 
 STEPS_BEFORE_DOUBT: Final = 500
@@ -125,7 +125,7 @@ class Traverser:
         #: Pools are sorted by what they draw of this type, before the policy applies; -1 for none.
         self._lightest_of = -1
 
-    def match(self) -> Match | None:
+    def match(self) -> Placement | None:
         """The first match in the order of the policy, or None.
 
         Errors: LimitExceeded if competing demands stay undecided.
@@ -563,7 +563,9 @@ class Traverser:
 
 
 class Evened:
-    """The room left in nodes, including what one search has taken so far.
+    """The order of nodes by the room left in them while a match grows, for the policy `spread`.
+
+    Each instance of a slot goes where most room is left, so the previous instance changes where the next one goes.
 
     Cost: the nodes in which this match has something, and the nodes asked about.
     """
@@ -608,7 +610,7 @@ class Evened:
 
 
 class Likeness:
-    """What one search knows about equal choices."""
+    """Interchangeable choices: if one led nowhere, an equal one need not be tried."""
 
     def __init__(self, situation: Situation, plan: Plan, taken: Accumulator) -> None:
         self._situation = situation

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.eligible import Eligible
-from fluxres.match.floor import Floor
 from fluxres.match.form import Entangled, Form, LeafDemand
+from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import settle
 from fluxres.match.policy import POLICIES, Policy, nearest
-from fluxres.match.result import NO_ROWS, Match, MatchBuilder, SlotGroup
+from fluxres.match.result import NO_ROWS, MatchBuilder, Placement, SlotGroup
 from fluxres.match.situation import Situation
 from fluxres.planner.block import Words
 from fluxres.planner.columns import Columns
@@ -59,9 +59,11 @@ class Chosen(NamedTuple):
 class Search:
     """One request of a known form in one window."""
 
-    def __init__(self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int) -> None:
-        self.floor = floor
-        self.level = floor.refresh()
+    def __init__(
+        self, node_table: NodeTable, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int
+    ) -> None:
+        self.node_table = node_table
+        self.level = node_table.refresh()
         self.plan = plan
         self.form = form
         self.eligible = eligible
@@ -72,7 +74,7 @@ class Search:
         self.whole = node is not None and (policy.node_exclusive or (node.whole if node.children else not node.shared))
         #: Whether only nodes that no other job touches are suitable.
         self.clear = self.whole or policy.node_exclusive
-        self._covered = not self.clear and any(floor.planner.levels.covers_between(self.level, kind) for kind in form.kinds)
+        self._covered = not self.clear and any(node_table.planner.levels.covers_between(self.level, kind) for kind in form.kinds)
         self._peaks: dict[int, Int64 | None] = {}
         self._pools: dict[tuple[int, int], Pools] = {}
 
@@ -81,14 +83,14 @@ class Search:
         """Whether this path can sort the candidates as the policy requires."""
         policy = self.policy
         return not (self.form.sort == "units" and policy.score is not None and not policy.by_node) or (
-            policy.score is POLICIES["variation"].score and not self.floor.is_varied(self.form.kinds[0])
+            policy.score is POLICIES["variation"].score and not self.node_table.is_varied(self.form.kinds[0])
         )
 
-    def settle(self) -> Match | None:
+    def settle(self) -> Placement | None:
         """The match with the largest counts."""
-        return settle(self.plan, self.floor.typology, self.match)
+        return settle(self.plan, self.node_table.typology, self.match)
 
-    def match(self, counts: tuple[int, ...]) -> Match | None:
+    def match(self, counts: tuple[int, ...]) -> Placement | None:
         """The match for fixed counts.
 
         Errors: Entangled if only a search can decide.
@@ -100,7 +102,7 @@ class Search:
         chosen = self._choose(counts, drawing)
         if chosen is None:
             return None
-        rows = MatchBuilder(self.floor.typology.accounts)
+        rows = MatchBuilder(self.node_table.typology.accounts)
         if self.form.sort == "nodes":
             self._take_nodes(rows, counts, chosen.nodes, drawing)
         else:
@@ -121,8 +123,8 @@ class Search:
 
         Errors: Entangled if only a search can decide.
         """
-        load = self.form.load(self.floor.typology, counts)
-        return Drawing(self.floor, self.form.draws, counts, load, self.start, self.end)
+        load = self.form.load(self.node_table.typology, counts)
+        return Drawing(self.node_table, self.form.draws, counts, load, self.start, self.end)
 
     # -- nodes with room -----------------------------------------------------------------------------------------------
 
@@ -130,15 +132,15 @@ class Search:
     def _open(self) -> Words:
         """Nodes in service and eligible that holdings do not rule out."""
         marks = self.level.touched if self.clear else self.level.roof
-        return self.floor.open(self.eligible, whole=self.clear) & ~marks.folded(self.start, self.end)
+        return self.node_table.open(self.eligible, whole=self.clear) & ~marks.folded(self.start, self.end)
 
     def peaks(self, kind: int) -> Int64 | None:
         """Units of a type used in each node at the busiest moment; None if none are."""
         if kind not in self._peaks:
-            if self.clear or self.floor.ideal:
+            if self.clear or self.node_table.ideal:
                 self._peaks[kind] = None
             else:
-                level = self.floor.planner.levels.counted(self.level, kind)
+                level = self.node_table.planner.levels.counted(self.level, kind)
                 self._peaks[kind] = level.peaks(kind, self.start, self.end, self._open)
         return self._peaks[kind]
 
@@ -148,11 +150,11 @@ class Search:
         for kind, units in needs.items():
             if not found.any():
                 break
-            capacity, least = self.floor.capacity(kind)
+            capacity, least = self.node_table.capacity(kind)
             peaks = self.peaks(kind)
             if peaks is not None:
                 # Used units may be out of service, so they are not subtracted from those in service.
-                found = found & self._words(self.floor.units(kind) - peaks >= units)
+                found = found & self._words(self.node_table.units(kind) - peaks >= units)
             if units > least:
                 found = found & self._words(capacity >= units)
         return found
@@ -193,26 +195,32 @@ class Search:
         """Scores of all nodes; None if all are equal."""
         policy, kind = self.policy, self.plan.measured
         if policy.score is POLICIES["variation"].score:
-            return self.floor.classes(lambda: self._situation)
+            return self.node_table.classes(lambda: self._situation)
         if not policy.by_node:
             return policy.scores(self._situation, self.level.vertices)
         if kind < 0:
             return None
-        levels = self.floor.planner.levels
-        peaks = None if self.floor.ideal else levels.counted(self.level, kind).peaks(kind, self.start, self.end)
+        levels = self.node_table.planner.levels
+        peaks = None if self.node_table.ideal else levels.counted(self.level, kind).peaks(kind, self.start, self.end)
         if peaks is None:
-            room = self.floor.units(kind)
-            if self.floor.is_even(kind):
+            room = self.node_table.units(kind)
+            if self.node_table.is_even(kind):
                 return None
         else:
-            room = self.floor.units(kind) - peaks
+            room = self.node_table.units(kind) - peaks
         return room if policy.score is POLICIES["pack"].score else -room
 
     @cached_property
     def _situation(self) -> Situation:
-        floor = self.floor
+        node_table = self.node_table
         return Situation(
-            floor.typology, floor.planner, self.eligible, self.start, self.end, measured=self.plan.measured, ideal=floor.ideal
+            node_table.typology,
+            node_table.planner,
+            self.eligible,
+            self.start,
+            self.end,
+            measured=self.plan.measured,
+            ideal=node_table.ideal,
         )
 
     def fits_into(self, node: int, needs: dict[int, int]) -> int:
@@ -223,10 +231,10 @@ class Search:
         """How many times what is needed fits into each node by count, which may be too optimistic."""
         room = np.full(len(nodes), np.iinfo(np.int64).max)
         for kind, units in needs.items():
-            capacity, peaks = self.floor.capacity(kind)[0], self.peaks(kind)
+            capacity, peaks = self.node_table.capacity(kind)[0], self.peaks(kind)
             if peaks is not None:
                 # Used units may be out of service, so they are not subtracted from those in service.
-                capacity = np.minimum(capacity, self.floor.units(kind) - peaks)
+                capacity = np.minimum(capacity, self.node_table.units(kind) - peaks)
             room = np.minimum(room, capacity[nodes] // units)
         return room
 
@@ -234,7 +242,7 @@ class Search:
         """How many times what is needed fits into each node; doubtful nodes are inspected."""
         room = np.full(len(nodes), np.iinfo(np.int64).max)
         for kind, units in needs.items():
-            room = np.minimum(room, self.floor.capacity(kind)[0][nodes] // units)
+            room = np.minimum(room, self.node_table.capacity(kind)[0][nodes] // units)
         for at in np.flatnonzero(doubtful).tolist():
             room[at] = self.fits_into(int(nodes[at]), needs)
         return room
@@ -371,7 +379,7 @@ class Search:
 
     def _nearest(self, nodes: Int64, room: Int64, number: int) -> Int64:
         vertices = self.level.vertices[nodes]
-        return nearest(vertices, self.floor.typology.structure.parent[vertices], room, number)
+        return nearest(vertices, self.node_table.typology.structure.parent[vertices], room, number)
 
     def _supplied(self, nodes: Int64, needs: dict[int, int], drawing: Drawing, number: int) -> Chosen | None:
         """The first nodes that have what is needed and can be supplied.
@@ -418,7 +426,7 @@ class Search:
         """
         units = needs[self.plan.measured]
         found = self.scores
-        level = -found[nodes] if found is not None else self.floor.units(self.plan.measured)[nodes]
+        level = -found[nodes] if found is not None else self.node_table.units(self.plan.measured)[nodes]
         most = self.room_at_most(nodes, needs)
         while True:
             if int(most.sum()) < number:
@@ -447,23 +455,23 @@ class Search:
         found = self._pools.get((node, kind))
         if found is not None:
             return found
-        floor, level = self.floor, self.level
+        node_table, level = self.node_table, self.level
         first, stop = level.edges(kind)
         a, b = int(first[node]), int(stop[node])
-        up = floor.up_pools(kind)
+        up = node_table.up_pools(kind)
         is_idle = not self.is_doubtful(node, (kind,))
-        if is_idle and up is None and floor.planner.columns.dtype(kind) is None and self.policy.score is None:
+        if is_idle and up is None and node_table.planner.columns.dtype(kind) is None and self.policy.score is None:
             ordinals = np.arange(b - 1, a - 1, -1) if self.policy.descending else np.arange(a, b)
             found = self._pools[(node, kind)] = ordinals, np.ones(b - a, np.int64)
             return found
-        table = floor.typology.vertices(kind)
+        table = node_table.typology.vertices(kind)
         if self._covered:
             v = int(level.vertices[node])
-            units = floor.planner.free_slice(v, int(level.ends[node]), self.start, self.end)[table[a:b] - v]
+            units = node_table.planner.free_slice(v, int(level.ends[node]), self.start, self.end)[table[a:b] - v]
         else:
-            units = floor.typology.structure.size[table[a:b]]
+            units = node_table.typology.structure.size[table[a:b]]
             if not is_idle:
-                held = floor.planner.held_ordinals(kind, a, b, self.start, self.end)
+                held = node_table.planner.held_ordinals(kind, a, b, self.start, self.end)
                 if held is not None:
                     units[held[0] - a] -= held[1].astype(np.int64)
         if up is not None:
@@ -481,7 +489,7 @@ class Search:
         policy = self.policy
         if policy.score is None:
             return np.arange(len(ordinals))[::-1] if policy.descending else None
-        if policy.by_node or (policy.score is POLICIES["variation"].score and not self.floor.is_varied(kind)):
+        if policy.by_node or (policy.score is POLICIES["variation"].score and not self.node_table.is_varied(kind)):
             return None
         return np.argsort(policy.scores(self._situation, table[ordinals]), kind="stable")
 
@@ -562,16 +570,16 @@ class Search:
 
     def _are_even(self, nodes: Int64, kinds: list[int]) -> NDArray[np.bool_]:
         """In which nodes the pools that come first are simply the lowest (or highest) ones."""
-        policy, floor = self.policy, self.floor
+        policy, node_table = self.policy, self.node_table
         plain = policy.score is None or policy.by_node or policy.score is POLICIES["variation"].score
         alike = (
             plain
             and len(nodes) >= ONE_BY_ONE_MAX
             and len(set(kinds)) == len(kinds)
             and all(
-                floor.planner.columns.dtype(kind) is None
-                and floor.up_pools(kind) is None
-                and (policy.score is None or policy.by_node or not floor.is_varied(kind))
+                node_table.planner.columns.dtype(kind) is None
+                and node_table.up_pools(kind) is None
+                and (policy.score is None or policy.by_node or not node_table.is_varied(kind))
                 for kind in kinds
             )
         )
@@ -582,7 +590,7 @@ class Search:
         first, stop = self.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self.policy.descending else first[nodes][:, None] + steps
-        pools: NDArray[np.int32] = self.floor.typology.vertices(part.demand.kind)[at]
+        pools: NDArray[np.int32] = self.node_table.typology.vertices(part.demand.kind)[at]
         return pools
 
     def _take_bundles(self, rows: MatchBuilder, counts: tuple[int, ...], chosen: Chosen, drawing: Drawing | None) -> None:
@@ -626,7 +634,7 @@ class Search:
             at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             down = self.policy.descending
             ordinals = np.repeat(upper[nodes] - 1, lengths) - at if down else np.repeat(lower[nodes], lengths) + at
-            vertices = self.floor.typology.vertices(part.demand.kind)[ordinals]
+            vertices = self.node_table.typology.vertices(part.demand.kind)[ordinals]
             if part.shares:
                 rows.share(vertices)
                 continue
@@ -646,6 +654,14 @@ class Search:
             if draw.slot is not None:  # the slot exists even if nothing is charged in it
                 every = int(amounts.sum()) * draw.repeats(counts) if draw.inner else int(instances[-1]) + 1
                 rows.empty_slot(draw.slot.number, every)
+
+
+def search(
+    node_table: NodeTable, plan: Plan, form: Form | None, eligible: Eligible, policy: Policy, start: int, end: int
+) -> Search | None:
+    """The search for a request in a window; None where the traverser has to answer, for its form or its policy."""
+    found = None if form is None else Search(node_table, plan, form, eligible, policy, start, end)
+    return found if found is not None and found.is_able else None
 
 
 def _up_to(nodes: Int64, room: Int64, number: int) -> Chosen:
@@ -696,9 +712,9 @@ class Taker:
         kind = part.demand.kind
         ordinals, free = self._search.pools(self._node, kind)
         at, gone = self._at.get(kind, (0, 0))
-        table = self._search.floor.typology.vertices(kind)
+        table = self._search.node_table.typology.vertices(kind)
         slot = -1 if part.slot is None else part.slot.number
-        if self._search.floor.planner.columns.dtype(kind) is None:
+        if self._search.node_table.planner.columns.dtype(kind) is None:
             vertices = table[ordinals[at : at + units]]
             if part.shares:
                 self._rows.share(vertices)
@@ -744,7 +760,7 @@ class Single:
             shared.flags.writeable = False  # shared by all matches of this request
         self._slots = tuple(SlotGroup(slot.label, starts, picks) for slot in plan.slots)
 
-    def match(self, search: Search) -> Match | None:
+    def match(self, search: Search) -> Placement | None:
         """The match, or None if there is none.
 
         Args:
@@ -762,11 +778,11 @@ class Single:
                 return search.settle()
             rows = np.array(sorted([*((v, 1) for v in vertices.tolist()), *charges]), np.int64)
             vertices, amounts = rows[:, 0].astype(np.int32), rows[:, 1].copy()
-            whole = amounts == search.floor.typology.accounts.size[vertices]
+            whole = amounts == search.node_table.typology.accounts.size[vertices]
             slots = tuple(SlotGroup(slot.label, np.array([0, len(rows)]), np.arange(len(rows))) for slot in slots)
             top = search.level.vertices.item(node)
             drawn = np.array([(top, *charge) for charge in charges], np.int64).reshape(-1, 3)
-        return Match(
+        return Placement(
             vertices,
             amounts,
             whole,
@@ -783,7 +799,7 @@ class Single:
     def _pools(self, search: Search, node: int) -> NDArray[np.int32]:
         if not self._needs:
             return search.level.vertices[node : node + 1]
-        vertices = search.floor.typology.vertices
+        vertices = search.node_table.typology.vertices
         found = [vertices(kind)[search.pools(node, kind)[0][:units]] for kind, units in self._needs.items()]
         return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(self._amounts) > 1 else found[0]
 

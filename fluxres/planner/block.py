@@ -55,7 +55,57 @@ def too_many_breakpoints() -> LimitExceeded:
     )
 
 
-class Block(ABC):
+class Breakpoints(ABC):
+    """Ascending moments, and the row that holds from each to the next, as an index into a matrix."""
+
+    __slots__ = ("rows", "times")
+
+    def __init__(self) -> None:
+        self.times = array("q", [BEGINNING])
+        self.rows = array("q", [0])
+
+    @abstractmethod
+    def _insert(self, k: int, time: int) -> None:
+        """Insert a breakpoint at `time` with index k, at which nothing changes yet."""
+
+    def window(self, start: int, end: int) -> tuple[int, int]:
+        """The breakpoints [i, j) whose rows overlap [start, end); at least one."""
+        i = bisect_right(self.times, start) - 1
+        if end >= FOREVER:
+            return i, len(self.times)
+        return i, bisect_left(self.times, end, i + 1)
+
+    def missing(self, start: int, end: int) -> int:
+        """Breakpoints that a change over this window would add."""
+        times, (i, j) = self.times, self.window(start, end)
+        return (times[i] != start) + (end < FOREVER and (j == len(times) or times[j] != end))
+
+    def _cut(self, i: int, j: int, start: int, end: int, room: int) -> tuple[int, int]:
+        """Make sure there are breakpoints at both ends of the window; return their indices, len(times) for an infinite end.
+
+        Args:
+            i, j: the breakpoints of the window before the call.
+
+        Errors: LimitExceeded, before anything is changed, if more than `room` breakpoints would be added.
+        """
+        times = self.times
+        new_start, new_end = times[i] != start, end < FOREVER and (j == len(times) or times[j] != end)
+        if new_start + new_end > room:
+            raise too_many_breakpoints()
+        if new_end:
+            self._insert(j, end)
+        if new_start:
+            i += 1
+            j += 1
+            self._insert(i, start)
+        return i, j
+
+    def end_of(self, k: int) -> int:
+        """Where the row of breakpoint k ends."""
+        return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
+
+
+class Block(Breakpoints):
     """Breakpoints and rows of up to `length` adjacent pools ("ordinals", counted from 0 within the block).
 
     Args:
@@ -65,7 +115,7 @@ class Block(ABC):
         per_word: pools per word; a power of two.
     """
 
-    __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix", "rows", "times")
+    __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix")
 
     def __init__(self, length: int, width: int, dtype: npt.DTypeLike, per_word: int) -> None:
         self.length = length
@@ -74,8 +124,7 @@ class Block(ABC):
         self._low = per_word - 1
         word = np.dtype(dtype)
         self._mask = (1 << (word.itemsize * 8 // per_word)) - 1
-        self.times = array("q", [BEGINNING])
-        self.rows = array("q", [0])
+        super().__init__()
         self.changes = array("q", [0])
         self._allot(np.zeros((ROWS_FIRST, width), word), 1)
 
@@ -94,7 +143,6 @@ class Block(ABC):
         self._allot(fresh, len(self.rows))
 
     def _insert(self, k: int, time: int) -> None:
-        """Insert a breakpoint at `time` with index k, at which nothing changes yet."""
         if not self._spare:
             self._resize(2 * len(self.matrix))
         row, before, width = self._spare.pop(), self.rows[k - 1], self._width
@@ -111,44 +159,6 @@ class Block(ABC):
                 self._spare.append(self.rows.pop(k))
         if len(self.matrix) > 16 * ROWS_FIRST and len(self.rows) * 8 < len(self.matrix):
             self._resize(2 * len(self.rows))
-
-    def window(self, start: int, end: int) -> tuple[int, int]:
-        """The breakpoints [i, j) whose rows overlap [start, end); at least one."""
-        i = bisect_right(self.times, start) - 1
-        if end >= FOREVER:
-            return i, len(self.times)
-        return i, bisect_left(self.times, end, i + 1)
-
-    def _missing(self, i: int, j: int, start: int, end: int) -> tuple[bool, bool]:
-        times = self.times
-        return times[i] != start, end < FOREVER and (j == len(times) or times[j] != end)
-
-    def missing(self, start: int, end: int) -> int:
-        """Breakpoints that a change over this window would add."""
-        return sum(self._missing(*self.window(start, end), start, end))
-
-    def _cut(self, i: int, j: int, start: int, end: int, room: int) -> tuple[int, int]:
-        """Make sure there are breakpoints at both ends of the window; return their indices, len(times) for an infinite end.
-
-        Args:
-            i, j: the breakpoints of the window before the call.
-
-        Errors: LimitExceeded, before anything is changed, if more than `room` breakpoints would be added.
-        """
-        new_start, new_end = self._missing(i, j, start, end)
-        if new_start + new_end > room:
-            raise too_many_breakpoints()
-        if new_end:
-            self._insert(j, end)
-        if new_start:
-            i += 1
-            j += 1
-            self._insert(i, start)
-        return i, j
-
-    def end_of(self, k: int) -> int:
-        """Where the row of breakpoint k ends."""
-        return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
 
     # -- one pool ---------------------------------------------------------------------------------------------
 

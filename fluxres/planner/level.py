@@ -170,21 +170,31 @@ class Level:
 
     def change(self, pools: Pools, start: int, end: int) -> None:
         """Record that the own use of a few pools grew (or shrank) over the window."""
-        sums: dict[tuple[int, int], int] = {}
-        types, sizes = self._columns.type, self._columns.size
+        types, sizes, inside = self._columns.type, self._columns.size, self._ordinal_of
+        last, last_kind, units = -1, -1, 0
         for v, amount in pools:
-            pool, kind = self._ordinal_of[v], types[v]
+            pool, kind = inside[v], types[v]
+            if pool == last and kind == last_kind:  # pools of one type in one node are mostly adjacent
+                units += amount
+                continue
+            if last >= 0:
+                self._use(last, last_kind, units, start, end)
+                last = -1
             if kind == self.kind:
                 self._roof_one(pool, amount > 0, start, end)
             elif pool >= 0:
-                sums[pool, kind] = sums.get((pool, kind), 0) + amount
+                last, last_kind, units = pool, kind, amount
             elif sizes[v] == 1:
                 self.cover(v, amount > 0, start, end)
-        for (pool, kind), amount in sums.items():
-            counts = self._counts.get(kind)
-            if counts is not None:
-                counts.change(pool, amount, UNITS_MAX, start, end, 2)
-            self._use_inside(pool, amount, start, end)
+        if last >= 0:
+            self._use(last, last_kind, units, start, end)
+
+    def _use(self, pool: int, kind: int, amount: int, start: int, end: int) -> None:
+        """Record that more (or fewer) units of a type are used below a pool."""
+        counts = self._counts.get(kind)
+        if counts is not None:
+            counts.change(pool, amount, UNITS_MAX, start, end, 2)
+        self._use_inside(pool, amount, start, end)
 
     def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
         """As :meth:`change`, for many pools of one type."""
@@ -349,7 +359,9 @@ def _cut(steps: list[tuple[int, int]], moment: int) -> int:
 
 
 class Levels:
-    """Levels by type number.
+    """The levels that a planner maintains for matchers, by type number, and the window of what was freed since a given moment.
+
+    A matcher creates a level by asking for it: a planner that is only written to pays for one test of an empty list per change.
 
     Args:
         columns, used, cover: of the planner; `used` and `cover` are timelines by type number, created on first use.

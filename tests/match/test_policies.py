@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from fluxres.errors import UsageError
 from fluxres.graph.recipe import Recipe
-from fluxres.match import Match, Matcher, Policy, vector
+from fluxres.match import Matcher, Placement, Policy, vector
 from fluxres.match.policy import POLICIES, nearest
 from fluxres.match.situation import Situation
 from tests.match.machines import matcher, names, request
 from tests.traceability import ROOT
 
 
-def nodes_of(made: Matcher, found: Match | None) -> list[str]:
+def nodes_of(made: Matcher, found: Placement | None) -> list[str]:
     assert found is not None
     return names(made, found)
 

@@ -21,8 +21,8 @@ from fluxres.planner.planner import Planner
 Int64 = NDArray[np.int64]
 
 
-class Floor:
-    """The nodes of one machine.
+class NodeTable:
+    """What each node of one machine contains, and what of it is in service.
 
     Args:
         typology: of the machine.
