@@ -12,19 +12,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fluxres.experiments.execution import Outcome, execute
+from fluxres.experiments.execution import Outcome, Progress, execute
 from fluxres.experiments.folder import ResultsFolder, cannot
 from fluxres.experiments.study import Run, Study
-
-Tell = Callable[[float, str], None]
-"""Called with the number of runs done, including fractions, and a description of what is in progress."""
 
 _LOOK_S: Final = 0.5
 _TELL_EVERY: Final = 0.01
@@ -43,7 +40,7 @@ class Campaign(NamedTuple):
     failed: dict[str, str]
 
 
-def run(study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, tell: Tell | None = None) -> Campaign:
+def run(study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, tell: Progress | None = None) -> Campaign:
     """Make every run of a study that does not exist yet.
 
     Args:
@@ -68,7 +65,7 @@ def run(study: Study, out: Path, *, processes: int = 1, cluster: str | None = No
     return Campaign(made - len(failed), kept, failed)
 
 
-def _outcomes(runs: list[Run], folder: ResultsFolder, processes: int, cluster: str | None, tell: Tell) -> Iterator[Outcome]:
+def _outcomes(runs: list[Run], folder: ResultsFolder, processes: int, cluster: str | None, tell: Progress) -> Iterator[Outcome]:
     if cluster is not None:
         from fluxres.experiments import sweep
 
@@ -79,7 +76,7 @@ def _outcomes(runs: list[Run], folder: ResultsFolder, processes: int, cluster: s
         yield from _Processes(runs, folder, processes, tell).outcomes()
 
 
-def _here(runs: Iterable[Run], folder: ResultsFolder, tell: Tell) -> Iterator[Outcome]:
+def _here(runs: Iterable[Run], folder: ResultsFolder, tell: Progress) -> Iterator[Outcome]:
     for number, each in enumerate(runs):
         tell(number, each.key)
         place = folder.begin(each)
@@ -92,7 +89,7 @@ def _here(runs: Iterable[Run], folder: ResultsFolder, tell: Tell) -> Iterator[Ou
         yield outcome
 
 
-def _tell_part(tell: Tell, number: int, key: str, part: float) -> None:
+def _tell_part(tell: Progress, number: int, key: str, part: float) -> None:
     tell(number + part, key)
 
 
@@ -106,7 +103,7 @@ class _Live(NamedTuple):
 class _Processes:
     """Runs in processes of their own, a bounded number at a time."""
 
-    def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, tell: Tell) -> None:
+    def __init__(self, runs: list[Run], folder: ResultsFolder, processes: int, tell: Progress) -> None:
         self.waiting = list(reversed(runs))
         self.folder = folder
         self.processes = processes

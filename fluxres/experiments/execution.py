@@ -33,6 +33,9 @@ from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.sites import InstanceRow
 from fluxres.syntax import idset
 
+Progress = Callable[[float, str], None]
+"""Called with the number of runs done, including fractions, and a description of what is in progress."""
+
 JOBS: Final = "jobs.csv"
 SWF: Final = "jobs.swf"
 INSTANCES: Final = "instances.csv"

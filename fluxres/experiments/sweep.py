@@ -9,15 +9,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fluxres.errors import StoreError, UsageError
-from fluxres.experiments.execution import Outcome, execute
+from fluxres.experiments.execution import Outcome, Progress, execute
 from fluxres.experiments.folder import ResultsFolder, translated
 from fluxres.experiments.study import Run
-
-if TYPE_CHECKING:
-    from fluxres.experiments.campaign import Tell
 
 CONNECT_S: Final = 10.0
 """Timeout for the connection to a scheduler."""
@@ -34,7 +31,7 @@ def remote(run: Run) -> tuple[Outcome, dict[str, bytes]]:
         return outcome, {path.name: path.read_bytes() for path in place.iterdir()}
 
 
-def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Tell) -> Iterator[Outcome]:
+def outcomes(runs: list[Run], folder: ResultsFolder, address: str, tell: Progress) -> Iterator[Outcome]:
     """Make runs on a cluster; yields outcomes as they complete.
 
     Errors: UsageError without dask.distributed; StoreError if no scheduler answers.

@@ -25,7 +25,7 @@ from fluxres.store import open_store
 if TYPE_CHECKING:
     from fluxres.instance import Job
     from fluxres.launch.loop import Timer
-    from fluxres.launch.runner import ProcessRunner
+    from fluxres.launch.work import ProcessRunner
 
 _ARGV: Final = (sys.executable, "-m", "fluxres.launch.child")
 _PIECE_BYTES: Final = 1 << 16

@@ -19,9 +19,8 @@ from fluxres.instance import Instance
 from fluxres.instance.due import OVERTIME_S
 from fluxres.launch import lifeline
 from fluxres.launch.loop import Loop
-from fluxres.launch.runner import ProcessRunner
 from fluxres.launch.turning import turn, wind_down
-from fluxres.launch.work import Command, Running, Sleep, Work
+from fluxres.launch.work import Command, ProcessRunner, Running, Sleep, Work
 
 if TYPE_CHECKING:
     from fluxres.instance import Job

@@ -12,7 +12,7 @@ from fluxres.instance.states import RUNNING
 if TYPE_CHECKING:
     from fluxres.instance import Instance
     from fluxres.launch.loop import Loop
-    from fluxres.launch.runner import ProcessRunner
+    from fluxres.launch.work import ProcessRunner
 
 STARTS: Final = 256
 """Maximal number of jobs started by one pass, so that messages and jobs to end are handled between passes."""

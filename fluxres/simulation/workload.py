@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from fluxres.errors import UsageError
+from fluxres.instance.dependencies import BEGIN, SINGLETON
 from fluxres.syntax.jobspec import Request
 
 
@@ -62,7 +63,7 @@ class Workload:
     has_requests: bool = False
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
-    _hands: list[list[int]] = field(default_factory=list, repr=False)
+    _dealt: list[list[int]] = field(default_factory=list, repr=False)
 
     def __iter__(self) -> Iterator[Submission]:
         return iter(self.submissions)
@@ -71,14 +72,12 @@ class Workload:
         """The jobs for one of `number` instances: every `number`-th from `index` on; dependent jobs stay together."""
         if not self.has_dependencies or number == 1:
             return share(self.submissions, index, number)
-        if len(self._hands) != number:
-            from fluxres.simulation.kin import hands
-
+        if len(self._dealt) != number:
             self.submissions = list(self.submissions)
-            self._hands = hands(self.submissions, number)
+            self._dealt = dealt(self.submissions, number)
         jobs = self.submissions
         assert isinstance(jobs, list)  # made so above
-        return (jobs[at] for at in self._hands[index])
+        return (jobs[at] for at in self._dealt[index])
 
     @property
     def count(self) -> int | None:
@@ -118,3 +117,48 @@ def name_of(file: str) -> str:
     for ending in (".gz", ".zst", ".xz", ".bz2", ".swf", ".json", ".yaml", ".yml", ".txt"):
         name = name.removesuffix(ending)
     return name or file
+
+
+def dealt(jobs: Sequence[Submission], number: int) -> list[list[int]]:
+    """Jobs by the instance they go to, each ascending.
+
+    Dependencies work within one queue, since an instance does not know the jobs of its siblings.  So groups of jobs that are
+    connected by dependencies stay together; they are dealt in turns, in the order of their first jobs.
+
+    Cost: O(jobs + dependencies), nearly.
+
+    >>> one, two, three = (Submission(job, 0, 1, 1, 1) for job in "abc")
+    >>> dealt([one, two, three._replace(dependencies=("afterok:a",))], 2)
+    [[0, 2], [1]]
+    """
+    first = list(range(len(jobs)))
+
+    def top(at: int) -> int:
+        while first[at] != at:
+            first[at] = at = first[first[at]]
+        return at
+
+    known: dict[object, int] = {}
+    alone = {(job.user, job.name) for job in jobs if SINGLETON in job.dependencies}
+    for at, job in enumerate(jobs):
+        known[str(job.id)] = at
+        named = [_other(job, dependency) for dependency in job.dependencies]
+        if (job.user, job.name) in alone:
+            named.append((job.user, job.name))  # a singleton also waits for jobs that are not singletons themselves
+        for name in named:
+            if name is not None:
+                low, high = sorted((top(known.setdefault(name, at)), top(at)))
+                first[high] = low
+    found: list[list[int]] = [[] for _ in range(number)]
+    hand: dict[int, int] = {}
+    for at in range(len(jobs)):
+        found[hand.setdefault(top(at), len(hand) % number)].append(at)
+    return found
+
+
+def _other(job: Submission, dependency: str) -> object:
+    """What a dependency refers to: a job id, all jobs of a user and name, or nothing (None)."""
+    scheme, _, value = dependency.partition(":")
+    if scheme == SINGLETON:
+        return (job.user, job.name)
+    return None if scheme == BEGIN else value

@@ -13,12 +13,11 @@ from fluxres.instance import Instance, State
 from fluxres.instance.policies import Multifactor
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.invariants import violations
-from fluxres.simulation.kin import hands
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.numbering import Translated
 from fluxres.simulation.schedule import Schedule
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload import Submission, Workload, dealt
 from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import Hand, nodes
 from tests.simulation.course import Disturbed, Incident, course
@@ -77,7 +76,7 @@ def test_a_singleton_goes_where_the_others_of_its_name_go() -> None:
         Submission(2, 0, S, S, 1, "ann", "x"),
         Submission(3, 0, S, S, 1, "ann", "x", dependencies=("singleton",)),
     ]
-    assert hands(jobs, 2) == [[0, 2, 3], [1]]
+    assert dealt(jobs, 2) == [[0, 2, 3], [1]]
 
 
 def test_units_of_a_pool_that_children_share_have_no_numbers() -> None:
