@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     )
     from fluxres.formats.builder import AuxiliaryGraph, Edge, Resource, build
     from fluxres.instance import Instance, Job, QueuePolicy
-    from fluxres.match import Match, Policy
+    from fluxres.match import Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
+    from fluxres.model.matching import Match
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
@@ -95,7 +96,8 @@ _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
     **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
-    **dict.fromkeys(("Match", "Policy"), "fluxres.match"),
+    "Match": "fluxres.model.matching",
+    "Policy": "fluxres.match",
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),
     "Request": "fluxres.syntax.jobspec",
     "Hostlist": "fluxres.syntax.hostlist",

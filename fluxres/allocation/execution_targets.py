@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fluxres.allocation.hosts import Hosts
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.planner.distinct import distinct
+from fluxres.planner.columns import distinct
 from fluxres.syntax import idset
 
 CHILDREN: Final = ("core", "gpu")

@@ -15,7 +15,7 @@ from fluxres.allocation import refusals, steps
 from fluxres.allocation.owners import STAGE_OWNER
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Target
 from fluxres.allocation.records import Records
-from fluxres.allocation.staged import Part, Staged
+from fluxres.allocation.staged import Staged, StagedWindow
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import NotHeld, UsageError
@@ -376,7 +376,7 @@ def commit(records: Records, stage: str) -> list[Planned]:
     return [((part.start, part.end), _commit_part(records, staged.job, part)) for part in staged.parts()]
 
 
-def _commit_part(records: Records, job: str, part: Part) -> list[Change]:
+def _commit_part(records: Records, job: str, part: StagedWindow) -> list[Change]:
     changes, covered = list[Change](), _Covered(records.accounts.end)
     for v, amount in sorted(part.targets):
         changes.append(_commit_one(records, job, part, v, amount, covered.around(v)))
@@ -385,7 +385,7 @@ def _commit_part(records: Records, job: str, part: Part) -> list[Change]:
     return changes
 
 
-def _commit_one(records: Records, job: str, part: Part, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
+def _commit_one(records: Records, job: str, part: StagedWindow, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
     # The stage holds the units already. Only what the job's own units add up to can have changed.
     start, end = part.start, part.end
     around = around + records.exclusive_above(v, job, start, end)

@@ -15,7 +15,7 @@ from fluxres.syntax.moment import in_message
 def barred(records: Records, v: int, by: int) -> InsufficientResources:
     """The state of the pool, or of the one above it that is `by`, forbids new work (rule A7)."""
     accounts = records.accounts
-    state, at = accounts.structure.state_name(by), accounts.where(by)
+    state, at = accounts.pools.state_name(by), accounts.where(by)
     reason = f"it is {state}" if by == v else f"{at} is {state}"
     return InsufficientResources(
         f"not available: {reason}", where=accounts.where(v), hint=f"set the state of {at} to up", reasons={at: state}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fluxres.allocation import execution_targets
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UsageError
-from fluxres.graph import jgf, jgf_shorthand
+from fluxres.graph import jgf
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.graph.surgery import Along
@@ -78,7 +78,7 @@ def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], fo
     shorthand = form == "jgf_shorthand"
     pools = held < structure.n
     part = jgf.held(structure, held[pools], amounts[pools], shorthand=shorthand, along=_along(structure))
-    more = jgf_shorthand.left_out_below(structure, part, execution_targets.CHILDREN) if shorthand else {}
+    more = jgf.left_out_below(structure, part, execution_targets.CHILDREN) if shorthand else {}
 
     def carried(edges: Int32) -> NDArray[np.int64]:
         at = np.minimum(held.searchsorted(edges), len(held) - 1)

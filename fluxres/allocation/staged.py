@@ -11,7 +11,7 @@ from fluxres.allocation.planned import Target
 from fluxres.graph.auxiliary import Int32
 
 
-class Part(NamedTuple):
+class StagedWindow(NamedTuple):
     """What a stage locks in one window, and for which pools parts of it are drawn."""
 
     start: int
@@ -62,10 +62,10 @@ class Staged:
             relied_on=tuple(row for row in relied_on if row[0] >= 0),
         )
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[StagedWindow]:
         """What is locked, by windows in each of which it is the same; together they are the window of the stage."""
         if not self.apart:
-            return [Part(self.start, self.end, self.targets, self.drawn)]
+            return [StagedWindow(self.start, self.end, self.targets, self.drawn)]
         moments = sorted({self.start, self.end, *(at for row in self.apart for at in row[:2])})
         rows = [
             (start, end, tuple(row[2:] for row in self.apart if row[0] <= start < row[1])) for start, end in pairwise(moments)
@@ -81,6 +81,6 @@ class Staged:
         for v, amount in self.targets:
             named[v] += amount
         return [
-            Part(start, end, tuple(sorted((named - most + total).items())), of_part)
+            StagedWindow(start, end, tuple(sorted((named - most + total).items())), of_part)
             for total, (start, end, of_part) in zip(drawn, rows, strict=True)
         ]

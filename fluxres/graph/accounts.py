@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import LimitExceeded, UnknownPool
 from fluxres.graph.auxiliary import Int32, Subsystem
-
-if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
+from fluxres.graph.kinds import Kind, KindTable
 
 CAPACITY: Final = "capacity"
 FULL: Final = "full"
@@ -34,6 +32,47 @@ ARROW: Final = " -> "
 _NONE: Final = np.zeros(0, np.int64)
 _EXACT_MAX: Final = 1e9
 """Sums of capacities below it tell millionths of a unit apart."""
+
+
+class Pools(Protocol):
+    """The pools of one generation, as far as their accounts and supplies depend on them; a `Structure` has them."""
+
+    n: int
+    tree_end: int
+    parent: Int32
+    end: Int32
+    kind: Int32
+    size: NDArray[np.int64]
+    state: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+    kinds: KindTable
+    subsystems: dict[str, Subsystem]
+    capacity: dict[int, int]
+    linked: NDArray[np.bool_] | None
+    counts: frozenset[tuple[str, str]]
+
+    @property
+    def types(self) -> list[str]: ...
+    @property
+    def type(self) -> NDArray[np.uint16]: ...
+    @property
+    def units(self) -> NDArray[np.int64]: ...
+    @property
+    def ways(self) -> NDArray[np.bool_]: ...
+    @property
+    def full_size(self) -> NDArray[np.int64]: ...
+    def kind_of(self, v: int) -> Kind: ...
+    def of_type(self, type_name: str) -> Int32: ...
+    def ancestors(self, v: int) -> list[int]: ...
+    def is_way(self, v: int) -> bool: ...
+    def exclusive_around(self, v: int) -> list[int]: ...
+    def unavailable_above(self, v: int) -> int: ...
+    def state_name(self, v: int) -> str: ...
+    def name(self, v: int) -> str: ...
+    def path(self, v: int) -> str: ...
+    def where(self, v: int) -> str: ...
+    def uuid(self, v: int) -> str: ...
+    def vertex(self, where: str) -> int: ...
 
 
 class Edge(NamedTuple):
@@ -90,6 +129,10 @@ class Accounts:
     `parent`, `end`, `size`, `flags` and `type` are the columns of the structure with one row appended for each such edge; without
     such edges they are the columns of the structure themselves.  The type number of an edge is the number of pool types plus the
     position of its graph among the auxiliary graphs.
+
+    Args:
+        pools: of the structure.
+        units: by type number of the edges of a graph, the unit of those without one of their own.
     """
 
     parent: Int32
@@ -98,17 +141,18 @@ class Accounts:
     flags: NDArray[np.uint8]
     type: NDArray[np.uint16]
 
-    def __init__(self, structure: Structure) -> None:
-        self.structure = structure
+    def __init__(self, pools: Pools, units: Callable[[], Mapping[int, str | None]]) -> None:
+        self.pools = pools
+        self._units_of_graphs = units
         self._limited: list[_Limited] = []
-        self.n = structure.n
-        for graph in structure.subsystems.values():
-            self._limited.append(_Limited(graph, structure.n, self.n))
+        self.n = pools.n
+        for graph in pools.subsystems.values():
+            self._limited.append(_Limited(graph, pools.n, self.n))
             self.n = self._limited[-1].stop
         self._lay_out()
 
     def _lay_out(self) -> None:
-        s = self.structure
+        s = self.pools
         self.parent, self.end, self.size, self.flags, self.type = s.parent, s.end, s.size, s.flags, s.type
         more = self.n - s.n
         if not more:
@@ -123,13 +167,13 @@ class Accounts:
     @cached_property
     def units(self) -> NDArray[np.int64]:
         """Units of each account that can be held here: its size, or 0 for a pass-through pool."""
-        s = self.structure
+        s = self.pools
         return s.units if self.n == s.n else np.concatenate([s.units, self.size[s.n :]])
 
     @cached_property
     def ways(self) -> NDArray[np.bool_]:
         """Pass-through pools: present only because the path to another pool leads through them."""
-        s = self.structure
+        s = self.pools
         return s.ways if self.n == s.n else np.concatenate([s.ways, np.zeros(self.n - s.n, np.bool_)])
 
     @cached_property
@@ -137,7 +181,7 @@ class Accounts:
         """Accounts of which a child instance has no units of its own and which its parent grants on request; None if there are
         none.
         """
-        s = self.structure
+        s = self.pools
         marks = [limited.marked(LINKED) for limited in self._limited if LINKED in limited.graph.attributes]
         if s.linked is None and not marks:
             return None
@@ -151,12 +195,12 @@ class Accounts:
     def reduced(self) -> frozenset[int]:
         """Pools and edges that a copy took only partly."""
         marks = [limited.marked(FULL).tolist() for limited in self._limited if FULL in limited.graph.attributes]
-        return frozenset(self.structure.capacity).union(*marks)
+        return frozenset(self.pools.capacity).union(*marks)
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
     def is_edge(self, v: int) -> bool:
-        return v >= self.structure.n
+        return v >= self.pools.n
 
     def edge(self, v: int) -> Edge:
         limited = self._of(v)
@@ -171,28 +215,28 @@ class Accounts:
 
     def kind(self, graph: Subsystem) -> int:
         """The type number of edges of a graph."""
-        return len(self.structure.types) + next(at for at, limited in enumerate(self._limited) if limited.graph is graph)
+        return len(self.pools.types) + next(at for at, limited in enumerate(self._limited) if limited.graph is graph)
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def of_type(self, number: int) -> Int32:
         """The accounts of a type number, ascending."""
-        at = number - len(self.structure.types)
+        at = number - len(self.pools.types)
         if at < 0:
-            return self.structure.of_type(self.structure.types[number])
+            return self.pools.of_type(self.pools.types[number])
         return np.arange(self._limited[at].first, self._limited[at].stop, dtype=np.int32)
 
     def unit(self, v: int) -> str | None:
         """The unit an account is counted in; for an edge without one of its own, the unit of what its graph distributes."""
-        if v < self.structure.n:
-            return self.structure.kind_of(v).unit
-        return self._units_of_edges[v - self.structure.n]
+        if v < self.pools.n:
+            return self.pools.kind_of(v).unit
+        return self._units_of_edges[v - self.pools.n]
 
     @cached_property
     def _units_of_edges(self) -> list[str | None]:
         found: list[str | None] = []
-        default = {feeds.kind: feeds.unit for feeds in self.structure.feeds}
-        for number, limited in enumerate(self._limited, len(self.structure.types)):
+        default = self._units_of_graphs()
+        for number, limited in enumerate(self._limited, len(self.pools.types)):
             column = limited.graph.attributes.get(UNIT)
             own = dict.fromkeys(range(limited.first, limited.stop), default.get(number))
             if column is not None:
@@ -204,19 +248,19 @@ class Accounts:
 
     def is_way(self, v: int) -> bool:
         """Whether the account is a pass-through pool."""
-        return v < self.structure.n and self.structure.is_way(v)
+        return v < self.pools.n and self.pools.is_way(v)
 
     def exclusive_around(self, v: int) -> list[int]:
         """See :meth:`Structure.exclusive_around`."""
-        return self.structure.exclusive_around(v) if v < self.structure.n else []
+        return self.pools.exclusive_around(v) if v < self.pools.n else []
 
     def ancestors(self, v: int) -> list[int]:
         """The pools above an account, parent first; none for an edge."""
-        return self.structure.ancestors(v) if v < self.structure.n else []
+        return self.pools.ancestors(v) if v < self.pools.n else []
 
     def unavailable_above(self, v: int) -> int:
         """See :meth:`Structure.unavailable_above`; an edge has no state of its own."""
-        return self.structure.unavailable_above(v) if v < self.structure.n else -1
+        return self.pools.unavailable_above(v) if v < self.pools.n else -1
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -225,14 +269,14 @@ class Accounts:
 
         For example ``power: /demo/rack0 -> /demo/rack0/node3``.
         """
-        return self._named(v, self.structure.where)
+        return self._named(v, self.pools.where)
 
     def by_uuid(self, v: int) -> str:
         """A name for an account that survives when pools move and that :meth:`number` accepts: uuids in place of paths."""
-        return self._named(v, self.structure.uuid)
+        return self._named(v, self.pools.uuid)
 
     def _named(self, v: int, name: Callable[[int], str]) -> str:
-        if v < self.structure.n:
+        if v < self.pools.n:
             return name(v)
         graph, src, dst = self.edge(v)
         return f"{graph.name}: {name(src)}{ARROW}{name(dst)}"
@@ -246,7 +290,7 @@ class Accounts:
         if found >= 0:
             return found
         try:
-            return self.structure.vertex(where)
+            return self.pools.vertex(where)
         except UnknownPool:
             if not is_edge(where):
                 raise
@@ -257,7 +301,7 @@ class Accounts:
         """The edge with the name that :meth:`where` returns, or with any other names of its two ends; -1 if there is none."""
         if not is_edge(where):
             return -1
-        found = self.edges_between(where, lambda end: [self.structure.vertex(end)])
+        found = self.edges_between(where, lambda end: [self.pools.vertex(end)])
         return found[0] if found else self._by_name.get(where, -1)
 
     def edges_between(self, where: str, ends: Callable[[str], list[int]]) -> list[int]:
@@ -269,7 +313,7 @@ class Accounts:
         Errors: LimitExceeded past EDGES_MAX pairs.
         """
         name, _, sides = where.partition(": ")
-        graph = self.structure.subsystems.get(name)
+        graph = self.pools.subsystems.get(name)
         if graph is None or sides.count(ARROW) != 1:
             return []
         try:
@@ -284,24 +328,24 @@ class Accounts:
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
-        return {self.where(v): v for v in range(self.structure.n, self.n)}
+        return {self.where(v): v for v in range(self.pools.n, self.n)}
 
     def said(self, v: int) -> str:
         """The name of an account in messages: a bare name for a pool outside the containment tree, otherwise as :meth:`where`."""
-        if v >= self.structure.n:
+        if v >= self.pools.n:
             return self.where(v)
-        return self.structure.path(v) if v < self.structure.tree_end else self.structure.name(v)
+        return self.pools.path(v) if v < self.pools.tree_end else self.pools.name(v)
 
     def same_in(self, other: Accounts, v: int) -> int:
         """The account of another structure with the same uuid, or the edge between the same pools; -1 if there is none."""
         try:
-            if v < self.structure.n:
-                return other.structure.vertex(self.structure.uuid(v))
+            if v < self.pools.n:
+                return other.pools.vertex(self.pools.uuid(v))
             graph, *ends = self.edge(v)
-            src, dst = (np.array([other.structure.vertex(self.structure.uuid(u))], np.int32) for u in ends)
+            src, dst = (np.array([other.pools.vertex(self.pools.uuid(u))], np.int32) for u in ends)
         except UnknownPool:
             return -1
-        found = other.structure.subsystems.get(graph.name)
+        found = other.pools.subsystems.get(graph.name)
         return -1 if found is None else int(other.between(found, src, dst)[0])
 
     # -- other generations -------------------------------------------------------------------------------------------
@@ -314,23 +358,24 @@ class Accounts:
         """
         found = [old_to_new]
         for limited in self._limited:
-            graph = made.structure.subsystems.get(limited.graph.name)
-            src, dst = np.divmod(limited.codes, max(self.structure.n, 1))
+            graph = made.pools.subsystems.get(limited.graph.name)
+            src, dst = np.divmod(limited.codes, max(self.pools.n, 1))
             gone = np.full(len(src), -1, np.int32)
             found.append(gone if graph is None else made.between(graph, old_to_new[src], old_to_new[dst]))
         return np.concatenate(found).astype(np.int32)
 
 
 def cut(
-    structure: Structure, graph: Subsystem, rows: NDArray[np.int64], units_of: Callable[[Int32], NDArray[np.int64]]
+    of_pools: Accounts, graph: Subsystem, rows: NDArray[np.int64], units_of: Callable[[Int32], NDArray[np.int64]]
 ) -> Subsystem:
     """A graph in which some edges carry only a part of their capacity.
 
     Args:
+        of_pools: the accounts of the pools that the graph joins.
         rows: the edges to reduce; other edges may keep their capacity.
         units_of: the units left on these accounts.
     """
-    accounts = structure.accounts.between(graph, graph.src[rows], graph.dst[rows])
+    accounts = of_pools.between(graph, graph.src[rows], graph.dst[rows])
     order = np.argsort(accounts, kind="stable")[int((accounts < 0).sum()) :]
     rows, accounts = rows[order], accounts[order]
     if not len(rows):
@@ -339,7 +384,7 @@ def cut(
     after, full = before.copy(), _column(graph, FULL)
     limited, of = np.unique(accounts, return_inverse=True)
     left = units_of(limited)
-    is_less = (left < structure.accounts.size[limited])[of]
+    is_less = (left < of_pools.size[limited])[of]
     after[rows] = np.where(is_less, _one_after_the_other(of, left, before[rows]), before[rows])
     less = rows[is_less]
     full[less] = np.where(np.isnan(full[less]), before[less], full[less])
@@ -349,13 +394,13 @@ def cut(
     return replace(graph, attributes=attributes)
 
 
-def link(structure: Structure, copied: tuple[Structure, Int32] | None = None) -> None:
+def link(pools: Pools, copied: tuple[Pools, Int32] | None = None) -> None:
     """Mark the edges on which a child instance has no units of its own; they get the capacity they have in the parent.
 
     Args:
         copied: for a new copy, the structure it was copied from and the vertices taken from it.
     """
-    for name, graph in structure.subsystems.items():
+    for name, graph in pools.subsystems.items():
         carried, full = capacities(graph), _column(graph, FULL)
         of = _pairs(graph)  # one of several parallel edges may have all remaining units
         rows = np.flatnonzero(np.bincount(of, weights=carried)[of] == 0)

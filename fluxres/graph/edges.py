@@ -16,8 +16,7 @@ from fluxres import limits
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.accounts import CAPACITY, FULL, LINKED, UNIT
 from fluxres.graph.auxiliary import Subsystem
-from fluxres.graph.lookup import OUTSIDE
-from fluxres.graph.structure import Structure
+from fluxres.graph.structure import OUTSIDE, Structure
 
 Value = str | int | float | bool
 """The value of an edge attribute."""

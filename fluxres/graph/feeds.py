@@ -10,15 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.accounts import Accounts, Pools
 from fluxres.graph.auxiliary import Int32, Subsystem
-
-if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
 
 SUPPLY: Final = "supply"
 ANY: Final = "any"
@@ -28,25 +26,26 @@ ANY: Final = "any"
 class Feeds:
     """One auxiliary graph, read as supplier and consumer.  Cost: vectorised over its edges, once."""
 
-    def __init__(self, structure: Structure, graph: Subsystem) -> None:
-        self._structure = structure
-        self._nodes = nodes = structure.of_type("node")
+    def __init__(self, accounts: Accounts, graph: Subsystem) -> None:
+        self._accounts = accounts
+        self._pools = pools = accounts.pools
+        self._nodes = nodes = pools.of_type("node")
         self.graph = graph
         #: The type number of the graph's edges.
-        self.kind = structure.accounts.kind(graph)
-        above, below = _followed(structure, graph, nodes)
+        self.kind = accounts.kind(graph)
+        above, below = _followed(pools, graph, nodes)
         order = np.lexsort((above, below))
         #: Consumer and supplier of each edge, ordered by consumer.
         self.below, self.above = np.ascontiguousarray(below[order]), np.ascontiguousarray(above[order])
         self._below, self._above = self.below.data, self.above.data
         #: By edge, the accounts that its flow is charged to, one for each direction the graph has; -1 for none.
-        self._limits = [structure.accounts.between(graph, *ends) for ends in ((self.above, self.below), (self.below, self.above))]
+        self._limits = [accounts.between(graph, *ends) for ends in ((self.above, self.below), (self.below, self.above))]
         self.is_limited = any(bool((limits >= 0).any()) for limits in self._limits)
 
     @cached_property
     def alternative(self) -> NDArray[np.bool_] | None:
         """Edges of which only one per consumer is used at a time; None if there are none."""
-        column, n = self.graph.attributes.get(SUPPLY), self._structure.n
+        column, n = self.graph.attributes.get(SUPPLY), self._pools.n
         rows = [] if column is None else [row for row, value in enumerate(column.tolist()) if value == ANY]
         if not rows:
             return None
@@ -61,10 +60,10 @@ class Feeds:
     @cached_property
     def distributors(self) -> Int32:
         """Pools that supply others, ascending: those with an edge down, and their ancestors outside the containment tree."""
-        structure = self._structure
+        pools = self._pools
         found = np.unique(self.above)
         up = found
-        while (up := np.unique(structure.parent[up[up >= structure.tree_end]])).size and (up := up[up >= 0]).size:
+        while (up := np.unique(pools.parent[up[up >= pools.tree_end]])).size and (up := up[up >= 0]).size:
             found = np.union1d(found, up)
         return found.astype(np.int32)
 
@@ -77,8 +76,8 @@ class Feeds:
         """(supplier, pool) of pools outside the containment tree that an edge attaches to a supplier and that supply nothing
         themselves.
         """
-        structure = self._structure
-        last = (self.below >= structure.tree_end) & (structure.end[self.below] == self.below + 1)
+        pools = self._pools
+        last = (self.below >= pools.tree_end) & (pools.end[self.below] == self.below + 1)
         last &= ~np.isin(self.below, self.distributors)
         above, below = self.above[last], self.below[last]
         order = np.lexsort((below, above))
@@ -93,11 +92,11 @@ class Feeds:
     @cached_property
     def given(self) -> Int32:
         """Pools that may have something to give: the distributors, and the pools attached to them."""
-        structure = self._structure
+        pools = self._pools
         members = np.union1d(self.above, self.below)
-        leaves = np.flatnonzero(structure.end == np.arange(1, structure.n + 1))
-        leaves = leaves[np.isin(structure.parent[leaves], self.distributors)]
-        leaves = leaves[(leaves >= structure.tree_end) | np.isin(leaves, members)]
+        leaves = np.flatnonzero(pools.end == np.arange(1, pools.n + 1))
+        leaves = leaves[np.isin(pools.parent[leaves], self.distributors)]
+        leaves = leaves[(leaves >= pools.tree_end) | np.isin(leaves, members)]
         return np.unique(np.concatenate([self.distributors, leaves, self.attached[1]])).astype(np.int32)
 
     @cached_property
@@ -106,12 +105,12 @@ class Feeds:
 
         Nodes and their ancestors are excluded, though a rack may pass on what supplies it.
         """
-        structure = self._structure
-        found = set(np.unique(structure.type[self.given]).tolist())
+        pools = self._pools
+        found = set(np.unique(pools.type[self.given]).tolist())
         up = np.unique(self._nodes)
         while up.size:
-            found -= set(np.unique(structure.type[up]).tolist())
-            up = np.unique(structure.parent[up])
+            found -= set(np.unique(pools.type[up]).tolist())
+            up = np.unique(pools.parent[up])
             up = up[up >= 0]
         return frozenset(found)
 
@@ -121,29 +120,29 @@ class Feeds:
 
         In a part of a machine, the types that count in the machine count too, even if each pool has a single unit here.
         """
-        structure = self._structure
-        pools = self.given[(structure.full_size[self.given] > 1) | self._has_unit(self.given)]
-        named = {kind for graph, kind in structure.counts if graph == self.graph.name}
-        by_parent = {number for number, kind in enumerate(structure.types) if kind in named}
-        return self.types & (by_parent | frozenset(np.unique(structure.type[pools]).tolist()))
+        pools = self._pools
+        given = self.given[(pools.full_size[self.given] > 1) | self._has_unit(self.given)]
+        named = {kind for graph, kind in pools.counts if graph == self.graph.name}
+        by_parent = {number for number, kind in enumerate(pools.types) if kind in named}
+        return self.types & (by_parent | frozenset(np.unique(pools.type[given]).tolist()))
 
-    def _has_unit(self, pools: Int32) -> NDArray[np.bool_]:
-        of_kind = np.array([kind.unit is not None for kind in self._structure.kinds], np.bool_)
-        found: NDArray[np.bool_] = of_kind[self._structure.kind[pools]]
+    def _has_unit(self, vertices: Int32) -> NDArray[np.bool_]:
+        of_kind = np.array([kind.unit is not None for kind in self._pools.kinds], np.bool_)
+        found: NDArray[np.bool_] = of_kind[self._pools.kind[vertices]]
         return found
 
     @cached_property
     def unit(self) -> str | None:
         """The unit of edges without one of their own: that of the first pool of a counted type."""
-        structure = self._structure
-        pools = self.given[np.isin(structure.type[self.given], list(self.counted))]
-        return structure.kind_of(int(pools[0])).unit if len(pools) else None
+        pools = self._pools
+        given = self.given[np.isin(pools.type[self.given], list(self.counted))]
+        return pools.kind_of(int(given[0])).unit if len(given) else None
 
     def units_of(self, types: frozenset[int]) -> set[str | None]:
         """The units of the pools of these distributed types; those of the edges too if any of the types is counted."""
-        structure, accounts = self._structure, self._structure.accounts
-        pools = self.given[np.isin(structure.type[self.given], list(types))]
-        found = {structure.kinds[number].unit for number in np.unique(structure.kind[pools]).tolist()}
+        pools, accounts = self._pools, self._accounts
+        given = self.given[np.isin(pools.type[self.given], list(types))]
+        found = {pools.kinds[number].unit for number in np.unique(pools.kind[given]).tolist()}
         if types & self.counted or not types:
             found |= {accounts.unit(v) for v in accounts.of_type(self.kind).tolist()}
         return found
@@ -183,11 +182,11 @@ class Feeds:
             found = (at >= 0) & (self.supplied[place] == at)
             if (found | (at < 0)).all():
                 return np.where(found, place, -1)
-            at = np.where(found | (at < 0), at, self._structure.parent[at])
+            at = np.where(found | (at < 0), at, self._pools.parent[at])
 
     def cards(self) -> Iterator[tuple[int, list[int]]]:
         """Nodes without suppliers of their own, each with the pools in it that are supplied from outside (its cards)."""
-        first, last = self.supplied.searchsorted(self._nodes + 1), self.supplied.searchsorted(self._structure.end[self._nodes])
+        first, last = self.supplied.searchsorted(self._nodes + 1), self.supplied.searchsorted(self._pools.end[self._nodes])
         for node in self._nodes[last > first].tolist():
             if not self.rows_into(node) and (entries := self._inside(node)):
                 yield node, entries
@@ -209,12 +208,12 @@ class Feeds:
             inside = self._inside(u) if u == v or self.is_in_node(u) else []
             if inside:
                 return inside
-            u = self._structure.parent.item(u)
+            u = self._pools.parent.item(u)
         return []
 
     def _inside(self, v: int) -> list[int]:
         """Pools strictly below `v` that are supplied from outside it."""
-        stop = self._structure.end.item(v)
+        stop = self._pools.end.item(v)
         a = bisect_left(self._below, v + 1)
         b = bisect_left(self._below, stop, a)
         if a == b:
@@ -226,51 +225,51 @@ class Feeds:
     def is_in_node(self, v: int) -> bool:
         """Whether a pool is a node or is in one."""
         at = bisect_right(self._nodes.data, v) - 1
-        return at >= 0 and v < self._structure.end.item(int(self._nodes[at]))
+        return at >= 0 and v < self._pools.end.item(int(self._nodes[at]))
 
     def onward(self, u: int) -> tuple[int, int]:
         """One step up from a supplier: the pool where its own supply arrives, and the pool that is charged with it, or -1."""
-        structure = self._structure
-        above = structure.parent.item(u)
-        if u >= structure.tree_end:
+        pools = self._pools
+        above = pools.parent.item(u)
+        if u >= pools.tree_end:
             return u, above
         # In the containment tree, charging a PDU does not charge its rack; but what supplies the rack supplies the PDU.
         while not self.rows_into(u) and above >= 0:
-            u, above = above, structure.parent.item(above)
+            u, above = above, pools.parent.item(above)
         return u, -1
 
 
-def _followed(structure: Structure, graph: Subsystem, nodes: Int32) -> tuple[Int32, Int32]:
+def _followed(pools: Pools, graph: Subsystem, nodes: Int32) -> tuple[Int32, Int32]:
     """(supplier, consumer) of the edges that mean "supplies"."""
     if graph.hierarchy:
         return graph.src, graph.dst
-    codes = graph.src.astype(np.int64) * structure.n + graph.dst
-    back = graph.dst.astype(np.int64) * structure.n + graph.src
+    codes = graph.src.astype(np.int64) * pools.n + graph.dst
+    back = graph.dst.astype(np.int64) * pools.n + graph.src
     mutual = np.isin(codes, back)
     src, dst = graph.src[~mutual], graph.dst[~mutual]
-    if not (dst < structure.tree_end).any() and (src < structure.tree_end).any():
+    if not (dst < pools.tree_end).any() and (src < pools.tree_end).any():
         src, dst = dst, src
-    far, near = _outward(structure, graph.src[mutual], graph.dst[mutual], nodes)
+    far, near = _outward(pools, graph.src[mutual], graph.dst[mutual], nodes)
     return np.concatenate([src, far]), np.concatenate([dst, near])
 
 
-def _outward(structure: Structure, src: Int32, dst: Int32, nodes: Int32) -> tuple[Int32, Int32]:
+def _outward(pools: Pools, src: Int32, dst: Int32, nodes: Int32) -> tuple[Int32, Int32]:
     """Of edges in both directions, those from the end farther from the nodes to the nearer one."""
     if not src.size:
         return src, dst
     ends = np.unique(src)
     at = nodes.searchsorted(ends, "right") - 1
-    reach = np.maximum.accumulate(structure.end[nodes])  # nodes may be nested
+    reach = np.maximum.accumulate(pools.end[nodes])  # nodes may be nested
     start = ends[(at >= 0) & (ends < reach[at])] if nodes.size else ends[:0]
     if not start.size:
-        start = ends[ends < structure.tree_end]
-    distance = np.full(structure.n, structure.n, np.int64)
+        start = ends[ends < pools.tree_end]
+    distance = np.full(pools.n, pools.n, np.int64)
     distance[start] = 0
     hops, reached = 0, start
     while reached.size:
         hops += 1
         there = dst[np.isin(src, reached)]
-        reached = np.unique(there[distance[there] == structure.n])
+        reached = np.unique(there[distance[there] == pools.n])
         distance[reached] = hops
     down = distance[src] > distance[dst]
     return src[down], dst[down]

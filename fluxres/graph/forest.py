@@ -7,15 +7,12 @@ either kind of hierarchy is the same array arithmetic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.auxiliary import Int32, Subsystem
-
-if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
 
 Int64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -39,11 +36,6 @@ class Forest:
         if order is not None:
             self._place = np.argsort(order).astype(np.int32)
             self._members = order[self._place]
-
-    @classmethod
-    def contained(cls, structure: Structure) -> Forest:
-        """Containment, including the small trees of pools outside it.  Cost O(1)."""
-        return cls(structure.hierarchy, structure.n, structure.end, structure.parent)
 
     @classmethod
     def auxiliary(cls, subsystem: Subsystem, n: int) -> Forest:

@@ -1,15 +1,19 @@
-"""A graph, or the part of it that a job holds, as JSON Graph Format values: nodes and edges as in RFC 40 and Fluxion.
+"""A graph, or the part of it that a job holds, in JSON Graph Format: nodes and edges as in RFC 40 and Fluxion.
 
 R, graph files and the output of `fluxres fluxion` all carry this form, so this one module decides what a node contains.  Like
 Fluxion we leave out what its reader assumes, except the id, the rank and the paths, which Fluxion always writes.  A node has a
-key for use by edges (the vertex number) and names that outlive it: paths and the uuid.  The values of a large machine take a
-gigabyte when built all at once; writers of files use :mod:`fluxres.graph.jgf_text` instead.
+key for use by edges (the vertex number) and names that outlive it: paths and the uuid.
+
+A file of a large machine has 600,000 nodes of 200 bytes.  As dictionaries (`document`) they would take gigabytes, and a JSON
+writer would spend a second on keys that are always the same.  So `chunks` renders the text between the numbers once per group of
+equal pools and joins nodes block by block, so that memory stays close to the size of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
@@ -17,13 +21,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fluxres.graph import surgery
-from fluxres.graph.auxiliary import Int32
+from fluxres.graph import jgf_subsystems, surgery, uuids
+from fluxres.graph.accounts import cut
+from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.jgf_subsystems import CONTAINMENT
-from fluxres.graph.jgf_text import chunks
-from fluxres.graph.kinds import WAY
+from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, WAY, Kind, PropertyValue
+from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
 from fluxres.graph.surgery import Along, Carried
+from fluxres.syntax import hostlist, idset, template
 
 SHORTHAND: Final = "fluxion:jgf_shorthand"
 """`writer` of a graph that leaves out what is below exclusively held pools."""
@@ -117,7 +123,7 @@ def document(
     """The graph of a part as plain values: `{"graph": {"nodes": […], "edges": […]}}`.
 
     Args:
-        more, carried: as for :func:`~fluxres.graph.jgf_text.chunks`.
+        more, carried: as for :func:`~fluxres.graph.jgf.chunks`.
 
     Cost: about 3 µs per pool.
     Source: RFC 40.
@@ -184,3 +190,430 @@ def edge(source: str, target: str, subsystem: str = CONTAINMENT, relationship: s
         if relationship is not None:
             values["metadata"]["relationship"] = relationship
     return values
+
+
+_BLOCK: Final = 16_384
+
+
+def chunks(
+    structure: Structure,
+    part: GraphPart,
+    *,
+    label: str | None = None,
+    uuid_runs: list[list[Any]] | None = None,
+    more: Mapping[int, str] = MappingProxyType({}),
+    carried: Carried | None = None,
+) -> Iterator[bytes]:
+    """A JGF document without its last bracket, ``{"graph":{"nodes":[…],"edges":[…],"metadata":{…}}``, in pieces.
+
+    The nodes and edges contain what Fluxion reads, plus keys that only fluxres reads.  The metadata of the graph, which Fluxion
+    ignores, contains the auxiliary graphs that Fluxion would refuse and the pools that only these graphs have.
+
+    Args:
+        structure: the machine.
+        part: which pools of it.
+        label: name of the graph.
+        uuid_runs: the uuids of all these pools in order, as runs; by default each node contains its own.
+        more: further members of the metadata of nodes, by vertex, each preceded by a comma.
+        carried: units of these edges with a capacity, by account; all by default.
+
+    Cost: about 1 µs per pool, memory for one block.
+    Source: RFC 40.
+    """
+    s, subsystems, shown = structure, jgf_subsystems.of(structure), _is_shown(structure, part)
+    nodes = _Nodes(s, part, subsystems.taken, more, node_uuids=uuid_runs is None)
+    yield b'{"graph":{' if label is None else f'{{"graph":{{"label":{quoted(label)},'.encode()
+    yield b'"nodes":['
+    yield from _joined(nodes.blocks(np.flatnonzero(shown)))
+    yield b'],"edges":['
+    edges = _Edges(s, part, part.vertices[~shown], carried)
+    yield from _joined(edges.blocks(hidden=False))
+    yield b"]"
+    yield from _metadata(s, part, nodes, np.flatnonzero(~shown), uuid_runs, edges)
+    yield b"}"
+
+
+def in_order(structure: Structure, part: GraphPart) -> Int32:
+    """The pools of a part in document order: those that Fluxion does not see come last."""
+    shown = _is_shown(structure, part)
+    return np.concatenate([part.vertices[shown], part.vertices[~shown]])
+
+
+def _is_shown(structure: Structure, part: GraphPart) -> NDArray[np.bool_]:
+    """Which pools of a part Fluxion sees: those of the containment tree and of the subsystems that it accepts.
+
+    Fluxion has no notion of a pass-through pool.  One that leads to nothing else in the tree, such as the core through which a
+    supply arrives, it would take for a core that it may allocate to a job.
+    """
+    vertices = part.vertices
+    shown = vertices < structure.tree_end
+    if part.ways.any():
+        own, stop = np.concatenate([[0], np.cumsum(~part.ways)]), np.searchsorted(vertices, structure.end[vertices])
+        shown &= (own[stop] > own[:-1]) | (vertices == 0)
+    for graph in jgf_subsystems.of(structure).taken.values():
+        shown |= _are_in(graph.members, vertices) & (vertices >= structure.tree_end)
+    return np.asarray(shown, np.bool_)
+
+
+def _joined(blocks: Iterable[list[str]]) -> Iterator[bytes]:
+    """The values of a list separated by commas, in pieces."""
+    comma = ""
+    for texts in blocks:
+        if texts:
+            yield f"{comma}{','.join(texts)}".encode()
+            comma = ","
+
+
+def _metadata(
+    structure: Structure,
+    part: GraphPart,
+    nodes: _Nodes,
+    hidden: NDArray[np.int64],
+    uuid_runs: list[list[Any]] | None,
+    edges: _Edges,
+) -> Iterator[bytes]:
+    """The metadata of the graph; nothing if there is none."""
+    members = [] if uuid_runs is None else [f'"uuids":{orjson.dumps(uuid_runs).decode()}']
+    subsystems = jgf_subsystems.of(structure)
+    within = {name: len(_rows_within(graph, part)) > 0 for name, graph in structure.subsystems.items()}
+    graphs = {name: graph.hierarchy for name, graph in structure.subsystems.items() if name != CONTAINMENT}
+    if any(name not in subsystems.taken or not within[name] for name in graphs):
+        members.append(f'"graphs":{orjson.dumps(graphs).decode()}')
+    if not len(hidden) and not any(within[name] for name in subsystems.refused):
+        yield f',"metadata":{{{",".join(members)}}}'.encode() if members else b""
+        return
+    yield f',"metadata":{{{",".join([*members, ""])}"auxiliary":{{"nodes":['.encode()
+    yield from _joined(nodes.blocks(hidden))
+    yield b'],"edges":['
+    yield from _joined(edges.blocks(hidden=True))
+    yield b"]}}"
+
+
+def quoted(text: str) -> str:
+    """A text as a JSON string, with quotes."""
+    return orjson.dumps(text).decode()
+
+
+def property_texts(properties: tuple[tuple[str, PropertyValue], ...]) -> dict[str, str]:
+    """Properties as JGF has them: all text, and empty for a property without a value.
+
+    >>> property_texts((("class", 3), ("ssd", None)))
+    {'class': '3', 'ssd': ''}
+    """
+    return {key: "" if value is None else _text(value) for key, value in properties}
+
+
+def _text(value: PropertyValue) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+class _Nodes:
+    """Writes nodes block by block; those of the containment tree in order, because a path extends that of the pool above."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        part: GraphPart,
+        subsystems: Mapping[str, Subsystem],
+        more: Mapping[int, str],
+        *,
+        node_uuids: bool,
+    ) -> None:
+        self._structure, self._part = structure, part
+        self._above: dict[int, str] = {-1: ""}
+        self._uuid_bases = [f',"uuid":"{uuids.text(base, 0)[:-12]}' for base in structure.origins] if node_uuids else None
+        self._auxiliary = _auxiliary_paths(structure, part, subsystems)
+        self._more = _sparse(structure, part, more)
+        self._before, self._between, self._behind, self._names = self._pieces()
+
+    def _pieces(self) -> tuple[list[str], list[str], list[str], list[str | None]]:
+        """For each group: the text before the uuid, the text between uuid and name, the text after the rank, and the name format.
+
+        Also stores the group of each row: the distinct combination of kind, size, exclusive, flags and state.
+        """
+        s, part = self._structure, self._part
+        may_be_whole = s.flags[part.vertices] & EXCLUSIVE
+        columns: list[NDArray[Any]] = [
+            s.kind[part.vertices], part.sizes, part.exclusive, s.state[part.vertices], may_be_whole, part.ways
+        ]  # fmt: skip
+        first, self._sort = _sorts(columns)
+        before, between, behind, names, defaults = [], [], [], [], []
+        for row in first.tolist():
+            v = int(part.vertices[row])
+            kind = s.kind_of(v)
+            before.append(f'"type":{quoted(kind.type)}')
+            between.append(f',"basename":{quoted(kind.basename)}' if kind.basename != kind.type else "")
+            text = ',"exclusive":true' if part.exclusive[row] else ""
+            text += ',"whole":true' if may_be_whole[row] else ""
+            state = s.state_name(v)
+            if state != "up":
+                text += ',"status":1' if state in UNAVAILABLE_STATES else ""
+                text += f',"state":"{state}"' if state != "down" else ""
+            text += ',"way":true' if part.ways[row] else ""
+            text += f',"unit":{quoted(kind.unit)}' if kind.unit else ""
+            text += f',"size":{part.sizes[row]}' if part.sizes[row] != 1 else ""
+            if kind.properties:
+                text += f',"properties":{orjson.dumps(property_texts(kind.properties)).decode()}'
+            behind.append(text)
+            names.append(_name_format(kind))
+            defaults.append(names[-1] == _name_format(Kind(kind.type, kind.basename)))
+        self._by_default, self._rendered = np.array(defaults), np.array([name is None for name in names])
+        return before, between, behind, names
+
+    def blocks(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
+        """The nodes of these rows of the part, ascending."""
+        for lo in range(0, len(rows), _BLOCK):
+            yield self._block(rows[lo : lo + _BLOCK])
+
+    def _block(self, rows: NDArray[np.int64]) -> list[str]:
+        s, part = self._structure, self._part
+        block = part.vertices[rows]
+        names, is_default = self._named(block, self._sort[rows])
+        uuid_texts = self._uuids(block) if self._uuid_bases is not None else repeat("")
+        above, auxiliary, more = self._above, self._auxiliary, self._more
+        before, between, behind, tree_end = self._before, self._between, self._behind, s.tree_end
+        inner = s.end[block] > block + 1
+        columns = (block, s.parent[block], self._sort[rows], s.id[block], s.rank[block], inner)
+        found = []
+        for v, up, sort, number, rank, has_below, name, plain, uuid in zip(
+            *(column.tolist() for column in columns), names, is_default, uuid_texts, strict=False
+        ):
+            if v < tree_end:
+                path = f"{above[up]}/{name}"
+                if has_below:
+                    above[v] = path
+                paths = f'"containment":"{path}"'
+                if auxiliary and v in auxiliary:
+                    paths += auxiliary[v]
+            else:
+                paths = auxiliary.get(v, "")[1:]
+            own = "" if plain else f',"name":"{name}"'
+            found.append(
+                f'{{"id":"{v}","metadata":{{{before[sort]}{uuid}{between[sort]}{own},"id":{number},"rank":{rank}'
+                f'{behind[sort]}{more.get(v, "") if more else ""},"paths":{{{paths}}}}}}}'
+            )
+        return found
+
+    def _named(self, block: NDArray[np.int32], sorts: NDArray[Any]) -> tuple[list[str], list[bool]]:
+        """The names of pools as JSON without the quotes, and whether a reader can derive them."""
+        s, formats = self._structure, self._names
+        numbers = s.id[block]
+        names = [
+            form % number if form is not None else ""
+            for form, number in zip([formats[sort] for sort in sorts.tolist()], numbers.tolist(), strict=True)
+        ]
+        is_default = (self._by_default[sorts] & (numbers >= 0)).tolist()
+        rendered = self._rendered[sorts] | (numbers < 0)
+        if s.names:
+            rendered |= np.isin(block, np.fromiter(s.names, np.int32, len(s.names)))
+        for i in np.flatnonzero(rendered).tolist():
+            v, number = int(block[i]), int(numbers[i])
+            name = s.name(v)
+            names[i] = quoted(name)[1:-1]
+            is_default[i] = number >= 0 and name == f"{s.kind_of(v).basename}{number}"
+        return names, is_default
+
+    def _uuids(self, block: NDArray[np.int32]) -> list[str]:
+        s, bases, own = self._structure, self._uuid_bases, self._structure.uuid_texts
+        assert bases is not None
+        found = [
+            f'{bases[origin]}{serial:012x}"'
+            for origin, serial in zip(s.origin[block].tolist(), s.serial[block].tolist(), strict=True)
+        ]
+        if own:
+            for i, v in enumerate(block.tolist()):
+                if v in own:
+                    found[i] = f',"uuid":{quoted(own[v])}'
+        return found
+
+
+def _sorts(columns: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first row of each distinct combination of values, and for each row the number of its combination."""
+    code = columns[0].astype(np.int64)
+    for column in columns[1:]:
+        if len(column) and (column != column[0]).any():
+            values, which = np.unique(column, return_inverse=True)
+            _, code = np.unique(code * len(values) + which, return_inverse=True)
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which
+
+
+def _name_format(kind: Kind) -> str | None:
+    """A ``%`` format from the id to the name as JSON; None if the name depends on more than the id."""
+    if kind.name is None:
+        return f"{quoted(kind.basename)[1:-1].replace('%', '%%')}%d"
+    if not template.is_invertible(kind.name):
+        return None
+    found = ""
+    for part in template.parse(kind.name):
+        if isinstance(part, template.Field):
+            found += f"%0{part.width}d" if part.width else "%d"
+        else:
+            found += quoted(part)[1:-1].replace("%", "%%")
+    return found
+
+
+def _sparse(structure: Structure, part: GraphPart, more: Mapping[int, str]) -> dict[int, str]:
+    """Metadata that only few pools have, as text by vertex."""
+    s, found = structure, dict(more)
+
+    def add(v: int, text: str) -> None:
+        found[v] = found.get(v, "") + text
+
+    if s.tags:
+        tagged = part.vertices[np.isin(part.vertices, np.fromiter(s.tags, np.int64, len(s.tags)))]
+        for v in tagged.tolist():
+            add(v, f',"tags":{orjson.dumps(s.tags[v]).decode()}')
+    cut = part.vertices[part.sizes < s.size[part.vertices]].tolist()
+    known = set(part.vertices.tolist()) if s.capacity else set()
+    for v in {*cut, *(s.capacity.keys() & known)}:
+        add(v, f',"capacity":{s.capacity.get(v, s.size.item(v))}')
+    for v in part.vertices[np.searchsorted(part.vertices, s.tree_end) :].tolist():
+        if s.parent[v] >= 0:
+            add(v, f',"within":"{s.parent[v]}"')
+    # A reader gives a pool of rank -1 the rank of the pool above; Fluxion writes ranks below nodes that way.
+    rank = s.rank[part.vertices]
+    above = rank.copy()
+    hand_down(above, np.flatnonzero(above >= 0), np.searchsorted(part.vertices, s.end[part.vertices]).astype(np.int32))
+    for v in part.vertices[above != rank].tolist():
+        add(v, ',"unranked":true')
+    return found
+
+
+# -- edges, and auxiliary graphs -----------------------------------------------------------------------------------------
+
+
+def _rows_within(subsystem: Subsystem, part: GraphPart) -> NDArray[np.int64]:
+    """Rows of the edges with both ends in a part, ascending."""
+    rows = subsystem.rows_from(part.vertices)[1]
+    return np.sort(rows[_are_in(part.vertices, subsystem.dst[rows])])
+
+
+def _are_in(table: Int32, vertices: Int32) -> NDArray[np.bool_]:
+    """Which of these vertices are in an ascending table.  Cost O(vertices log table)."""
+    if not len(table):
+        return np.zeros(len(vertices), np.bool_)
+    return np.asarray(table[np.minimum(np.searchsorted(table, vertices), len(table) - 1)] == vertices)
+
+
+def _auxiliary_paths(structure: Structure, part: GraphPart, subsystems: Mapping[str, Subsystem]) -> Mapping[int, str]:
+    """Paths in subsystems, as text that follows the containment path; for a graph that is not a tree, only of pools outside
+    containment.
+
+    A path is that in the whole machine even if the part lacks some of it, because Fluxion identifies a pool by its paths.
+    """
+    found: dict[int, str] = {}
+    for name, graph in subsystems.items():
+        members = part.vertices[_are_in(graph.members, part.vertices)]
+        if not graph.hierarchy:
+            members = members[members >= structure.tree_end]
+        path, key = jgf_subsystems.paths_in(structure, graph), quoted(name)
+        for v in members.tolist():
+            found[v] = f"{found.get(v, '')},{key}:{quoted(path(v))}"
+    return found
+
+
+class _Edges:
+    """Writes edges block by block, either those that Fluxion sees or the others.
+
+    Args:
+        hidden: pools of the part that Fluxion does not see, ascending.
+    """
+
+    def __init__(self, structure: Structure, part: GraphPart, hidden: Int32, carried: Carried | None) -> None:
+        self._structure, self._part, self._hidden, self._carried = structure, part, hidden, carried
+
+    def blocks(self, *, hidden: bool) -> Iterator[list[str]]:
+        """The edges of containment, then those of the subsystems."""
+        subsystems = jgf_subsystems.of(self._structure)
+        yield from self._tree(hidden=hidden)
+        for name, graph in self._structure.subsystems.items():
+            if name in subsystems.taken or (hidden and name in subsystems.refused):
+                yield from self._of(graph, hidden=None if name in subsystems.refused else hidden)
+
+    def _tree(self, *, hidden: bool) -> Iterator[list[str]]:
+        s, vertices = self._structure, self._part.vertices
+        for lo in range(0, len(vertices), _BLOCK):
+            block = vertices[lo : lo + _BLOCK]
+            above = s.parent[block]
+            edges = (above >= 0) & (block < s.tree_end) & (_are_in(self._hidden, block) == hidden)
+            pairs = zip(above[edges].tolist(), block[edges].tolist(), strict=True)
+            yield [f'{{"source":"{u}","target":"{v}"}}' for u, v in pairs]
+
+    def _of(self, subsystem: Subsystem, *, hidden: bool | None) -> Iterator[list[str]]:
+        """The edges of one graph; `hidden` None selects all of them."""
+        rows = _rows_within(subsystem, self._part)
+        if self._carried is not None:
+            subsystem = cut(self._structure.accounts, subsystem, rows, self._carried)
+        if hidden is not None:
+            ends = _are_in(self._hidden, subsystem.src[rows]) | _are_in(self._hidden, subsystem.dst[rows])
+            rows = rows[ends == hidden]
+        key = quoted(subsystem.name)
+        shared = [f'"subsystem":{key},"relationship":{quoted(relation)}' for relation in subsystem.relations]
+        for lo in range(0, len(rows), _BLOCK):
+            block = rows[lo : lo + _BLOCK]
+            columns = (block, subsystem.src[block], subsystem.dst[block], subsystem.relation[block])
+            found = []
+            for row, u, v, number in zip(*(column.tolist() for column in columns), strict=True):
+                more = _attributes(subsystem, row) if subsystem.attributes else ""
+                found.append(f'{{"source":"{u}","target":"{v}","metadata":{{{shared[number]}{more}}}}}')
+            yield found
+
+
+def _attributes(subsystem: Subsystem, row: int) -> str:
+    data = subsystem.edge_data(row)
+    del data["subsystem"], data["type"]
+    return f',"attributes":{orjson.dumps(data, option=orjson.OPT_SORT_KEYS).decode()}' if data else ""
+
+
+def left_out_below(
+    structure: Structure,
+    part: GraphPart,
+    types: Sequence[str],
+    *,
+    host: Callable[[int], str] | None = None,
+    numbers: NDArray[np.int64] | None = None,
+) -> dict[int, str]:
+    """What the shorthand form of R leaves out, as members for the metadata of nodes: `hosts` above nodes, `children`
+    within them.
+
+    Without them, a reader that does not have the machine cannot tell which of two racks a node is in, or which socket a core is
+    in.  Host names and ids stay valid when Flux assigns other ranks to the nodes.  Fluxion ignores these keys.
+
+    Args:
+        part: contains pools without what is below them.
+        types: of the pools that R_lite lists by id.
+        host: the host name of a node; its pool name by default.
+        numbers: ids in R_lite, by vertex; by default the position among the pools of that type on the node.
+
+    Errors: InputError for a name that a hostlist cannot express.
+    Cost: a few microseconds for each such pool that is not a node itself.
+    """
+    s, found = structure, dict[int, str]()
+    ranks, tops = s.execution_targets
+    in_tree = np.sort(tops[tops < s.tree_end])
+    for v in _hiding(s, part):
+        rank, stop = s.rank.item(v), s.end.item(v)
+        said: dict[str, Any] = {}
+        if rank < 0:
+            nodes = in_tree[np.searchsorted(in_tree, v) : np.searchsorted(in_tree, stop)].tolist()
+            said = {"hosts": hostlist.format(map(host or s.name, nodes))} if nodes else {}
+        elif (top := int(tops[np.searchsorted(ranks, rank)])) != v:
+            for type_ in types:
+                table = s.of_type(type_)
+                lo, hi, first = np.searchsorted(table, [v + 1, stop, top]).tolist()
+                if lo < hi:
+                    ids = range(lo - first, hi - first) if numbers is None else numbers[table[lo:hi]].tolist()
+                    said.setdefault("children", {})[type_] = idset.format(sorted(ids))
+        if said:
+            found[v] = f",{orjson.dumps(said).decode()[1:-1]}"
+    return found
+
+
+def _hiding(structure: Structure, part: GraphPart) -> Iterator[int]:
+    """Exclusively held pools that have descendants, none of which is in the part."""
+    vertices = part.vertices
+    stop = structure.end[vertices]
+    following = np.append(vertices[1:], structure.n)
+    hides = part.exclusive & (stop > vertices + 1) & (following >= stop) & (vertices < structure.tree_end)
+    yield from vertices[hides].tolist()

@@ -7,17 +7,16 @@ once.  A pool with another live supplier is not cut off and draws from that one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.accounts import Pools
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
-
-if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
 
 Mask = NDArray[np.bool_]
 Dead = dict[int, Mask]
@@ -30,24 +29,25 @@ class Outage:
     """What is out of service in one structure with its present states.
 
     Args:
+        feeds: the graphs in which some pool supplies another; called only if something is out of service.
         is_lifted: treat every pool as in service.
 
     Cost: a vector operation over the states; if a supplier is out of service, some over its graph and over the pools.
     """
 
-    def __init__(self, structure: Structure, *, is_lifted: bool = False) -> None:
-        self._structure = structure
+    def __init__(self, pools: Pools, feeds: Callable[[], Sequence[Feeds]], *, is_lifted: bool = False) -> None:
+        self._pools = pools
         #: Topmost pools whose own state forbids new work, ascending.
-        self.stated = np.zeros(0, np.int32) if is_lifted else _topmost(structure)
+        self.stated = np.zeros(0, np.int32) if is_lifted else _topmost(pools)
         #: Topmost pools of the subtrees that take no new work, ascending, none below another.
         self.roots = self.stated
         self.dead: Dead = NOTHING_DEAD
         self._cut: list[tuple[Feeds, Mask]] = []
         if len(self.stated):
-            self._spread()
+            self._spread(feeds())
 
-    def _spread(self) -> None:
-        for feeds in self._structure.feeds:
+    def _spread(self, every: Sequence[Feeds]) -> None:
+        for feeds in every:
             out = self.is_stated(feeds.above) if feeds.is_vital else np.zeros(0, np.bool_)
             if out.any():
                 dead, cut = reach(feeds, out)
@@ -69,21 +69,21 @@ class Outage:
         if not len(tops):
             return np.zeros(len(vertices), np.bool_)
         at = tops.searchsorted(vertices, "right") - 1
-        found: Mask = (at >= 0) & (vertices < self._structure.end[tops[at]])
+        found: Mask = (at >= 0) & (vertices < self._pools.end[tops[at]])
         return found
 
     def _all_roots(self) -> Int32:
-        structure = self._structure
-        out = np.zeros(structure.n + 1, np.int32)
+        pools = self._pools
+        out = np.zeros(pools.n + 1, np.int32)
         np.add.at(out, self.stated, 1)
-        np.add.at(out, structure.end[self.stated], -1)
+        np.add.at(out, pools.end[self.stated], -1)
         mask = np.cumsum(out[:-1]) > 0
         for feeds, cut in self._cut:
-            mask |= _cut_off(structure, feeds, cut)
+            mask |= _cut_off(pools, feeds, cut)
         before = np.concatenate([[0], np.cumsum(mask)])
         # A cut-off pool with a descendant that has a supply of its own is not a root.
-        full = before[structure.end] - before[:-1] == structure.end - np.arange(structure.n)
-        roots: Int32 = np.flatnonzero(full & ~(full[structure.parent] & (structure.parent >= 0))).astype(np.int32)
+        full = before[pools.end] - before[:-1] == pools.end - np.arange(pools.n)
+        roots: Int32 = np.flatnonzero(full & ~(full[pools.parent] & (pools.parent >= 0))).astype(np.int32)
         return roots
 
     # -- one pool ----------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Outage:
     def is_out(self, v: int) -> bool:
         """Whether a pool takes no new work."""
         at = int(np.searchsorted(self.roots, v, side="right")) - 1
-        return at >= 0 and v < self._structure.end.item(int(self.roots[at]))
+        return at >= 0 and v < self._pools.end.item(int(self.roots[at]))
 
     def culprit(self, v: int) -> int:
         """The first of :meth:`culprits`; -1 for none."""
@@ -117,7 +117,7 @@ class Outage:
 
     def _stated_above(self, v: int) -> int:
         at = int(np.searchsorted(self.stated, v, side="right")) - 1
-        return int(self.stated[at]) if at >= 0 and v < self._structure.end.item(int(self.stated[at])) else -1
+        return int(self.stated[at]) if at >= 0 and v < self._pools.end.item(int(self.stated[at])) else -1
 
     def _behind(self, feeds: Feeds, places: list[int]) -> list[int]:
         """The pools whose state cuts others off, nearest first."""
@@ -136,10 +136,10 @@ class Outage:
         return list(found)
 
 
-def _topmost(structure: Structure) -> Int32:
-    own = np.flatnonzero(np.isin(structure.state, _UNAVAILABLE_CODES)).astype(np.int32)
+def _topmost(pools: Pools) -> Int32:
+    own = np.flatnonzero(np.isin(pools.state, _UNAVAILABLE_CODES)).astype(np.int32)
     if len(own):
-        reach = np.maximum.accumulate(structure.end[own])
+        reach = np.maximum.accumulate(pools.end[own])
         own = own[np.concatenate([[True], own[1:] >= reach[:-1]])]
     return own
 
@@ -158,13 +158,13 @@ def reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:
         cut = now_cut
 
 
-def _cut_off(structure: Structure, feeds: Feeds, cut: Mask) -> Mask:
+def _cut_off(pools: Pools, feeds: Feeds, cut: Mask) -> Mask:
     """The pools that one graph no longer reaches: those supplied and cut off, and those supplied through them."""
-    mask = np.zeros(structure.n, np.bool_)
+    mask = np.zeros(pools.n, np.bool_)
     parts = dict(zip(feeds.supplied.tolist(), cut.tolist(), strict=True))
     for node, entries in feeds.cards():
         parts[node] = all(parts[entry] for entry in entries)
     for v, is_cut in sorted(parts.items()):
         if is_cut or mask[v]:
-            mask[v : structure.end.item(v)] = is_cut
+            mask[v : pools.end.item(v)] = is_cut
     return mask

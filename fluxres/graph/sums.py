@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,8 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import KindTable
 from fluxres.syntax import unit
-
-if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
 
 Int64 = NDArray[np.int64]
 
@@ -55,17 +52,19 @@ class Sums:
     """Adds up the units of one structure by *code*, a number for each pair of type and unit.
 
     Args:
-        structure: its kinds must keep their types and units.
+        kinds: of the structure; they must keep their types and units.
+        kind: by pool, an index into `kinds`.
+        size: by pool, its units.
     """
 
-    def __init__(self, structure: Structure) -> None:
-        self._s = structure
-        self._code_of_kind = np.zeros(len(structure.kinds), np.int64)
-        units: dict[str, dict[str | None, int]] = {name: {} for name in structure.types}
+    def __init__(self, kinds: KindTable, kind: Int32, size: Int64) -> None:
+        self._kind, self._size = kind, size
+        self._code_of_kind = np.zeros(len(kinds), np.int64)
+        units: dict[str, dict[str | None, int]] = {}
         count = 0
-        for number in np.flatnonzero(np.bincount(structure.kind)).tolist():
-            kind = structure.kinds[number]
-            code = units[kind.type].setdefault(kind.unit, count)
+        for number in np.flatnonzero(np.bincount(kind)).tolist():
+            found = kinds[number]
+            code = units.setdefault(found.type, {}).setdefault(found.unit, count)
             count += code == count
             self._code_of_kind[number] = code
         self._units = units
@@ -80,35 +79,16 @@ class Sums:
 
         Errors: LimitExceeded if the pools of one code together have more units than an int64 can count.
         """
-        code = self._code_of_kind[self._s.kind]
-        if np.bincount(code, self._s.size).max() > float(limits.SIZE_MAX):
+        code = self._code_of_kind[self._kind]
+        if np.bincount(code, self._size).max() > float(limits.SIZE_MAX):
             message = f"the pools of one type together have more than {limits.SIZE_MAX} units"
             raise LimitExceeded(message, hint="use a larger unit, such as GiB instead of bytes")
         return code
 
-    @cached_property
-    def may_pass_on(self) -> bool:
-        """Whether several pools of a type counted in amounts touch an auxiliary graph, so that one may supply another.
-
-        Where the type is attached to a supplier, its pools count wherever they are.
-        """
-        s = self._s
-        graphs = [subsystem.members for subsystem in s.subsystems.values()]
-        if not any(map(len, graphs)):
-            return False
-        near = np.zeros(s.n, np.bool_)
-        near[s.tree_end :] = True
-        for members in graphs:
-            near[members] = True
-        near |= (s.parent >= 0) & near[s.parent]
-        counts = np.bincount(s.type, minlength=len(s.types))
-        return any(counts[number] > 1 and self.in_amounts(s.types[number]) for number in np.unique(s.type[near]).tolist())
-
     def in_amounts(self, type_name: str) -> bool:
         """Whether the pools of a type are counted in units of something, rather than each being one thing."""
-        return any(own is not None for own in self._units[type_name]) or bool(
-            (self._s.size[self._s.of_type(type_name)] > 1).any()
-        )
+        units = self._units[type_name]
+        return any(own is not None for own in units) or bool((self._size[np.isin(self.code, list(units.values()))] > 1).any())
 
     def by_code(self, vertices: Int32 | slice, units: Int64) -> Int64:
         """The sums of the units of these pools, by code."""

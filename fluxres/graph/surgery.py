@@ -466,7 +466,7 @@ def _edges(s: Structure, graph: Subsystem, numbers: _Renumbering, rows: Int64, c
     src, dst = numbers.of(graph.src[rows]), numbers.of(graph.dst[rows])
     both = (src >= 0) & (dst >= 0)
     if carried is not None:
-        graph = cut(s, graph, rows[both], carried)
+        graph = cut(s.accounts, graph, rows[both], carried)
     attributes = {key: column[rows[both]] for key, column in graph.attributes.items()}
     return Subsystem(
         graph.name, graph.hierarchy, src[both], dst[both], graph.relation[rows[both]], list(graph.relations), attributes

@@ -250,10 +250,10 @@ def _edges_lacking(child: Instance, graph: ResourceGraph, job: Job, name: str) -
     Not those without a capacity in the parent: nobody holds units of them there, and a closed child does not learn of it.
     """
     mine, theirs = child._graph.structure.accounts, graph.structure.accounts
-    own = mine.size[mine.structure.n :] > 0
+    own = mine.size[mine.pools.n :] > 0
     if mine.linked is not None:
-        own &= ~mine.linked[mine.structure.n :]
-    edges = (np.flatnonzero(own) + mine.structure.n).tolist()
+        own &= ~mine.linked[mine.pools.n :]
+    edges = (np.flatnonzero(own) + mine.pools.n).tolist()
     found = [v for v in edges if not _is_held(graph, job, name, mine.same_in(theirs, v), mine.size.item(v))]
     lifted = child.upstream.relimited() if found and child.upstream is not None else {}
     return [v for v in found if (mine.edge(v).graph.name, *mine.edge(v)[1:]) not in lifted]

@@ -22,7 +22,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceed
 from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.measure import Measure
-from fluxres.match import Match, Matcher
+from fluxres.match import Matcher, Placement
 from fluxres.model import changes, matching
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
@@ -49,7 +49,7 @@ class GraphInventory:
         self.match_policy = match_policy
         self.running = Running()
         self._reserved: dict[int, Hold] = {}
-        self._places: dict[int, Match] = {}
+        self._places: dict[int, Placement] = {}
         """What was found for these."""
         self._feasible: dict[object, bool] = {}
         self._failed: dict[object, int] = {}
@@ -113,7 +113,7 @@ class GraphInventory:
         self.running.add(hold)
         return hold
 
-    def _commit(self, key: int, found: Match, *, anew: bool = False) -> Hold:
+    def _commit(self, key: int, found: Placement, *, anew: bool = False) -> Hold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
         count = self._measured().units(vertices, amounts, self.graph.structure.size[vertices])
@@ -151,11 +151,11 @@ class GraphInventory:
         self._places[key] = found
         return found.start
 
-    def places(self) -> dict[int, Match]:
+    def places(self) -> dict[int, Placement]:
         """Matches by key; see Inventory."""
         return dict(self._places)
 
-    def restore(self, key: int, place: Match, duration: int, start: int, now: int) -> bool:
+    def restore(self, key: int, place: Placement, duration: int, start: int, now: int) -> bool:
         """The same match, recorded; see Inventory."""
         moved = replace(place, start=start, end=min(start + duration, FOREVER))
         try:

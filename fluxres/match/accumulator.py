@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.result import Match, SlotGroup
+from fluxres.match.result import Placement, SlotGroup
 from fluxres.match.situation import Situation
 
 
@@ -175,7 +175,7 @@ class Accumulator:
 
     # -- the result --------------------------------------------------------------------------------------------------
 
-    def match(self, plan: Plan, counts: tuple[int, ...], policy: str, node_exclusive: bool) -> Match:
+    def match(self, plan: Plan, counts: tuple[int, ...], policy: str, node_exclusive: bool) -> Placement:
         """The taken units as a match."""
         situation = self._situation
         amounts: dict[int, int] = {}
@@ -213,7 +213,7 @@ class Accumulator:
         vertices = np.array(sorted(amounts), np.int32)
         at = {v: number for number, v in enumerate(vertices.tolist())}
         taken = np.array([amounts[v] for v in vertices.tolist()], np.int64)
-        return Match(
+        return Placement(
             vertices,
             taken,
             taken == situation.accounts.size[vertices],

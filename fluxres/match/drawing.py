@@ -3,110 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE
-from fluxres.match.demand import Demand
-from fluxres.match.supply import Supply
+from fluxres.match.form import Draw, Entangled, Load
+from fluxres.match.node_table import NodeTable
+from fluxres.match.result import MatchBuilder
 from fluxres.match.typology import Typology
-
-if TYPE_CHECKING:
-    from fluxres.match.floor import Floor
-    from fluxres.match.rows import MatchBuilder
 
 Int64 = NDArray[np.int64]
 FEW: Final = 12
 """Number of nodes whose suppliers are looked at before those of all others."""
 
 
-class Entangled(Exception):
-    """Suppliers overlap so that only a search can decide: the reference traverser has to answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Units of a distributed type that each node (or bundle) draws.
-
-    Args:
-        demand: what is charged.
-        slot: the innermost slot around it; None for none.
-        inner: whether that slot is in the node and repeated in it.
-        shared_by: demands whose counts multiply to the number of nodes that share the amount.
-    """
-
-    demand: Demand
-    slot: Demand | None
-    inner: bool
-    shared_by: tuple[Demand, ...]
-
-    def number(self, counts: tuple[int, ...]) -> Fraction:
-        """The amount requested at one node, per repetition."""
-        nodes = 1
-        for demand in self.shared_by:
-            nodes *= counts[demand.number]
-        return Fraction(counts[self.demand.number], nodes)
-
-    def repeats(self, counts: tuple[int, ...]) -> int:
-        """How often it is requested at one node."""
-        return counts[self.slot.number] if self.inner and self.slot is not None else 1
-
-    def key(self, counts: tuple[int, ...]) -> tuple[object, ...]:
-        """Equal for draws that differ only in their amount."""
-        return self.demand.channel, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
-
-
-def is_simple(demand: Demand, typology: Typology) -> bool:
-    """Whether a charge is just a number of units: nothing is looked at, exclusive or part of a node."""
-    kind = demand.kind
-    sizes = typology.least_and_most(kind)
-    return (
-        demand.even
-        and not (demand.whole or demand.named or typology.is_flagged(kind) or typology.is_drawn_in_nodes(kind))
-        and (not demand.shared or sizes[0] > 1)
-    )
-
-
-class Load:
-    """What the nodes or bundles of a request draw, independent of the window.
-
-    Errors: Entangled if only a search can decide.
-    """
-
-    __slots__ = ("is_able", "supply", "weights")
-
-    def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: tuple[int, ...]) -> None:
-        self.supply: Supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
-        if not (self.supply.is_whole and self.supply.is_single):
-            raise Entangled
-        #: By supplier, the units that one node or bundle draws (0 if the unit does not convert), and whether the unit converts.
-        self.weights = np.zeros(len(self.supply.pools), np.int64)
-        self.is_able = np.ones(len(self.supply.pools), np.bool_)
-        for draw in draws:
-            number = draw.number(counts)
-            for at, unit in enumerate(self.supply.units):
-                worth = draw.demand.per_unit(unit)
-                of = self.supply.charged[draw.demand.channel] & (self.supply.unit_of == at)
-                if worth is None:
-                    self.is_able &= ~of
-                    continue
-                units = number / worth
-                if draw.shared_by and units.denominator > 1:
-                    raise Entangled  # only the sum of all draws is rounded to whole units
-                self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
-
-
 class Drawing:
     """The suppliers of one request in one window."""
 
-    def __init__(self, floor: Floor, draws: tuple[Draw, ...], counts: tuple[int, ...], load: Load, start: int, end: int) -> None:
-        self._floor = floor
+    def __init__(
+        self, node_table: NodeTable, draws: tuple[Draw, ...], counts: tuple[int, ...], load: Load, start: int, end: int
+    ) -> None:
+        self._node_table = node_table
         self._draws = draws
         self._counts = counts
         self.supply, self._weights, self._able = load.supply, load.weights, load.is_able
@@ -124,33 +44,33 @@ class Drawing:
 
     def _free(self, pools: NDArray[np.int32], start: int, end: int) -> Int64:
         """Units that suppliers have; one less if all of them would be the pool itself, which is not available exclusively."""
-        floor = self._floor
-        accounts, planner = floor.typology.accounts, floor.planner
+        node_table = self._node_table
+        accounts, planner = node_table.typology.accounts, node_table.planner
         sizes = accounts.units[pools]
         if not len(pools):
             return sizes
         lo, hi = int(pools[0]), int(pools[-1]) + 1
-        if floor.ideal:
+        if node_table.ideal:
             free = sizes.copy()
         elif hi - lo <= 8 * len(pools) > 32:
             free = planner.free_slice(lo, hi, start, end)[pools - lo]
         else:
             return np.array([self._room(v) for v in pools.tolist()], np.int64)
-        free[~floor.is_up(pools)] = 0
+        free[~node_table.is_up(pools)] = 0
         open_ = (free == sizes) & (sizes > 0)
         for at in np.flatnonzero(open_ & (accounts.end[pools] > pools + 1)).tolist():
-            open_[at] = floor.ideal or not planner.busy_below(int(pools[at]), start, end)
+            open_[at] = node_table.ideal or not planner.busy_below(int(pools[at]), start, end)
         whole_is_out = (free == sizes) & (~open_ | accounts.ways[pools] | ((accounts.flags[pools] & EXCLUSIVE) > 0))
         left: Int64 = np.maximum(free - whole_is_out, 0)
         return left
 
     def _room(self, v: int) -> int:
         """As :meth:`_free`, for one supplier."""
-        floor, (start, end) = self._floor, self._window
-        accounts, planner, ideal = floor.typology.accounts, floor.planner, floor.ideal
+        node_table, (start, end) = self._node_table, self._window
+        accounts, planner, ideal = node_table.typology.accounts, node_table.planner, node_table.ideal
         size = accounts.units.item(v)
         free = size if ideal else planner.free(v, start, end)
-        if not ideal and len(floor.typology.structure.unavailable_roots()) and accounts.unavailable_above(v) >= 0:
+        if not ideal and len(node_table.typology.structure.unavailable_roots()) and accounts.unavailable_above(v) >= 0:
             return 0
         if free < size or not size:
             return free
@@ -164,7 +84,7 @@ class Drawing:
         """
         if not self.supply.supplied.item(node):
             return None
-        accounts, found = self._floor.typology.accounts, []
+        accounts, found = self._node_table.typology.accounts, []
         for at in self.supply.of(node).tolist():
             v, units = self.supply.pools.item(at), self._weights.item(at)
             if not self._able.item(at) or self._room(v) < units:
@@ -225,14 +145,14 @@ class Drawing:
 
         Errors: Entangled if that is all of a pool that contains others.
         """
-        accounts = self._floor.typology.accounts
+        accounts = self._node_table.typology.accounts
         of, at = self.supply.of_all(nodes)
         units = np.zeros(len(self.supply.pools), np.int64)
         np.add.at(units, at, amounts[of] * self._weights[at])
         if are_firm:
             if not self._weights.all():
                 of, at = of[self._weights[at] > 0], at[self._weights[at] > 0]
-            vertices = self._floor.typology.vertices(self._floor.typology.node)[nodes]
+            vertices = self._node_table.typology.vertices(self._node_table.typology.node)[nodes]
             rows.draw(np.stack([vertices[of], self.supply.pools[at], amounts[of] * self._weights[at]], axis=1))
         pools = self.supply.pools[units > 0]
         units = units[units > 0]
@@ -259,11 +179,6 @@ class Drawing:
                 yield draw.slot.number, every, np.repeat(pools, repeats)
             else:
                 yield draw.slot.number, instances[of], pools
-
-
-def split(demands: tuple[Demand, ...]) -> tuple[list[Demand], list[Demand]]:
-    """Demands that are searched for, and demands that are charged."""
-    return [demand for demand in demands if not demand.charged], [demand for demand in demands if demand.charged]
 
 
 def is_guided(draws: tuple[Draw, ...], typology: Typology) -> bool:

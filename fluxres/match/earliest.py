@@ -2,65 +2,239 @@
 
 Only a release can make room, and a window that fails keeps failing while it moves right, as long as it still contains whatever
 blocked it.  So after a failure we look for the shortest tail of the window that still fails: every start before the end of that
-tail's first row fails too and is never tried.  The vector path finds that tail from its rows (`guide`); elsewhere it is found by
-bisecting the breakpoints of the window.
+tail's first row fails too and is never tried.  The vector path finds that tail from its rows (`WindowSkipper`); elsewhere it is
+found by bisecting the breakpoints of the window.
+
+A queue is planned job after job, and jobs only add use.  A request that had no start before some moment has none before it now,
+and neither has a request for more or for longer (`Failures`).  So the search begins at the best known bound, and the hours in
+which the machine is full are searched once per shape of request, not once per job.  A release invalidates this for the windows
+that overlap it; the planner reports these (`Levels.freed_within`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import Protocol
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.clock import FOREVER
-from fluxres.match.result import Match
+from fluxres.match.demand import Plan
+from fluxres.match.eligible import Eligible
+from fluxres.match.form import Form
+from fluxres.match.node_table import NodeTable
+from fluxres.match.policy import Policy
+from fluxres.match.result import Placement
+from fluxres.match.vector import Search
+from fluxres.planner.block import Words
+from fluxres.planner.marks import Marks
 from fluxres.planner.planner import Planner
 
-Attempt = Callable[[int, int], Match | None]
+BOUNDS_MAX: Final = 512
+"""Bounds kept for one kind of request; the oldest are dropped first."""
+
+AMOUNT_MAX: Final = 2**62
+"""No machine has larger amounts; bounds are stored as int64."""
 
 
-class Guide(Protocol):
-    """Knows, without a full search, which starts cannot work."""
+class Failures:
+    """Lower bounds of starts for requests that differ only in numbers (amounts, duration).
+
+    >>> planner = Planner([-1], [1], [0], [1])
+    >>> failures = Failures(planner)
+    >>> failures.learn((2, 8), 100, 0, 500)
+    >>> failures.bound((3, 8), 100, 10), failures.bound((1, 8), 100, 10)
+    (500, 10)
+    >>> planner.hold(0, 1, 300, 400); planner.release(0, 1, 300, 400)
+    >>> failures.bound((3, 8), 100, 10), failures.bound((3, 8), 100, 400)
+    (201, 500)
+    """
+
+    __slots__ = ("_planner", "_rows", "_starts")
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        #: One row per bound: after, duration, amounts …; beside it the mark of the planner and the start found.
+        self._rows: NDArray[np.int64] | None = None
+        self._starts = np.zeros((0, 2), np.int64)
+
+    def bound(self, amounts: tuple[int, ...], duration: int, after: int) -> int:
+        """A start before which there is none from `after` on."""
+        if self._rows is None:
+            return after
+        amounts = tuple(min(amount, AMOUNT_MAX) for amount in amounts)
+        smaller = (self._rows <= np.array((after, duration, *amounts), np.int64)).all(axis=1)
+        best = after
+        known = zip(self._starts[smaller].tolist(), self._rows[smaller, 1].tolist(), strict=True)
+        for (mark, start), length in known:
+            if start <= best:
+                continue
+            freed = self._planner.levels.freed_within(mark)
+            if freed is not None and freed[1] > after:
+                # Windows of that length that end before the released one still fail.
+                start = min(start, freed[0] - length + 1)
+            best = max(best, start)
+        return best
+
+    def learn(self, amounts: tuple[int, ...], duration: int, after: int, start: int) -> None:
+        """Record that there was no start in [after, start)."""
+        if start <= after or max(amounts) > AMOUNT_MAX:
+            return
+        row = np.array([(after, duration, *amounts)], np.int64)
+        made = np.array([(self._planner.levels.freed, start)], np.int64)
+        if self._rows is None:
+            self._rows, self._starts = row, made
+            return
+        # Bounds that are weaker than this one, and the oldest if there are many.
+        weaker = (self._rows >= row).all(axis=1) & (self._starts[:, 1] <= start)
+        kept = np.flatnonzero(~weaker)[-BOUNDS_MAX + 1 :]
+        self._rows = np.concatenate([self._rows[kept], row])
+        self._starts = np.concatenate([self._starts[kept], made])
+
+
+FailuresOf = Callable[[object], Failures]
+"""Finds the known failures of the requests of one kind."""
+
+
+class WindowSkipper:
+    """Skips the windows in which a request of a known form cannot start, without searching them.
+
+    Three things are known before a search: what failed before, how many nodes are marked at each moment, and which nodes are
+    marked throughout a window.  Only a window that passes all three is searched.
+
+    Args:
+        failures: finds the known failures of requests of one kind.
+    """
+
+    def __init__(
+        self, node_table: NodeTable, plan: Plan, form: Form, eligible: Eligible, policy: Policy, failures: FailuresOf
+    ) -> None:
+        self._node_table, self._plan, self._form, self._eligible, self._policy = node_table, plan, form, eligible, policy
+        self._counts = plan.lowest
+        self._level = node_table.refresh()
+        self._number = form.number(self._counts)
+        needs = form.needs(self._counts)
+        kinds = tuple(sorted(needs))
+        drawn = tuple(sorted(form.draws, key=lambda draw: draw.demand.channel))
+        self._amounts = (self._number, *(needs[kind] for kind in kinds), *(self._counts[draw.demand.number] for draw in drawn))
+        self._failures = failures((form.sort, self._clear, kinds, *(draw.key(self._counts) for draw in drawn)))
+
+    def _search(self, start: int, end: int) -> Search:
+        return Search(self._node_table, self._plan, self._form, self._eligible, self._policy, start, end)
 
     def first_start(self, duration: int, after: int) -> int | None:
-        """A start from `after` on before which no match can start; None if there can never be one."""
+        """A start from `after` on before which no match can start; None if there can never be one.
+
+        Considers only which nodes are marked, not what is in them.
+        """
+        needed = self._number if self._form.sort == "nodes" else 1
+        after = self._failures.bound(self._amounts, duration, after)
+        if after >= FOREVER:
+            return None
+        start = self._marks.roomy_start(self._level.length - needed, duration, after)
+        while start is not None:
+            end = min(start + duration, FOREVER)
+            if int(np.bitwise_count(self._wanted & ~self._marks.folded(start, end)).sum()) >= needed:
+                return start
+            start = self._marks.blocked_until(self._wanted, needed, start, end)
+            start = None if start >= FOREVER else self._marks.roomy_start(self._level.length - needed, duration, start)
+        return None
 
     def learn(self, duration: int, after: int, start: int) -> None:
         """Record that no match starts in [after, start)."""
+        self._failures.learn(self._amounts, duration, after, start)
+
+    @cached_property
+    def _clear(self) -> bool:
+        return self._search(0, 1).clear
+
+    @cached_property
+    def _marks(self) -> Marks:
+        return self._level.touched if self._clear else self._level.roof
+
+    @cached_property
+    def _drawn_kinds(self) -> list[int]:
+        """Types whose use may block what is charged: those of the suppliers, and of the pools above and below them."""
+        if not self._form.draws:
+            return []
+        typology = self._node_table.typology
+        supply = typology.supply(frozenset(draw.demand.channel for draw in self._form.draws))
+        accounts = typology.accounts
+        found: set[int] = set()
+        at = supply.pools
+        while at.size:
+            found.update(np.unique(accounts.type[at]).tolist())
+            at = np.unique(accounts.parent[at])
+            at = at[at >= 0]
+        return sorted(found.union(*(typology.below[kind] for kind in np.unique(accounts.type[supply.pools]).tolist())))
+
+    @cached_property
+    def _wanted(self) -> Words:
+        """The nodes that would be suitable if nothing were held."""
+        found = self._node_table.open(self._eligible, whole=self._clear)
+        for kind, units in self._form.needs(self._counts).items():
+            capacity, least = self._node_table.capacity(kind)
+            if units > least:
+                found = found & self._level.roof.words(np.flatnonzero(capacity >= units))
+        return found
 
     def next_start(self, start: int, end: int) -> int | None:
         """A later start before which no match of that duration can start, given that this window fails."""
+        if self._clear and self._form.sort == "nodes" and not self._form.draws:
+            later = self._marks.blocked_until(self._wanted, self._number, start, end)
+            return None if later >= FOREVER else later
+        return self._halve(start, end)
+
+    def _halve(self, start: int, end: int) -> int | None:
+        kinds = [*([] if self._clear else self._form.kinds), *self._drawn_kinds]
+        moments = self._node_table.planner.levels.moments(self._level, kinds, start + 1, end)
+        low, high = 0, len(moments)
+        while low < high:
+            middle = (low + high) // 2
+            if self._search(moments[middle], end).fits(self._counts):
+                high = middle
+            else:
+                low = middle + 1
+        if low < len(moments):
+            return moments[low]
+        return self._node_table.planner.levels.next_moment(self._level, kinds, end)
 
 
-def earliest(attempt: Attempt, planner: Planner, guide: Guide | None, duration: int, after: int) -> Match | None:
+Attempt = Callable[[int, int], Placement | None]
+
+
+def earliest(attempt: Attempt, planner: Planner, skipper: WindowSkipper | None, duration: int, after: int) -> Placement | None:
     """The match with the first start from `after` on, or None.
 
     Args:
         attempt: a match for a window, or None.
-        guide: skips windows; may be None.
+        skipper: of a request whose form is known.
 
     Cost: one attempt for every window that cannot be skipped.
     """
-    found = _search(attempt, planner, guide, duration, after)
-    if guide is not None:
-        guide.learn(duration, after, FOREVER if found is None else found.start)
+    found = _search(attempt, planner, skipper, duration, after)
+    if skipper is not None:
+        skipper.learn(duration, after, FOREVER if found is None else found.start)
     return found
 
 
-def _search(attempt: Attempt, planner: Planner, guide: Guide | None, duration: int, after: int) -> Match | None:
+def _search(attempt: Attempt, planner: Planner, skipper: WindowSkipper | None, duration: int, after: int) -> Placement | None:
     start: int | None = after
     moments: list[int] | None = None
     while start is not None:
-        if guide is not None:
-            start = guide.first_start(duration, start)
+        if skipper is not None:
+            start = skipper.first_start(duration, start)
             if start is None:
                 return None
         end = min(start + duration, FOREVER)
         found = attempt(start, end)
         if found is not None:
             return found
-        if guide is not None:
-            start = guide.next_start(start, end)
+        if skipper is not None:
+            start = skipper.next_start(start, end)
             continue
         if moments is None:
             moments = planner.moments(after + 1, FOREVER)

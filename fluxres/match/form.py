@@ -12,13 +12,15 @@ from fractions import Fraction
 from math import ceil
 from typing import Literal
 
+import numpy as np
+
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.drawing import Draw, Load, is_simple, split
+from fluxres.match.supply import Supply
 from fluxres.match.typology import Typology
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LeafDemand:
     """Units of one type asked for in a node.
 
     Args:
@@ -40,6 +42,71 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """Units of a distributed type that each node (or bundle) draws.
+
+    Args:
+        demand: what is charged.
+        slot: the innermost slot around it; None for none.
+        inner: whether that slot is in the node and repeated in it.
+        shared_by: demands whose counts multiply to the number of nodes that share the amount.
+    """
+
+    demand: Demand
+    slot: Demand | None
+    inner: bool
+    shared_by: tuple[Demand, ...]
+
+    def number(self, counts: tuple[int, ...]) -> Fraction:
+        """The amount requested at one node, per repetition."""
+        nodes = 1
+        for demand in self.shared_by:
+            nodes *= counts[demand.number]
+        return Fraction(counts[self.demand.number], nodes)
+
+    def repeats(self, counts: tuple[int, ...]) -> int:
+        """How often it is requested at one node."""
+        return counts[self.slot.number] if self.inner and self.slot is not None else 1
+
+    def key(self, counts: tuple[int, ...]) -> tuple[object, ...]:
+        """Equal for draws that differ only in their amount."""
+        return self.demand.channel, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
+
+
+class Entangled(Exception):
+    """Suppliers overlap so that only a search can decide: the reference traverser has to answer."""
+
+
+class Load:
+    """What the nodes or bundles of a request draw, independent of the window.
+
+    Errors: Entangled if only a search can decide.
+    """
+
+    __slots__ = ("is_able", "supply", "weights")
+
+    def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: tuple[int, ...]) -> None:
+        self.supply: Supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
+        if not (self.supply.is_whole and self.supply.is_single):
+            raise Entangled
+        #: By supplier, the units that one node or bundle draws (0 if the unit does not convert), and whether the unit converts.
+        self.weights = np.zeros(len(self.supply.pools), np.int64)
+        self.is_able = np.ones(len(self.supply.pools), np.bool_)
+        for draw in draws:
+            number = draw.number(counts)
+            for at, unit in enumerate(self.supply.units):
+                worth = draw.demand.per_unit(unit)
+                of = self.supply.charged[draw.demand.channel] & (self.supply.unit_of == at)
+                if worth is None:
+                    self.is_able &= ~of
+                    continue
+                units = number / worth
+                if draw.shared_by and units.denominator > 1:
+                    raise Entangled  # only the sum of all draws is rounded to whole units
+                self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """What the vector path makes of a request.
 
@@ -54,7 +121,7 @@ class Form:
     sort: Literal["nodes", "bundles", "units"]
     node: Demand | None
     outer: Demand | None
-    parts: tuple[Part, ...]
+    parts: tuple[LeafDemand, ...]
     draws: tuple[Draw, ...] = ()
     kinds: list[int] = field(init=False, compare=False, repr=False)
     """Type numbers of the parts."""
@@ -71,7 +138,7 @@ class Form:
         outer = 1 if self.outer is None else counts[self.outer.number]
         return outer if self.node is None else outer * counts[self.node.number]
 
-    def repeats(self, part: Part, counts: tuple[int, ...]) -> int:
+    def repeats(self, part: LeafDemand, counts: tuple[int, ...]) -> int:
         """How often a part is asked for in one node or bundle."""
         inner = self.sort == "nodes" and part.slot is not None and part.slot is not self.outer
         return counts[part.slot.number] if inner and part.slot is not None else 1
@@ -149,7 +216,7 @@ def _nodes(node: Demand, outer: Demand | None, typology: Typology) -> Form | Non
     if not node.children:
         takes_any = node.whole or not typology.is_flagged(node.kind)
         return Form("nodes", node, outer, ()) if node.wanted_unit is None and takes_any else None
-    parts: list[Part] = []
+    parts: list[LeafDemand] = []
     draws: list[Draw] = []
     for child in node.children:
         sought, charged = split(child.children if child.is_slot else (child,))
@@ -162,7 +229,7 @@ def _nodes(node: Demand, outer: Demand | None, typology: Typology) -> Form | Non
     return Form("nodes", node, outer, tuple(parts), tuple(draws))
 
 
-def _parts(demands: tuple[Demand, ...], slot: Demand | None, typology: Typology) -> tuple[Part, ...]:
+def _parts(demands: tuple[Demand, ...], slot: Demand | None, typology: Typology) -> tuple[LeafDemand, ...]:
     """Leaf demands as parts; empty when one of them is not simple."""
     found = []
     for demand in demands:
@@ -173,7 +240,7 @@ def _parts(demands: tuple[Demand, ...], slot: Demand | None, typology: Typology)
     return tuple(found)
 
 
-def _part(demand: Demand, slot: Demand | None, typology: Typology) -> Part | None:
+def _part(demand: Demand, slot: Demand | None, typology: Typology) -> LeafDemand | None:
     kind = demand.kind
     if demand.upstream or kind not in typology.in_node or typology.below[kind] or typology.is_flagged(kind):
         return None
@@ -182,4 +249,20 @@ def _part(demand: Demand, slot: Demand | None, typology: Typology) -> Part | Non
     if len(units) != 1 or not (ones or (least > 1 and not demand.whole)):
         return None
     worth = demand.per_unit(next(iter(units)))
-    return None if worth is None else Part(demand, slot, worth, demand.shared and ones)
+    return None if worth is None else LeafDemand(demand, slot, worth, demand.shared and ones)
+
+
+def is_simple(demand: Demand, typology: Typology) -> bool:
+    """Whether a charge is just a number of units: nothing is looked at, exclusive or part of a node."""
+    kind = demand.kind
+    sizes = typology.least_and_most(kind)
+    return (
+        demand.even
+        and not (demand.whole or demand.named or typology.is_flagged(kind) or typology.is_drawn_in_nodes(kind))
+        and (not demand.shared or sizes[0] > 1)
+    )
+
+
+def split(demands: tuple[Demand, ...]) -> tuple[list[Demand], list[Demand]]:
+    """Demands that are searched for, and demands that are charged."""
+    return [demand for demand in demands if not demand.charged], [demand for demand in demands if demand.charged]

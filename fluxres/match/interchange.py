@@ -8,15 +8,12 @@ their numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.feeds import Feeds
-
-if TYPE_CHECKING:
-    from fluxres.match.paths import Paths
+from fluxres.match.paths import Paths
 
 
 class Interchange:
@@ -31,7 +28,7 @@ class Interchange:
         self._known: dict[tuple[int, int], int] = {}
         self._numbers: dict[object, int] = {}
         self._edges: dict[int, tuple[int, ...]] = {}
-        self._turned = {id(feeds): _by_supplier(feeds) for feeds in paths.feeds}
+        self._turned = {feeds: _by_supplier(feeds) for feeds in paths.feeds}
         self._feeds = {feeds.graph.name: feeds for feeds in paths.feeds}
 
     def of(self, v: int, channel: int) -> int:
@@ -91,7 +88,7 @@ class Interchange:
         if structure.parent.item(v) >= 0 and feeds.is_in_node(structure.parent.item(v)):
             return False
         stop = structure.end.item(v)
-        order, above = self._turned[id(feeds)]
+        order, above = self._turned[feeds]
         a, b = _between(above, v, stop)
         below = feeds.below[order[a:b]]
         return not ((below < v) | (below >= stop)).any()
@@ -106,7 +103,7 @@ class Interchange:
 
     def _ends_below(self, feeds: Feeds, v: int) -> list[int]:
         """Pools strictly below one at which an edge begins or ends."""
-        _, above = self._turned[id(feeds)]
+        _, above = self._turned[feeds]
         stop = self._structure.end.item(v)
         if stop == v + 1:
             return []
@@ -140,7 +137,7 @@ class Interchange:
             return ()
         found: list[int] = []
         for feeds in graphs:
-            order, above = self._turned[id(feeds)]
+            order, above = self._turned[feeds]
             c, d = _between(above, v, stop)
             below = feeds.below[order[c:d]]
             found += [v] if ((below < v) | (below >= stop)).any() else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,22 +19,23 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match import earliest, peer_rules, reasons, settle, vector
-from fluxres.match import plan as plans
+from fluxres.match import peer_rules, reasons
 from fluxres.match.demand import Plan
-from fluxres.match.drawing import Entangled, is_guided
+from fluxres.match.drawing import is_guided
+from fluxres.match.earliest import Failures, WindowSkipper, earliest
 from fluxres.match.eligible import Eligible
-from fluxres.match.floor import Floor
-from fluxres.match.form import Form, form
-from fluxres.match.guide import WindowSkipper
+from fluxres.match.form import Entangled, Form, form
+from fluxres.match.node_table import NodeTable
+from fluxres.match.plan import plan as compile_plan
+from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
-from fluxres.match.result import Match
-from fluxres.match.single import Single, single
+from fluxres.match.result import Placement
 from fluxres.match.situation import Situation
 from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
+from fluxres.match.vector import Single, search, single
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
@@ -76,8 +78,10 @@ class Matcher:
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
+        #: By eligible nodes and kind of request.
+        self._failures: dict[tuple[Eligible, object], Failures] = {}
         self._roots = structure.unavailable_roots()
-        self._floor = Floor(self.typology, planner, ideal=ideal)
+        self._node_table = NodeTable(self.typology, planner, ideal=ideal)
         self._below_meetings: Below = {}
         self._idle: Matcher | None = None
         self._empty: Matcher | None = None
@@ -85,8 +89,8 @@ class Matcher:
     def forget(self) -> None:
         """Drop what was derived from kinds."""
         self._plans.clear()
-        self._eligible.clear()
-        self._floor.forget()
+        self._forget_eligible()
+        self._node_table.forget()
         for found in ("draws", "drawn_by_itself"):
             self.typology.__dict__.pop(found, None)
         self._idle = self._empty = None
@@ -101,7 +105,7 @@ class Matcher:
         how: str | Policy = "first",
         *,
         reference: bool = False,
-    ) -> Match | None:
+    ) -> Placement | None:
         """The match of a request over a window, or None if there is none.
 
         Args:
@@ -118,7 +122,7 @@ class Matcher:
 
     def attempt(
         self, request: Request, how: str | Policy = "first", *, reference: bool = False
-    ) -> Callable[[int, int], Match | None]:
+    ) -> Callable[[int, int], Placement | None]:
         """:meth:`match` as a function of the window, with everything that does not depend on the window done in advance."""
         chosen = policy(how)
         plan, shape, alone = self._ready(request)
@@ -127,19 +131,18 @@ class Matcher:
         if plan.between >= 0:
             together = self._meeting(plan, eligible, chosen, reference=reference)
 
-            def meet(start: int, end: int) -> Match | None:
+            def meet(start: int, end: int) -> Placement | None:
                 _require_window(start, end)
                 return together.match(start, end)
 
             return meet
 
-        def at(start: int, end: int) -> Match | None:
+        def at(start: int, end: int) -> Placement | None:
             _require_window(start, end)
-            if shape is not None and not reference:
-                fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
-                if fast.is_able:
-                    with suppress(Entangled):
-                        return alone.match(fast) if alone is not None and alone.suits(fast) else fast.settle()
+            fast = None if reference else search(self._node_table, plan, shape, eligible, chosen, start, end)
+            if fast is not None:
+                with suppress(Entangled):
+                    return alone.match(fast) if alone is not None and alone.suits(fast) else fast.settle()
             return self._traverse(self._situation(eligible, plan, start, end), plan, chosen)
 
         return at
@@ -154,7 +157,7 @@ class Matcher:
 
     def earliest(
         self, request: Request, duration: int, after: int, how: str | Policy = "first", *, reference: bool = False
-    ) -> Match | None:
+    ) -> Placement | None:
         """The match with the earliest start from `after` on, or None if there can never be one.
 
         A start that stays undecided is skipped.
@@ -170,7 +173,7 @@ class Matcher:
         undecided: list[LimitExceeded] = []
         decisive = self.attempt(request, how, reference=reference)
 
-        def attempt(start: int, end: int) -> Match | None:
+        def attempt(start: int, end: int) -> Placement | None:
             try:
                 return decisive(start, end)
             except LimitExceeded as error:
@@ -178,10 +181,10 @@ class Matcher:
                 return None
 
         eligible = self._eligible_for(request.constraint)
-        guide = None
+        skipper = None
         if shape is not None and not reference and is_guided(shape.draws, self.typology):
-            guide = WindowSkipper(self._floor, plan, shape, eligible, policy(how))
-        found = earliest.earliest(attempt, self.planner, guide, duration, after)
+            skipper = WindowSkipper(self._node_table, plan, shape, eligible, policy(how), partial(self._failures_of, eligible))
+        found = earliest(attempt, self.planner, skipper, duration, after)
         if found is None and undecided:
             raise undecided[0]
         return found
@@ -261,16 +264,15 @@ class Matcher:
         _require_window(start, end)
         if plan.between >= 0:
             return self._meeting(plan, eligible, chosen).at(plan.lowest, start, end) is not None
-        if shape is not None:
-            fast = vector.Search(self._floor, plan, shape, eligible, chosen, start, end)
-            if fast.is_able:
-                with suppress(Entangled):
-                    return fast.fits(plan.lowest)
+        fast = search(self._node_table, plan, shape, eligible, chosen, start, end)
+        if fast is not None:
+            with suppress(Entangled):
+                return fast.fits(plan.lowest)
         situation = self._situation(eligible, plan, start, end)
         return Traverser(situation, plan, plan.lowest, chosen, self._budget(plan)).match() is not None
 
     def _enough(self, situation: Situation, plan: Plan, shape: Form | None, chosen: Policy) -> tuple[dict[str, int], bool]:
-        floor = self._floor
+        node_table = self._node_table
         budget = self._budget(plan)
 
         if plan.between >= 0:
@@ -278,31 +280,30 @@ class Matcher:
             return reasons.enough(plan, lambda counts: meeting.at(counts, situation.start, situation.end) is not None)
 
         def attempt(counts: tuple[int, ...]) -> bool:
-            if shape is not None:
-                fast = vector.Search(floor, plan, shape, situation.eligible, chosen, situation.start, situation.end)
-                if fast.is_able:
-                    with suppress(Entangled):
-                        return fast.fits(counts)
+            fast = search(node_table, plan, shape, situation.eligible, chosen, situation.start, situation.end)
+            if fast is not None:
+                with suppress(Entangled):
+                    return fast.fits(counts)
             return Traverser(situation, plan, counts, chosen, budget).match() is not None
 
         return reasons.enough(plan, attempt)
 
     def _meeting(self, plan: Plan, eligible: Eligible, chosen: Policy, *, reference: bool = False) -> Together:
-        return Together(self._floor, plan, eligible, chosen, self._below_meetings, self._budget, reference=reference)
+        return Together(self._node_table, plan, eligible, chosen, self._below_meetings, self._budget, reference=reference)
 
     def _widest(self, plan: Plan) -> Plan:
         """The plan used to explain a refusal: its nodes meet where most nodes do."""
         widest = self.typology.meetings(plan.between).widest if plan.between >= 0 else None
-        return plan if widest is None else plans.plan(plan.request, self.typology, widest)
+        return plan if widest is None else compile_plan(plan.request, self.typology, widest)
 
     def _situation(self, eligible: Eligible, plan: Plan, start: int, end: int) -> Situation:
         return Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured, ideal=self.ideal)
 
     # -- caches ------------------------------------------------------------------------------------------------------
 
-    def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Match | None:
+    def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Placement | None:
         budget = self._budget(plan)
-        return settle.settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
+        return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
 
     def _budget(self, plan: Plan) -> Budget:
         # Where suppliers overlap, very many choices of nodes are equivalent, and each costs a walk over its suppliers.
@@ -320,7 +321,7 @@ class Matcher:
             what = request.resources, request.constraint, request.parts
             ready = self._ready_for.get(what)
             if ready is None:
-                plan = plans.plan(request, self.typology)
+                plan = compile_plan(request, self.typology)
                 shape = self._form_of(plan)
                 alone = None if shape is None else single(plan, shape, self.planner.columns)
                 ready = self._ready_for[what] = plan, shape, alone
@@ -333,19 +334,29 @@ class Matcher:
 
     def _form_of(self, plan: Plan) -> Form | None:
         found = form(plan, self.typology) if plan.between < 0 else None
-        return found if found is not None and self._floor.level is not None else None
+        return found if found is not None and self._node_table.level is not None else None
 
     def _eligible_for(self, constraint: Constraint | None) -> Eligible:
         # A constraint may test states; setting a state makes a new array of the roots of what is out of service.
         roots = self.structure.unavailable_roots()
         if roots is not self._roots:
-            self._eligible.clear()
+            self._forget_eligible()
             self._roots = roots
         found = self._eligible.get(constraint)
         if found is None:
             if len(self._eligible) >= REQUESTS_KEPT:
-                self._eligible.clear()
+                self._forget_eligible()
             found = self._eligible[constraint] = Eligible(self.typology, constraint)
+        return found
+
+    def _forget_eligible(self) -> None:
+        self._eligible.clear()
+        self._failures.clear()
+
+    def _failures_of(self, eligible: Eligible, kind: object) -> Failures:
+        found = self._failures.get((eligible, kind))
+        if found is None:
+            found = self._failures[eligible, kind] = Failures(self.planner)
         return found
 
     def follow_suppliers(self, *, routed: bool = False) -> None:
@@ -364,9 +375,9 @@ class Matcher:
         self.typology = Typology(self.structure, outage.dead, outage.stated)
         self._plans.clear()
         self._ready_for.clear()
-        self._eligible.clear()
+        self._forget_eligible()
         self._below_meetings.clear()
-        self._floor = Floor(self.typology, self.planner)
+        self._node_table = NodeTable(self.typology, self.planner)
         self._empty = None
 
     def _unheld(self) -> Matcher:
@@ -391,8 +402,9 @@ class Matcher:
     def share(self, typology: Typology) -> None:
         """Take over facts that another matcher of the same machine has derived."""
         self.typology = typology
+        self._forget_eligible()
         self._below_meetings.clear()
-        self._floor = Floor(typology, self.planner, ideal=self.ideal)
+        self._node_table = NodeTable(typology, self.planner, ideal=self.ideal)
 
 
 def _is_same(one: Dead, other: Dead) -> bool:

@@ -6,6 +6,9 @@ from the pools that a job gets, along the edges of an auxiliary graph, and every
 capacity, must have the units.
 
 Each graph has its own paths: a node with a link of the network and no edge of the power graph is still in a rack that has one.
+
+Traffic of a job within one leaf switch does not cross the core.  So units between nodes are charged from each node to the pool
+where they meet (`Meetings`): the lowest supplier above all of them.  There are few such pools; the nearest come first.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +28,7 @@ from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import WAY
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match.interchange import Interchange
-from fluxres.match.links import Links
-from fluxres.match.routes import Routes
-from fluxres.match.ways import Way, Ways
+from fluxres.match.ways import Links, Routes, Way, Ways
 
 Givers = tuple[int, ...]
 """Ascending accounts that together give what one supplier has, one after the other.  An edge gives alone."""
@@ -52,7 +54,7 @@ class Paths:
         self._charged: dict[tuple[int, int], Charges | None] = {}
         #: By type and pool, the pools of the type attached to it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
-        self._giving: dict[tuple[int, int, tuple[int, ...]], tuple[Givers, ...]] = {}
+        self._giving: dict[tuple[Ways, int, tuple[int, ...]], tuple[Givers, ...]] = {}
         self._ways = [Ways(feeds, dead.get(feeds.kind), self._only_ways) for feeds in structure.feeds]
         self._links: dict[int, Links] = {}
         self._last = len(structure.types) + len(structure.subsystems)
@@ -188,11 +190,7 @@ class Paths:
         """What else is charged when units of a pool of the type itself are taken: everything above what it is attached to."""
         return tuple((givers, part) for givers, part in self.charged(v, kind) or () if v not in givers)
 
-    # -- interchangeable pools ---------------------------------------------------------------------------------------
-
-    @cached_property
-    def interchange(self) -> Interchange:
-        return Interchange(self)
+    # -- facts about channels ------------------------------------------------------------------------------------------
 
     def is_route(self, channel: int) -> bool:
         """Whether units of this channel are requested along routes, which may lead through other nodes."""
@@ -299,7 +297,7 @@ class Paths:
 
     def _givers(self, ways: Ways, way: Way, kind: int) -> tuple[Givers, ...]:
         """The pools on a path that give; the same for all pools with the same suppliers."""
-        key = id(ways), kind, way.pools
+        key = ways, kind, way.pools
         found = self._giving.get(key)
         if found is None:
             every = (self._given_by(ways.feeds, u, kind) for u in way.pools)
@@ -308,7 +306,7 @@ class Paths:
 
     def _given_by(self, feeds: Feeds, u: int, kind: int) -> Givers:
         """Pools of a type through which a supplier gives: itself if such pools are suppliers, else those attached to it."""
-        if kind in self._supplying[id(feeds)]:
+        if kind in self._supplying[feeds]:
             return (u,) if self._structure.type.item(u) == kind else ()
         return self._hung(u, kind)
 
@@ -322,8 +320,8 @@ class Paths:
         return np.array([bool(every) and bool(is_way[every].all()) for every in givers], np.bool_)[at]
 
     @cached_property
-    def _supplying(self) -> dict[int, frozenset[int]]:
-        return {id(feeds): frozenset(np.unique(self._structure.type[feeds.distributors]).tolist()) for feeds in self.feeds}
+    def _supplying(self) -> dict[Feeds, frozenset[int]]:
+        return {feeds: frozenset(np.unique(self._structure.type[feeds.distributors]).tolist()) for feeds in self.feeds}
 
     def _hung(self, u: int, kind: int) -> Givers:
         """Pools of a type attached to a pool: childless children, and those that an edge attaches."""
@@ -360,3 +358,60 @@ def _with_ancestors(structure: Structure, pools: NDArray[np.bool_]) -> NDArray[n
     before = np.concatenate([[0], np.cumsum(pools)])
     found: NDArray[np.bool_] = before[structure.end] > before[: structure.n]
     return found
+
+
+class Meeting(NamedTuple):
+    """One place to meet.
+
+    Args:
+        v: the supplier.
+        height: the maximum number of hops from a node to it.
+        nodes: indexes of the nodes below it, ascending.
+        channel: the number under which a node is charged for units to it.
+    """
+
+    v: int
+    height: int
+    nodes: NDArray[np.int64]
+    channel: int
+
+
+class Meetings:
+    """The places to meet in one graph.  Cost: the supply path of each node, and the routes to each supplier, once."""
+
+    def __init__(self, structure: Structure, paths: Paths, kind: int) -> None:
+        self._structure = structure
+        self._paths = paths
+        self._kind = kind
+
+    @cached_property
+    def levels(self) -> list[list[Meeting]]:
+        """Places to meet by height, each level ascending."""
+        found = sorted(self._all(), key=lambda meeting: (meeting.height, meeting.v))
+        return [list(level) for _, level in groupby(found, key=lambda meeting: meeting.height)]
+
+    @property
+    def widest(self) -> Meeting | None:
+        """The place where most nodes meet; None if there is none."""
+        every = [meeting for level in self.levels for meeting in level]
+        return max(every, key=lambda meeting: len(meeting.nodes), default=None)
+
+    def _all(self) -> list[Meeting]:
+        structure, paths = self._structure, self._paths
+        ways, links = paths.ways(self._kind), paths.links(self._kind)
+        nodes = structure.of_type("node").tolist()
+        ends = [links.ends(node) for node in nodes]
+        below: dict[int, list[int]] = {}
+        for at, node in enumerate(nodes):
+            met = [ways.of(entry).pools for entry in ways.entries(node)]
+            for v in set(met[0]).intersection(*met[1:]) if met else ():
+                below.setdefault(v, []).append(at)
+        found = []
+        for v, inside in sorted(below.items()):
+            routes = Routes(links, v, [end for at in inside for end in ends[at]])
+            hops = [max(map(routes.hops, ends[at]), default=-1) for at in inside]
+            reached = [at for at, far in zip(inside, hops, strict=True) if far >= 0]
+            if reached:
+                channel = paths.meeting(self._kind, routes, frozenset(nodes[at] for at in reached))
+                found.append(Meeting(v, max(hops), np.array(reached, np.int64), channel))
+        return found

@@ -5,6 +5,11 @@ A policy gives each candidate a score, low first; ties go to the lower vertex nu
 the vertex number, ascending or descending.  Vertices are numbered in pre-order, so the pools of a node are adjacent, and the
 node-centric `lonode` and `hinode` are the same two orders.
 
+`locality` takes nodes close together: under as few parents (the pools directly above the nodes, mostly racks) as the roomiest
+ones need to hold everything.  Of the choices of that many, it takes the one whose first and last parent are closest; a single
+parent is chosen by the stretch of nodes itself.  Then it takes the shortest stretch of nodes in the chosen parents.  All ties go
+to the lower number.
+
 A custom policy is a function of a situation and some vertices:
 
 >>> def by_rank(situation, vertices):
@@ -15,6 +20,7 @@ False
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -27,11 +33,10 @@ from fluxres.errors import UsageError
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation
 
+
+Ints = NDArray[np.int64]
 Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
 """Scores of ascending vertices of one type, low first. A score must depend on its own vertex only."""
-
-PERFORMANCE_CLASS: Final = "perf_class"
-"""The property that `variation` sorts by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class Policy:
         descending: highest vertex number first; only without a score.
         node_exclusive: any node of which something is taken is taken exclusively.
         score: low first; ties by ascending vertex number.
-        near: nodes are chosen close together (`nearest.py`); everything else ascending.
+        near: nodes are chosen close together (`nearest`); everything else ascending.
         by_node: the score is the same for all pools of a node.
         evened: each instance of a slot goes to the node with the most room left, not to the first with any.
     """
@@ -126,3 +131,69 @@ def policy(given: str | Policy) -> Policy:
     if found is None:
         raise UsageError(f"no match policy {given!r}", hint=f"there is {', '.join(POLICIES)}, or pass a Policy")
     return found
+
+
+def nearest(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Ints, wanted: int) -> Ints:
+    """Indexes of the nodes to use, ascending.
+
+    Args:
+        nodes: ascending vertices.
+        parents: of each.
+        room: instances that fit into each node.
+        wanted: instances in all.
+
+    Returns: indexes into `nodes` whose room adds up to at least `wanted`; empty if all nodes together have less.
+    Cost: vector operations over the nodes; if no run of adjacent parents suffices, also O(parents²).
+
+    >>> nearest(np.array([1, 2, 3, 5, 6, 8, 9], np.int32), np.array([0, 0, 0, 4, 4, 7, 7], np.int32), np.ones(7, int), 2).tolist()
+    [0, 1]
+    >>> nearest(np.array([1, 3, 4], np.int32), np.array([0, 2, 2], np.int32), np.ones(3, int), 2).tolist()
+    [1, 2]
+    """
+    usable = np.flatnonzero(room > 0)
+    if int(room[usable].sum()) < wanted:
+        return usable[:0]
+    starts = np.flatnonzero(np.concatenate([[True], parents[usable][1:] != parents[usable][:-1]]))
+    rooms = np.add.reduceat(room[usable], starts)
+    fewest = int(np.cumsum(np.sort(rooms)[::-1]).searchsorted(wanted)) + 1
+    group = np.repeat(np.arange(len(starts)), np.diff(np.concatenate([starts, [len(usable)]])))
+    if fewest == 1:
+        chosen = usable[(rooms >= wanted)[group]]
+        return _shortest(nodes, chosen, room, wanted, parents)
+    picked = _parents(rooms, fewest, wanted)
+    return _shortest(nodes, usable[np.isin(group, picked)], room, wanted, None)
+
+
+def _parents(rooms: Ints, fewest: int, wanted: int) -> Ints:
+    """`fewest` parents with enough room whose first and last are closest."""
+    sums = np.concatenate([[0], np.cumsum(rooms)])
+    neighbours = np.flatnonzero(sums[fewest:] - sums[:-fewest] >= wanted)
+    if neighbours.size:
+        return int(neighbours[0]) + np.arange(fewest)
+    best: tuple[int, int] | None = None
+    window: list[int] = []
+    lo = 0
+    for hi in range(len(rooms)):
+        insort(window, int(rooms[hi]))
+        while len(window) >= fewest and sum(window[-fewest:]) >= wanted:
+            if best is None or hi - lo < best[1] - best[0]:
+                best = (lo, hi)
+            window.remove(int(rooms[lo]))
+            lo += 1
+    assert best is not None  # all parents together have room
+    inside = np.arange(best[0], best[1] + 1)
+    return np.sort(inside[np.argsort(-rooms[inside], kind="stable")[:fewest]])
+
+
+def _shortest(nodes: NDArray[np.int32], positions: Ints, room: Ints, wanted: int, parents: NDArray[np.int32] | None) -> Ints:
+    """The run of indexes with enough room whose first and last node are closest; within one parent if `parents` is given."""
+    reach = np.cumsum(room[positions])
+    before = reach - room[positions]
+    last = reach.searchsorted(before + wanted)
+    first = np.flatnonzero(last < len(positions))
+    last = last[first]
+    if parents is not None:
+        within = parents[positions[first]] == parents[positions[last]]
+        first, last = first[within], last[within]
+    at = int(np.argmin(nodes[positions[last]] - nodes[positions[first]]))
+    return positions[int(first[at]) : int(last[at]) + 1]

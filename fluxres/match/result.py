@@ -1,23 +1,23 @@
-"""A match: an immutable value, made only by reading, that the single writer may commit (rule A5 determines what it lists)."""
+"""What a search finds: an immutable value that the single writer may commit (rule A5 determines what it lists)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.errors import UsageError
-
-if TYPE_CHECKING:
-    from fluxres.model.pool import Pool
+from fluxres.graph.accounts import Accounts
+from fluxres.match.demand import Plan
+from fluxres.match.policy import Policy
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 NO_ROWS: Final[Int64] = np.zeros((0, 3), np.int64)
 """No draws."""
+_NO_POOLS: Final[Int32] = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class SlotGroup:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Match:
+class Placement:
     """Pools that satisfy a request over a window.
 
     Args:
@@ -55,10 +55,8 @@ class Match:
         slots: one group for each slot of the request, in the order written.
         counts: the number chosen for each resource vertex of the request, in the order written.
         start, end: window in ticks.
-        graph, generation, revision: where this was found: number of the graph in this process, and its state.
         policy: its name.
         fallback: whether the reference traverser had to answer.
-        handles: returns the handles of vertices; None if the match was not requested from a graph.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
     """
 
@@ -70,13 +68,9 @@ class Match:
     counts: tuple[int, ...]
     start: int
     end: int
-    graph: int = 0
-    generation: int = 0
-    revision: int = 0
     policy: str = "first"
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
-    handles: Callable[[Int32], tuple[Pool, ...]] | None = field(default=None, repr=False)
     drawn: Int64 = field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
 
@@ -84,11 +78,12 @@ class Match:
         return len(self.vertices)
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
-        """The pools to record, in vertex order, as handles of the graph that was queried."""
-        if self.handles is None:
-            raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
-        return self.handles(self.vertices)
+    def pools(self) -> tuple[object, ...]:
+        """The handles of the pools, which only a match of a graph has (:class:`fluxres.model.matching.Match`).
+
+        Errors: UsageError.
+        """
+        raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
 
     @property
     def targets(self) -> list[tuple[int, int]]:
@@ -106,11 +101,7 @@ class Match:
         """The number of instances of all slots together."""
         return sum(map(len, self.slots))
 
-    def stamped(self, graph: int, generation: int, revision: int, handles: Callable[[Int32], tuple[Pool, ...]]) -> Match:
-        """The same match, marked as found on this state of this graph."""
-        return replace(self, graph=graph, generation=generation, revision=revision, handles=handles)
-
-    def is_equal(self, other: Match) -> bool:
+    def is_equal(self, other: Placement) -> bool:
         """Whether both take the same units of the same pools for the same slots over the same window."""
         return (
             (self.start, self.end, self.counts) == (other.start, other.end, other.counts)
@@ -126,3 +117,81 @@ class Match:
                 for a, b in zip(self.slots, other.slots, strict=True)
             )
         )
+
+
+class MatchBuilder:
+    """Collects what the vector path takes, array by array, and builds the match from it."""
+
+    __slots__ = ("_amounts", "_drawn", "_instances", "_numbers", "_shared", "_sizes", "_vertices")
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._sizes = accounts.size
+        self._vertices: list[Int32] = []
+        self._amounts: list[Int64] = []
+        self._shared: list[Int32] = []
+        self._instances: dict[int, list[tuple[Int64, Int32]]] = {}
+        self._numbers: dict[int, int] = {}
+        self._drawn = NO_ROWS
+
+    def add(self, vertices: Int32, amounts: Int64) -> None:
+        """Add units of pools; a pool that occurs again adds up."""
+        self._vertices.append(vertices)
+        self._amounts.append(amounts)
+
+    def draw(self, rows: Int64) -> None:
+        """Set the (pool, account, units) drawn, each pair of pool and account once."""
+        self._drawn = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+
+    def share(self, vertices: Int32) -> None:
+        """Add pools that are only looked at."""
+        self._shared.append(vertices)
+
+    def slot(self, slot: int, instances: Int64, vertices: Int32) -> None:
+        """Assign pools to instances of a slot (by number of its demand)."""
+        self._instances.setdefault(slot, []).append((instances, vertices))
+
+    def empty_slot(self, slot: int, number: int) -> None:
+        """Set the number of instances of a slot, for instances without picks."""
+        self._numbers[slot] = number
+
+    def match(self, plan: Plan, counts: tuple[int, ...], start: int, end: int, policy: Policy) -> Placement:
+        vertices, amounts = self._merged()
+        return Placement(
+            vertices,
+            amounts,
+            amounts == self._sizes[vertices],
+            np.sort(np.concatenate(self._shared)) if self._shared else _NO_POOLS,
+            tuple(self._group(demand.number, demand.label, vertices) for demand in plan.slots),
+            counts,
+            start,
+            end,
+            policy=policy.name,
+            drawn=self._drawn,
+            is_routed=plan.is_routed,
+        )
+
+    def _merged(self) -> tuple[Int32, Int64]:
+        if not self._vertices:
+            return _NO_POOLS, np.zeros(0, np.int64)
+        vertices = self._vertices[0] if len(self._vertices) == 1 else np.concatenate(self._vertices)
+        amounts = self._amounts[0] if len(self._amounts) == 1 else np.concatenate(self._amounts)
+        if len(vertices) < 2 or (vertices[1:] > vertices[:-1]).all():
+            return vertices, amounts
+        order = np.argsort(vertices, kind="stable")
+        vertices, amounts = vertices[order], amounts[order]
+        first = np.flatnonzero(np.concatenate([[True], vertices[1:] != vertices[:-1]]))
+        return (vertices, amounts) if len(first) == len(vertices) else (vertices[first], np.add.reduceat(amounts, first))
+
+    def _group(self, slot: int, label: str | None, vertices: Int32) -> SlotGroup:
+        found = [part for part in self._instances.get(slot, []) if len(part[1])]
+        if not found:
+            return SlotGroup(label, np.zeros(self._numbers.get(slot, 0) + 1, np.int64), np.zeros(0, np.int64))
+        instances = found[0][0] if len(found) == 1 else np.concatenate([part[0] for part in found])
+        pools = found[0][1] if len(found) == 1 else np.concatenate([part[1] for part in found])
+        if len(pools) == 1 == self._numbers.get(slot, 1):
+            return SlotGroup(label, np.array([0, 1]), vertices.searchsorted(pools))
+        width = max(len(vertices), 1)
+        codes = np.sort(instances * width + vertices.searchsorted(pools))  # np.unique hashes and takes ten times as long
+        codes = codes[np.concatenate([[True], codes[1:] != codes[:-1]])]
+        number = max(int(codes[-1]) // width + 1, self._numbers.get(slot, 0))
+        return SlotGroup(label, codes.searchsorted(np.arange(number + 1) * width), codes % width)

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.match.eligible import Eligible
-from fluxres.match.policy import PERFORMANCE_CLASS
 from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
 
+PERFORMANCE_CLASS: Final = "perf_class"
+"""The property that the policy `variation` sorts by."""
 NO_CLASS: Final = float("inf")
 """The performance class of a pool that has none: sorts after all others."""
 

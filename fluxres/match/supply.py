@@ -8,16 +8,14 @@ largest, and no choice is ever undone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.match.paths import ALL, Givers
-
-if TYPE_CHECKING:
-    from fluxres.match.typology import Typology
+from fluxres.graph.accounts import Accounts
+from fluxres.match.paths import ALL, Givers, Paths
 
 Int64 = NDArray[np.int64]
 
@@ -26,17 +24,16 @@ class Supply:
     """The suppliers of the nodes of a machine.
 
     Args:
-        typology: of a machine with nodes.
+        paths: of the machine.
+        nodes: of the machine, ascending.
         kinds: types that are distributed, and channels of routes.
-        over: a further type; the nodes in each of its pools form a group as well, though nothing draws from these pools; -1 for
-            none.
+        over: further pools; the nodes in each of them form a group as well, though nothing draws from these pools.
 
     Cost: the supply path of each node, found once.
     """
 
-    def __init__(self, typology: Typology, kinds: frozenset[int], over: int = -1) -> None:
-        structure = typology.structure
-        nodes = typology.vertices(typology.node)
+    def __init__(self, paths: Paths, nodes: NDArray[np.int32], kinds: frozenset[int], over: Sequence[int] = ()) -> None:
+        structure = paths.structure
         self._number = len(nodes)
         numbers: dict[Givers, int] = {}
         rows: list[tuple[int, int]] = []
@@ -47,17 +44,16 @@ class Supply:
         for kind in sorted(kinds):
             first = len(rows)
             for at, v in enumerate(nodes.tolist()):
-                charges = typology.paths.charged(v, kind)
+                charges = paths.charged(v, kind)
                 lacking[at] |= charges is None
                 rows += [(at, numbers.setdefault(givers, len(numbers))) for givers, _ in charges or ()]
                 self.is_whole = self.is_whole and all(part is ALL or part == 1 for _, part in charges or ())
             charged[kind] = [number for _, number in rows[first:]]
         #: Whether each supplier is a single pool.
         self.is_single = all(len(givers) == 1 for givers in numbers)
-        if over >= 0:
-            for u in typology.vertices(over).tolist():
-                lo, hi = nodes.searchsorted(np.array([u, structure.end.item(u)], np.int32)).tolist()
-                rows += [(at, numbers.setdefault((-1, u), len(numbers))) for at in range(lo, hi)]
+        for u in over:
+            lo, hi = nodes.searchsorted(np.array([u, structure.end.item(u)], np.int32)).tolist()
+            rows += [(at, numbers.setdefault((-1, u), len(numbers))) for at in range(lo, hi)]
         #: By node ordinal, whether something of each type supplies it.
         self.supplied: NDArray[np.bool_] = ~lacking
         # The first account of each supplier, ascending.
@@ -68,7 +64,7 @@ class Supply:
         self.pools = firsts[by_pool]
         self._join(np.array(rows, np.int64).reshape(-1, 2), place)
         self._count(charged, place)
-        self._read_units(typology, list(numbers), by_pool)
+        self._read_units(structure.accounts, list(numbers), by_pool)
 
     def _join(self, pairs: Int64, place: Int64) -> None:
         """Store which node draws from which supplier: indexes, each pair once, by supplier and by node."""
@@ -85,9 +81,9 @@ class Supply:
             self.charged[kind] = drawing > 0
             self.is_whole = self.is_whole and bool(((drawing == 0) | (drawing == every)).all())
 
-    def _read_units(self, typology: Typology, givers: list[Givers], by_pool: Int64) -> None:
+    def _read_units(self, accounts: Accounts, givers: list[Givers], by_pool: Int64) -> None:
         """Number the units that suppliers are counted in."""
-        unit = typology.accounts.unit
+        unit = accounts.unit
         counted = [[unit(v) for v in givers[at]] if givers[at][0] >= 0 else [None] for at in by_pool.tolist()]
         self.is_whole = self.is_whole and all(len(set(units)) == 1 for units in counted)
         self.units = list(dict.fromkeys(units[0] for units in counted))
@@ -186,12 +182,6 @@ class Supply:
     def alone(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
         """How many instances each node could get if it were the only one."""
         found = np.where(self.supplied[nodes], room, 0)
-        of, pools = np.repeat(np.arange(len(nodes)), self._node_starts[nodes + 1] - self._node_starts[nodes]), self._all_of(nodes)
+        of, pools = self.of_all(nodes)
         np.minimum.at(found, of, caps[pools])
-        return found
-
-    def _all_of(self, nodes: Int64) -> Int64:
-        lengths = self._node_starts[nodes + 1] - self._node_starts[nodes]
-        at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        found: Int64 = self._by_node[at + np.repeat(self._node_starts[nodes], lengths)]
         return found

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import numpy as np
 
 from fluxres.errors import LimitExceeded
-from fluxres.match import plan as plans
-from fluxres.match import settle, vector
 from fluxres.match.bounds import Bounds
 from fluxres.match.demand import Plan
-from fluxres.match.drawing import Entangled
 from fluxres.match.eligible import Eligible
-from fluxres.match.floor import Floor
-from fluxres.match.form import Form, form
-from fluxres.match.meetings import Meeting
+from fluxres.match.form import Entangled, Form, form
+from fluxres.match.node_table import NodeTable
+from fluxres.match.paths import Meeting
+from fluxres.match.plan import plan as compile_plan
+from fluxres.match.plan import settle
 from fluxres.match.policy import Policy
-from fluxres.match.result import Match
+from fluxres.match.result import Placement
 from fluxres.match.situation import Situation
 from fluxres.match.traverser import Budget, Traverser
+from fluxres.match.vector import search
 
-Below = dict[tuple[int, int], tuple[Eligible, Eligible]]
-"""By id() of the eligible nodes and place to meet: these nodes, and those of them below the place."""
+Below = dict[tuple[Eligible, int], Eligible]
+"""By eligible nodes and place to meet: those of the nodes that are below the place."""
 BELOW_KEPT: Final = 1 << 24
 """Bound on the cached nodes over all places, a few bytes each."""
 
@@ -41,7 +42,7 @@ class Together:
 
     def __init__(
         self,
-        floor: Floor,
+        node_table: NodeTable,
         plan: Plan,
         eligible: Eligible,
         policy: Policy,
@@ -50,15 +51,15 @@ class Together:
         *,
         reference: bool,
     ) -> None:
-        self._floor, self._plan, self._eligible, self._policy = floor, plan, eligible, policy
+        self._node_table, self._plan, self._eligible, self._policy = node_table, plan, eligible, policy
         self._below, self._budget, self._reference = below, budget, reference
         self._ready: dict[int, tuple[Plan, Form | None]] = {}
 
-    def match(self, start: int, end: int) -> Match | None:
+    def match(self, start: int, end: int) -> Placement | None:
         """The match with the largest counts, and for these the nearest place to meet."""
-        return settle.settle(self._plan, self._floor.typology, lambda counts: self.at(counts, start, end))
+        return settle(self._plan, self._node_table.typology, lambda counts: self.at(counts, start, end))
 
-    def at(self, counts: tuple[int, ...], start: int, end: int) -> Match | None:
+    def at(self, counts: tuple[int, ...], start: int, end: int) -> Placement | None:
         """The match for fixed counts.
 
         Errors: LimitExceeded if nothing is found and some place stays undecided.
@@ -77,9 +78,9 @@ class Together:
             raise undecided
         return None
 
-    def _attempts(self, situation: Situation, counts: tuple[int, ...]) -> Iterator[Callable[[], Match | None]]:
+    def _attempts(self, situation: Situation, counts: tuple[int, ...]) -> Iterator[Callable[[], Placement | None]]:
         """Try a single node first, then one place to meet after the other; those with too little are skipped."""
-        typology = self._floor.typology
+        typology = self._node_table.typology
         bounds = Bounds(situation, self._plan, counts, node_exclusive=self._policy.node_exclusive)
         if not bounds.is_conceivable():
             return
@@ -95,37 +96,36 @@ class Together:
             for v in self._policy.order(situation, np.array(sorted(of), np.int32)).tolist():
                 yield partial(self._meet, of[v], situation, counts)
 
-    def _meet(self, meeting: Meeting, situation: Situation, counts: tuple[int, ...]) -> Match | None:
+    def _meet(self, meeting: Meeting, situation: Situation, counts: tuple[int, ...]) -> Placement | None:
         """Match within the nodes below one place."""
         eligible = self._eligible_below(meeting)
         if meeting.v not in self._ready:
-            made = plans.plan(self._plan.request, self._floor.typology, meeting)
-            able = not self._reference and self._floor.level is not None
-            self._ready[meeting.v] = made, form(made, self._floor.typology) if able else None
+            made = compile_plan(self._plan.request, self._node_table.typology, meeting)
+            able = not self._reference and self._node_table.level is not None
+            self._ready[meeting.v] = made, form(made, self._node_table.typology) if able else None
         plan, shape = self._ready[meeting.v]
-        if shape is not None:
-            fast = vector.Search(self._floor, plan, shape, eligible, self._policy, situation.start, situation.end)
-            if fast.is_able:
-                try:
-                    return fast.match(counts)
-                except Entangled:
-                    pass
+        fast = search(self._node_table, plan, shape, eligible, self._policy, situation.start, situation.end)
+        if fast is not None:
+            with suppress(Entangled):
+                return fast.match(counts)
         return self._traverse(plan, eligible, situation, counts)
 
     def _eligible_below(self, meeting: Meeting) -> Eligible:
-        key = id(self._eligible), meeting.v
+        key = self._eligible, meeting.v
         found = self._below.get(key)
-        if found is None or found[0] is not self._eligible:
+        if found is None:
             if len(self._below) * len(self._eligible.targets) >= BELOW_KEPT:
                 self._below.clear()
-                self._floor.forget()
-            found = self._below[key] = self._eligible, self._eligible.only(meeting.nodes)
-        return found[1]
+                self._node_table.forget()
+            found = self._below[key] = self._eligible.only(meeting.nodes)
+        return found
 
-    def _traverse(self, plan: Plan, eligible: Eligible, situation: Situation, counts: tuple[int, ...]) -> Match | None:
+    def _traverse(self, plan: Plan, eligible: Eligible, situation: Situation, counts: tuple[int, ...]) -> Placement | None:
         there = self._situation(eligible, situation.start, situation.end)
         return Traverser(there, plan, counts, self._policy, self._budget(plan)).match()
 
     def _situation(self, eligible: Eligible, start: int, end: int) -> Situation:
-        floor = self._floor
-        return Situation(floor.typology, floor.planner, eligible, start, end, measured=self._plan.measured, ideal=floor.ideal)
+        node_table = self._node_table
+        return Situation(
+            node_table.typology, node_table.planner, eligible, start, end, measured=self._plan.measured, ideal=node_table.ideal
+        )

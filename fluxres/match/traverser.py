@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from heapq import merge
 from math import ceil, prod
 from typing import Final, NamedTuple
 
@@ -24,16 +25,12 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
-from fluxres.match import nearest
-from fluxres.match.accumulator import Accumulator
-from fluxres.match.bounds import Bounds
-from fluxres.match.ceiling import SupplyBound
+from fluxres.match.accumulator import Accumulator, Pick
+from fluxres.match.bounds import Bounds, SupplyBound
 from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
-from fluxres.match.evened import Evened
-from fluxres.match.likeness import Likeness
-from fluxres.match.policy import Policy
-from fluxres.match.result import Match
+from fluxres.match.policy import Policy, nearest
+from fluxres.match.result import Placement
 from fluxres.match.situation import Situation
 
 STEPS_BEFORE_DOUBT: Final = 500
@@ -128,7 +125,7 @@ class Traverser:
         #: Pools are sorted by what they draw of this type, before the policy applies; -1 for none.
         self._lightest_of = -1
 
-    def match(self) -> Match | None:
+    def match(self) -> Placement | None:
         """The first match in the order of the policy, or None.
 
         Errors: LimitExceeded if competing demands stay undecided.
@@ -475,7 +472,7 @@ class Traverser:
         wanted = prod(self.counts[number] for number in demand.total)
         self._orders[(demand.number, below)] = nodes
         room = np.array([self._room_for(demand, below, within, at, nodes, wanted) for at in range(len(nodes))], np.int64)
-        positions = nearest.choose(nodes, self.situation.structure.parent[nodes], room, wanted)
+        positions = nearest(nodes, self.situation.structure.parent[nodes], room, wanted)
         return np.concatenate([nodes[positions], np.delete(nodes, positions)])
 
     def _room_for(self, demand: Demand, below: int, within: int, at: int, nodes: NDArray[np.int32], wanted: int) -> int:
@@ -563,3 +560,104 @@ class Traverser:
             # All units would be the pool itself, exclusively, but something below it is in use.
             room -= 1
         return max(room, 0), False, factor
+
+
+class Evened:
+    """The order of nodes by the room left in them while a match grows, for the policy `spread`.
+
+    Each instance of a slot goes where most room is left, so the previous instance changes where the next one goes.
+
+    Cost: the nodes in which this match has something, and the nodes asked about.
+    """
+
+    def __init__(self, situation: Situation, taken: Accumulator, measured: int) -> None:
+        self._situation = situation
+        self._taken = taken
+        self._measured = measured
+        self._counted: list[Pick] = []
+        self._used: dict[int, int] = {}
+
+    def nodes(self, ordered: NDArray[np.int32]) -> Iterator[int]:
+        """Nodes with the most room left first; `ordered` by the room they had initially."""
+        self._count()
+        used = self._used
+        room = dict(zip(used, self._room(np.array(list(used), np.int32)), strict=True))
+        there = set(ordered.tolist()) if used else set()
+        changed = sorted((used[v] - room[v], v) for v in used if v in there)
+        if not changed:
+            yield from ordered.tolist()
+            return
+        rest = ((-units, v) for v, units in zip(ordered.tolist(), self._room(ordered), strict=True) if v not in used)
+        yield from (v for _, v in merge(changed, rest))
+
+    def _room(self, nodes: NDArray[np.int32]) -> list[int]:
+        found: list[int] = self._situation.room(nodes).tolist() if len(nodes) else []
+        return found
+
+    def _count(self) -> None:
+        """Update the sums: picks are appended and removed only at the end of the list, and each is a new object."""
+        picks, counted = self._taken.picks, self._counted
+        while counted and (len(picks) < len(counted) or picks[len(counted) - 1] is not counted[-1]):
+            self._add(counted.pop(), -1)
+        for pick in picks[len(counted) :]:
+            counted.append(pick)
+            self._add(pick, 1)
+
+    def _add(self, pick: Pick, sign: int) -> None:
+        node = self._situation.typology.node_at[pick.v]
+        if node >= 0 and self._situation.structure.type.item(pick.v) == self._measured:
+            self._used[node] = self._used.get(node, 0) + sign * (pick.amount or 1)
+
+
+class Likeness:
+    """Interchangeable choices: if one led nowhere, an equal one need not be tried."""
+
+    def __init__(self, situation: Situation, plan: Plan, taken: Accumulator) -> None:
+        self._situation = situation
+        self._plan = plan
+        self._taken = taken
+        self._asked = {demand.kind for demand in plan.all}
+
+    def refuse(self, demand: Demand, v: int, refused: set[object]) -> None:
+        """Remember that a choice led nowhere."""
+        if not demand.settled and not self._plan.named and self._is_untouched(v):
+            refused.add(self._of(v))
+
+    def is_like(self, v: int, refused: set[object]) -> bool:
+        """Whether an equal choice led nowhere."""
+        return bool(refused) and self._is_untouched(v) and self._of(v) in refused
+
+    def _is_untouched(self, v: int) -> bool:
+        """Whether this match has nothing at or below a pool.  Choices are undone before the next one is tried."""
+        return v not in self._taken.used and v not in self._taken.bound and not self._taken.below.get(v)
+
+    def _of(self, v: int) -> object:
+        # Ancestors matter only if the request names them, or the node does; suppliers matter only if they are charged.
+        structure = self._situation.structure
+        above: list[int] = []
+        u = structure.parent.item(v)
+        while u >= 0:
+            if structure.type.item(u) in self._asked or self._situation.typology.node == structure.type.item(u):
+                above.append(u)
+            u = structure.parent.item(u)
+        return (self.ways(v), *above, *self._situation.signature(v))
+
+    def ways(self, v: int) -> object:
+        """How a pool and those in it are supplied with what is charged, and what they supply; equal for interchangeable pools."""
+        if not self._plan.charged:
+            return ()
+        typology = self._situation.typology
+        interchange = typology.interchange
+        supplies = [interchange.of(v, demand.channel) for demand in self._plan.all if demand.charged or demand.upstream]
+        draws = (typology.draws_of(v, demand.kind) for demand in self._plan.all if demand.own and not demand.even)
+        return (*supplies, *(tuple((u - v, units) for u, units in of_pool) for of_pool in draws), *self._left_inside(v))
+
+    def _left_inside(self, v: int) -> Iterator[object]:
+        """What is left of the edges in a pool, and which pools in it are looked at on supply paths of others."""
+        taken = self._taken
+        for edge in self._situation.typology.interchange.edges_inside(v):
+            left = self._situation.free(edge) - taken.used.get(edge, 0)
+            yield left, taken.drawn.get(edge, 0), taken.spare.get(edge, 0)
+        if taken.looked:
+            stop = self._situation.stop[v]
+            yield tuple(sorted(u - v for u in taken.looked if v <= u < stop))

@@ -20,10 +20,10 @@ from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match.meetings import Meetings
-from fluxres.match.paths import Givers, Paths
+from fluxres.match.interchange import Interchange
+from fluxres.match.paths import Givers, Meetings, Paths
 from fluxres.match.supply import Supply
-from fluxres.planner.distinct import distinct
+from fluxres.planner.columns import distinct
 
 if TYPE_CHECKING:
     from fluxres.match.demand import Demand
@@ -119,6 +119,11 @@ class Typology:
         return Paths(self.structure, self.dead, self.stated)
 
     @cached_property
+    def interchange(self) -> Interchange:
+        """Which pools the auxiliary graphs treat alike."""
+        return Interchange(self.paths)
+
+    @cached_property
     def draws(self) -> Draws:
         """What pools draw on their own."""
         return Draws(self.structure)
@@ -175,7 +180,8 @@ class Typology:
         if found is None:
             if self._supplies and len(self._supplies) * len(self.vertices(self.node)) >= SUPPLIED_KEPT:
                 del self._supplies[next(iter(self._supplies))]
-            found = self._supplies[(kinds, over)] = Supply(self, kinds, over)
+            groups = [] if over < 0 else self.vertices(over).tolist()
+            found = self._supplies[(kinds, over)] = Supply(self.paths, self.vertices(self.node), kinds, groups)
         return found
 
     def meetings(self, kind: int) -> Meetings:

@@ -2,44 +2,68 @@
 
 A window is folded once over the level of nodes: one row of bits, and one row of numbers for each type that is partly used.  That
 leaves the nodes that have enough by count.  If a count could be too optimistic, because different units were busy at different
-moments, the units of that node are checked.  Then nodes are taken in the order of the policy (`choosing.py`), and the lowest (or
-highest) units in each (`taking.py`).  It chooses what the traverser chooses; `tests/match` compares them.
+moments, the units of that node are checked.  `Search` proceeds in this order: it finds the nodes with room, chooses among them in
+the order of the policy, and takes the lowest (or highest) units in each.  It chooses what the traverser chooses; `tests/match`
+compares them.
+
+Most requests need a single node: a core, a few cores and a gpu, a node.  The only choice is the first suitable node, and what is
+taken of it is known in advance except for the pool numbers, so `Single` builds its match without collecting anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.match import settle
-from fluxres.match.choosing import NodeSelection
 from fluxres.match.demand import Plan
-from fluxres.match.drawing import Drawing
+from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.eligible import Eligible
-from fluxres.match.floor import Floor
-from fluxres.match.form import Form
-from fluxres.match.policy import POLICIES, Policy
-from fluxres.match.result import Match
+from fluxres.match.form import Entangled, Form, LeafDemand
+from fluxres.match.node_table import NodeTable
+from fluxres.match.plan import settle
+from fluxres.match.policy import POLICIES, Policy, nearest
+from fluxres.match.result import NO_ROWS, MatchBuilder, Placement, SlotGroup
 from fluxres.match.situation import Situation
-from fluxres.match.taking import Taking
-from fluxres.planner.bits import Words
+from fluxres.planner.block import Words
+from fluxres.planner.columns import Columns
 from fluxres.planner.marks import ordinals_of
 
 Int64 = NDArray[np.int64]
 Pools = tuple[Int64, Int64]
 """Ordinals of pools of one type, and the free units of each."""
+ONE_BY_ONE_MAX: Final = 4
+"""Below this number, nodes are handled one by one."""
+UNITS_MAX: Final = 1024
+"""Requests for more units take the general path, so that nothing is cached for counts that no machine has."""
+_NONE: Final = np.zeros(0, np.int32)
+
+
+class Chosen(NamedTuple):
+    """The nodes that a search uses.
+
+    Args:
+        nodes: ordinals, in the order in which they are used.
+        amounts: how much of the request goes to each.
+        turns: the number of each bundle, node after node, if they are not numbered consecutively.
+    """
+
+    nodes: Int64
+    amounts: Int64
+    turns: Int64 | None = None
 
 
 class Search:
     """One request of a known form in one window."""
 
-    def __init__(self, floor: Floor, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int) -> None:
-        self.floor = floor
-        self.level = floor.refresh()
+    def __init__(
+        self, node_table: NodeTable, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int
+    ) -> None:
+        self.node_table = node_table
+        self.level = node_table.refresh()
         self.plan = plan
         self.form = form
         self.eligible = eligible
@@ -50,7 +74,7 @@ class Search:
         self.whole = node is not None and (policy.node_exclusive or (node.whole if node.children else not node.shared))
         #: Whether only nodes that no other job touches are suitable.
         self.clear = self.whole or policy.node_exclusive
-        self._covered = not self.clear and any(floor.planner.levels.covers_between(self.level, kind) for kind in form.kinds)
+        self._covered = not self.clear and any(node_table.planner.levels.covers_between(self.level, kind) for kind in form.kinds)
         self._peaks: dict[int, Int64 | None] = {}
         self._pools: dict[tuple[int, int], Pools] = {}
 
@@ -59,28 +83,64 @@ class Search:
         """Whether this path can sort the candidates as the policy requires."""
         policy = self.policy
         return not (self.form.sort == "units" and policy.score is not None and not policy.by_node) or (
-            policy.score is POLICIES["variation"].score and not self.floor.is_varied(self.form.kinds[0])
+            policy.score is POLICIES["variation"].score and not self.node_table.is_varied(self.form.kinds[0])
         )
 
-    def settle(self) -> Match | None:
+    def settle(self) -> Placement | None:
         """The match with the largest counts."""
-        return settle.settle(self.plan, self.floor.typology, self.match)
+        return settle(self.plan, self.node_table.typology, self.match)
 
-    # -- nodes -------------------------------------------------------------------------------------------------------
+    def match(self, counts: tuple[int, ...]) -> Placement | None:
+        """The match for fixed counts.
+
+        Errors: Entangled if only a search can decide.
+        """
+        number = self.form.number(counts) if self.form.sort == "nodes" else 1
+        if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
+            return None
+        drawing = self.drawing(counts) if self.form.draws else None
+        chosen = self._choose(counts, drawing)
+        if chosen is None:
+            return None
+        rows = MatchBuilder(self.node_table.typology.accounts)
+        if self.form.sort == "nodes":
+            self._take_nodes(rows, counts, chosen.nodes, drawing)
+        else:
+            self._take_bundles(rows, counts, chosen, drawing)
+        return rows.match(self.plan, counts, self.start, self.end, self.policy)
+
+    def fits(self, counts: tuple[int, ...]) -> bool:
+        """Whether there is a match for these counts.
+
+        Errors: Entangled if only a search can decide.
+        """
+        if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
+            return int(np.bitwise_count(self._open).sum()) >= self.form.number(counts)
+        return self._choose(counts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
+
+    def drawing(self, counts: tuple[int, ...]) -> Drawing:
+        """What is charged.
+
+        Errors: Entangled if only a search can decide.
+        """
+        load = self.form.load(self.node_table.typology, counts)
+        return Drawing(self.node_table, self.form.draws, counts, load, self.start, self.end)
+
+    # -- nodes with room -----------------------------------------------------------------------------------------------
 
     @cached_property
     def _open(self) -> Words:
         """Nodes in service and eligible that holdings do not rule out."""
         marks = self.level.touched if self.clear else self.level.roof
-        return self.floor.open(self.eligible, whole=self.clear) & ~marks.folded(self.start, self.end)
+        return self.node_table.open(self.eligible, whole=self.clear) & ~marks.folded(self.start, self.end)
 
     def peaks(self, kind: int) -> Int64 | None:
         """Units of a type used in each node at the busiest moment; None if none are."""
         if kind not in self._peaks:
-            if self.clear or self.floor.ideal:
+            if self.clear or self.node_table.ideal:
                 self._peaks[kind] = None
             else:
-                level = self.floor.planner.levels.counted(self.level, kind)
+                level = self.node_table.planner.levels.counted(self.level, kind)
                 self._peaks[kind] = level.peaks(kind, self.start, self.end, self._open)
         return self._peaks[kind]
 
@@ -90,11 +150,11 @@ class Search:
         for kind, units in needs.items():
             if not found.any():
                 break
-            capacity, least = self.floor.capacity(kind)
+            capacity, least = self.node_table.capacity(kind)
             peaks = self.peaks(kind)
             if peaks is not None:
                 # Used units may be out of service, so they are not subtracted from those in service.
-                found = found & self._words(self.floor.units(kind) - peaks >= units)
+                found = found & self._words(self.node_table.units(kind) - peaks >= units)
             if units > least:
                 found = found & self._words(capacity >= units)
         return found
@@ -135,52 +195,283 @@ class Search:
         """Scores of all nodes; None if all are equal."""
         policy, kind = self.policy, self.plan.measured
         if policy.score is POLICIES["variation"].score:
-            return self.floor.classes(lambda: self._situation)
+            return self.node_table.classes(lambda: self._situation)
         if not policy.by_node:
             return policy.scores(self._situation, self.level.vertices)
         if kind < 0:
             return None
-        levels = self.floor.planner.levels
-        peaks = None if self.floor.ideal else levels.counted(self.level, kind).peaks(kind, self.start, self.end)
+        levels = self.node_table.planner.levels
+        peaks = None if self.node_table.ideal else levels.counted(self.level, kind).peaks(kind, self.start, self.end)
         if peaks is None:
-            room = self.floor.units(kind)
-            if self.floor.is_even(kind):
+            room = self.node_table.units(kind)
+            if self.node_table.is_even(kind):
                 return None
         else:
-            room = self.floor.units(kind) - peaks
+            room = self.node_table.units(kind) - peaks
         return room if policy.score is POLICIES["pack"].score else -room
 
     @cached_property
     def _situation(self) -> Situation:
-        floor = self.floor
+        node_table = self.node_table
         return Situation(
-            floor.typology, floor.planner, self.eligible, self.start, self.end, measured=self.plan.measured, ideal=floor.ideal
+            node_table.typology,
+            node_table.planner,
+            self.eligible,
+            self.start,
+            self.end,
+            measured=self.plan.measured,
+            ideal=node_table.ideal,
         )
 
-    # -- contents of a node ------------------------------------------------------------------------------------------
+    def fits_into(self, node: int, needs: dict[int, int]) -> int:
+        """How many times what is needed is free in one node, counted unit by unit."""
+        return min(int(self.pools(node, kind)[1].sum()) // units for kind, units in needs.items())
+
+    def room_at_most(self, nodes: Int64, needs: dict[int, int]) -> Int64:
+        """How many times what is needed fits into each node by count, which may be too optimistic."""
+        room = np.full(len(nodes), np.iinfo(np.int64).max)
+        for kind, units in needs.items():
+            capacity, peaks = self.node_table.capacity(kind)[0], self.peaks(kind)
+            if peaks is not None:
+                # Used units may be out of service, so they are not subtracted from those in service.
+                capacity = np.minimum(capacity, self.node_table.units(kind) - peaks)
+            room = np.minimum(room, capacity[nodes] // units)
+        return room
+
+    def room(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_]) -> Int64:
+        """How many times what is needed fits into each node; doubtful nodes are inspected."""
+        room = np.full(len(nodes), np.iinfo(np.int64).max)
+        for kind, units in needs.items():
+            room = np.minimum(room, self.node_table.capacity(kind)[0][nodes] // units)
+        for at in np.flatnonzero(doubtful).tolist():
+            room[at] = self.fits_into(int(nodes[at]), needs)
+        return room
+
+    def is_doubtful(self, node: int, kinds: Iterable[int]) -> bool:
+        """Whether a count may be too optimistic for one node."""
+        return self._covered or any((peaks := self.peaks(kind)) is not None and bool(peaks[node]) for kind in kinds)
+
+    def first_node(self, words: Words, needs: dict[int, int]) -> int | None:
+        """The first of these nodes in numerical order that has what is needed, checked unit by unit.
+
+        Later nodes are not looked at.
+
+        Args:
+            needs: units by type number.
+        """
+        descending = self.policy.descending and not self.policy.near
+        for at in words.nonzero()[0][:: -1 if descending else 1].tolist():
+            word = words.item(at)
+            while word:
+                bit = (word if descending else word & -word).bit_length() - 1
+                node = at << 6 | bit
+                if not self.is_doubtful(node, needs) or self.fits_into(node, needs):
+                    return int(node)
+                word ^= 1 << bit
+        return None
+
+    # -- the choice of nodes -------------------------------------------------------------------------------------------
+
+    def _choose(self, counts: tuple[int, ...], drawing: Drawing | None, *, any_will_do: bool = False) -> Chosen | None:
+        """The nodes to use; None if there are too few.
+
+        Args:
+            counts: how many of each demand.
+            drawing: what is charged; None for nothing.
+            any_will_do: only test whether there are enough; the order of the policy may be ignored.
+
+        Errors: Entangled if only a search can decide.
+        """
+        form = self.form
+        number, needs = form.number(counts), form.needs(counts)
+        one_each = form.sort == "nodes"
+        words = self.candidates(needs)
+        if not words.any():
+            return None
+        evened = self.policy.evened and form.sort == "bundles" and number > 1 and not any_will_do
+        if drawing is not None:
+            if evened:
+                raise Entangled
+            if number == 1 and not self.policy.near and (self.policy.score is None or self.scores is None):
+                node = self.first_node(words, needs)
+                if node is None:
+                    return None
+                first = Chosen(np.array([node]), np.ones(1, np.int64))
+                if drawing.few(first.nodes, first.amounts)[0]:
+                    return first
+            return self._supplied(self.ordered(words), needs, drawing, number)
+        near = self.policy.near and form.sort != "units"
+        if number == 1 and (near or self.policy.score is None or self.scores is None):
+            node = self.first_node(words, needs)
+            return None if node is None else Chosen(np.array([node]), np.ones(1, np.int64))
+        nodes = self.ordered(words)
+        if one_each and len(nodes) < number:
+            return None
+        doubtful = self.doubtful(nodes, list(needs))
+        if near:
+            return self._in_one_node(needs, number) or self._nearby(nodes, needs, doubtful, number)
+        if one_each:
+            chosen = self._first(nodes, needs, doubtful, number)
+            return None if chosen is None else Chosen(chosen, np.ones(number, np.int64))
+        if evened:
+            return self._evened(np.sort(nodes), needs, self.doubtful(np.sort(nodes), list(needs)), number)
+        return self._fill(nodes, needs, doubtful, number)
+
+    def _first(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64 | None:
+        """The first `number` nodes that have what is needed."""
+        refused: list[int] = []
+        for at in np.flatnonzero(doubtful).tolist():
+            if at - len(refused) >= number:
+                break
+            if not self.fits_into(int(nodes[at]), needs):
+                refused.append(at)
+        if refused:
+            nodes = np.delete(nodes, refused)
+        return nodes[:number] if len(nodes) >= number else None
+
+    def _fill(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Chosen | None:
+        """Fill one node after the other."""
+        chosen: list[Int64] = []
+        rooms: list[Int64] = []
+        left, step = number, 8
+        at = 0
+        while left > 0 and at < len(nodes):
+            part = slice(at, at + step)
+            room = self.room(nodes[part], needs, doubtful[part])
+            reach = np.cumsum(room)
+            last = int(reach.searchsorted(left))
+            if last < len(room):
+                room = room[: last + 1].copy()
+                room[last] -= int(reach[last]) - left
+                left = 0
+            else:
+                left -= int(reach[-1])
+            chosen.append(nodes[part][: len(room)])
+            rooms.append(room)
+            at, step = at + step, step * 4
+        if left > 0:
+            return None
+        every, amounts = np.concatenate(chosen), np.concatenate(rooms)
+        return Chosen(every[amounts > 0], amounts[amounts > 0])
+
+    def _in_one_node(self, needs: dict[int, int], number: int) -> Chosen | None:
+        """The lowest node with room for everything, the most compact choice there is."""
+        if self.form.sort == "nodes" and number > 1:
+            return None
+        together = {kind: units * number for kind, units in needs.items()}
+        nodes = ordinals_of(self.candidates(together), self.level.length)
+        found = self._first(nodes, together, self.doubtful(nodes, list(together)), 1)
+        return None if found is None else Chosen(found, np.array([number]))
+
+    def _nearby(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Chosen | None:
+        room = self._room_for(nodes, needs, doubtful, number)
+        positions = self._nearest(nodes, room, number)
+        if not positions.size:
+            return None
+        amounts = room[positions]
+        amounts[-1] -= int(amounts.sum()) - number
+        return Chosen(nodes[positions], amounts)
+
+    def _room_for(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64:
+        """How many instances each node has room for, up to the number wanted."""
+        room = self.room(nodes, needs, doubtful) if needs else np.full(len(nodes), number)
+        return np.minimum(room, 1 if self.form.sort == "nodes" else number)
+
+    def _nearest(self, nodes: Int64, room: Int64, number: int) -> Int64:
+        vertices = self.level.vertices[nodes]
+        return nearest(vertices, self.node_table.typology.structure.parent[vertices], room, number)
+
+    def _supplied(self, nodes: Int64, needs: dict[int, int], drawing: Drawing, number: int) -> Chosen | None:
+        """The first nodes that have what is needed and can be supplied.
+
+        Errors: Entangled if only a search can decide.
+        """
+        doubtful = self.doubtful(nodes, list(needs))
+        if self.policy.near:
+            room = drawing.alone(nodes, self._room_for(nodes, needs, doubtful, number))
+            near = self._nearest(nodes, room, number)
+            nodes = np.concatenate([nodes[near], np.delete(nodes, near)])
+            doubtful = self.doubtful(nodes, list(needs))
+        if number <= FEW:
+            part = nodes[:FEW]
+            room = drawing.few(part, self._room_for(part, needs, doubtful[:FEW], number))
+            if int(room.sum()) >= number:
+                return _up_to(part, room, number)
+        caps = drawing.caps
+        chosen: list[Int64] = []
+        rooms: list[Int64] = []
+        left, at, step = number, 0, max(2 * number, 8)
+        while left > 0 and at < len(nodes):
+            part = nodes[at : at + step]
+            room = drawing.limited(part, self._room_for(part, needs, doubtful[at : at + step], left))
+            part, room, _ = _up_to(part, room, left)
+            chosen.append(part)
+            rooms.append(room)
+            left -= int(room.sum())
+            if left:
+                drawing.spend(part, room)
+            at, step = at + step, step * 4
+        if left > 0:
+            drawing.caps = caps
+            drawing.require_never(nodes, self._room_for(nodes, needs, doubtful, number), number)
+            return None
+        return Chosen(np.concatenate(chosen), np.concatenate(rooms))
+
+    def _evened(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Chosen | None:
+        """Place each bundle where most room is left.
+
+        The room that a bundle finds in a node is the original room less what the bundles before it took, so the bundles are the
+        largest of these numbers.  The room of doubtful nodes is an upper bound; they are inspected when they are among the
+        chosen.
+        """
+        units = needs[self.plan.measured]
+        found = self.scores
+        level = -found[nodes] if found is not None else self.node_table.units(self.plan.measured)[nodes]
+        most = self.room_at_most(nodes, needs)
+        while True:
+            if int(most.sum()) < number:
+                return None
+            amounts = _largest(level, most, units, number)
+            unsure = np.flatnonzero(doubtful & (amounts > 0))
+            if not unsure.size:
+                break
+            doubtful = doubtful.copy()
+            doubtful[unsure] = False
+            for at in unsure.tolist():
+                most[at] = self.fits_into(int(nodes[at]), needs)
+        used = np.flatnonzero(amounts)
+        nodes, level, amounts = nodes[used], level[used], amounts[used]
+        order = np.argsort(nodes, kind="stable")
+        nodes, level, amounts = nodes[order], level[order], amounts[order]
+        nth = np.arange(int(amounts.sum())) - np.repeat(np.cumsum(amounts) - amounts, amounts)
+        turns = np.empty(len(nth), np.int64)
+        turns[np.lexsort((np.repeat(nodes, amounts), nth * units - np.repeat(level, amounts)))] = np.arange(len(nth))
+        return Chosen(nodes, amounts, turns)
+
+    # -- pools of one node ---------------------------------------------------------------------------------------------
 
     def pools(self, node: int, kind: int) -> Pools:
         """Pools of a type in one node with units free through the window, in the order of the policy."""
         found = self._pools.get((node, kind))
         if found is not None:
             return found
-        floor, level = self.floor, self.level
+        node_table, level = self.node_table, self.level
         first, stop = level.edges(kind)
         a, b = int(first[node]), int(stop[node])
-        up = floor.up_pools(kind)
+        up = node_table.up_pools(kind)
         is_idle = not self.is_doubtful(node, (kind,))
-        if is_idle and up is None and floor.planner.columns.dtype(kind) is None and self.policy.score is None:
+        if is_idle and up is None and node_table.planner.columns.dtype(kind) is None and self.policy.score is None:
             ordinals = np.arange(b - 1, a - 1, -1) if self.policy.descending else np.arange(a, b)
             found = self._pools[(node, kind)] = ordinals, np.ones(b - a, np.int64)
             return found
-        table = floor.typology.vertices(kind)
+        table = node_table.typology.vertices(kind)
         if self._covered:
             v = int(level.vertices[node])
-            units = floor.planner.free_slice(v, int(level.ends[node]), self.start, self.end)[table[a:b] - v]
+            units = node_table.planner.free_slice(v, int(level.ends[node]), self.start, self.end)[table[a:b] - v]
         else:
-            units = floor.typology.structure.size[table[a:b]]
+            units = node_table.typology.structure.size[table[a:b]]
             if not is_idle:
-                held = floor.planner.held_ordinals(kind, a, b, self.start, self.end)
+                held = node_table.planner.held_ordinals(kind, a, b, self.start, self.end)
                 if held is not None:
                     units[held[0] - a] -= held[1].astype(np.int64)
         if up is not None:
@@ -198,73 +489,342 @@ class Search:
         policy = self.policy
         if policy.score is None:
             return np.arange(len(ordinals))[::-1] if policy.descending else None
-        if policy.by_node or (policy.score is POLICIES["variation"].score and not self.floor.is_varied(kind)):
+        if policy.by_node or (policy.score is POLICIES["variation"].score and not self.node_table.is_varied(kind)):
             return None
         return np.argsort(policy.scores(self._situation, table[ordinals]), kind="stable")
 
-    def fits_into(self, node: int, needs: dict[int, int]) -> int:
-        """How many times what is needed is free in one node, counted unit by unit."""
-        return min(int(self.pools(node, kind)[1].sum()) // units for kind, units in needs.items())
+    # -- what is taken -------------------------------------------------------------------------------------------------
 
-    def room_at_most(self, nodes: Int64, needs: dict[int, int]) -> Int64:
-        """How many times what is needed fits into each node by count, which may be too optimistic."""
-        room = np.full(len(nodes), np.iinfo(np.int64).max)
-        for kind, units in needs.items():
-            capacity, peaks = self.floor.capacity(kind)[0], self.peaks(kind)
-            if peaks is not None:
-                # Used units may be out of service, so they are not subtracted from those in service.
-                capacity = np.minimum(capacity, self.floor.units(kind) - peaks)
-            room = np.minimum(room, capacity[nodes] // units)
-        return room
+    def _take_nodes(self, rows: MatchBuilder, counts: tuple[int, ...], nodes: Int64, drawing: Drawing | None) -> None:
+        """Take nodes exclusively, or parts of nodes that the request counts."""
+        form, number = self.form, len(nodes)
+        vertices = self.level.vertices[nodes]
+        assert form.node is not None  # this form has one
+        outer = np.arange(number) // counts[form.node.number]
+        if drawing is not None:
+            self._draw(rows, counts, drawing, Chosen(nodes, np.ones(number, np.int64)), outer)
+        if self.whole:
+            rows.add(vertices, np.ones(number, np.int64))
+            if form.outer is not None:
+                rows.slot(form.outer.number, outer, vertices)
+            for slot in {part.slot.number: part.slot for part in form.parts if part.slot not in (None, form.outer)}.values():
+                repeats = counts[slot.number]
+                rows.slot(slot.number, np.arange(number * repeats), np.repeat(vertices, repeats))
+            return
+        if not form.node.children:
+            rows.share(vertices)
+            if form.outer is not None:
+                rows.empty_slot(form.outer.number, counts[form.outer.number])
+            return
+        if form.outer is not None:
+            rows.empty_slot(form.outer.number, counts[form.outer.number])
+        groups = self._repeated(counts)
+        if self._take_evenly(rows, counts, nodes, groups, outer):
+            return
+        for at, node in enumerate(nodes.tolist()):
+            taker = Taker(self, rows, node)
+            for parts, repeats in groups:
+                for again in range(repeats):
+                    for part in parts:
+                        instance = int(outer[at]) if part.slot is form.outer else at * repeats + again
+                        taker.take(part, part.units(counts), instance)
+        for parts, repeats in groups:
+            if parts[0].slot is not None and parts[0].slot is not form.outer:
+                rows.empty_slot(parts[0].slot.number, number * repeats)
 
-    def room(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_]) -> Int64:
-        """How many times what is needed fits into each node; doubtful nodes are inspected."""
-        room = np.full(len(nodes), np.iinfo(np.int64).max)
-        for kind, units in needs.items():
-            room = np.minimum(room, self.floor.capacity(kind)[0][nodes] // units)
-        for at in np.flatnonzero(doubtful).tolist():
-            room[at] = self.fits_into(int(nodes[at]), needs)
-        return room
+    def _repeated(self, counts: tuple[int, ...]) -> list[tuple[list[LeafDemand], int]]:
+        """The parts by the slot they are in, in the order written, and the number of repetitions of each slot."""
+        found: list[tuple[list[LeafDemand], int]] = []
+        for part in self.form.parts:
+            inner = part.slot is not None and part.slot is not self.form.outer
+            if found and inner and found[-1][0][0].slot is part.slot:
+                found[-1][0].append(part)
+            else:
+                found.append(([part], self.form.repeats(part, counts) if inner else 1))
+        return found
 
-    def is_doubtful(self, node: int, kinds: Iterable[int]) -> bool:
-        """Whether a count may be too optimistic for one node."""
-        return self._covered or any((peaks := self.peaks(kind)) is not None and bool(peaks[node]) for kind in kinds)
+    def _take_evenly(
+        self, rows: MatchBuilder, counts: tuple[int, ...], nodes: Int64, groups: list[tuple[list[LeafDemand], int]], outer: Int64
+    ) -> bool:
+        """Take the same lowest (or highest) pools of each node at once, if every node has all of them free."""
+        form = self.form
+        kinds = [part.demand.kind for parts, _ in groups for part in parts]
+        if not self._are_even(nodes, kinds).all() or len(nodes) < ONE_BY_ONE_MAX:
+            return False
+        for parts, repeats in groups:
+            for part in parts:
+                units = part.units(counts)
+                vertices = self._even_pools(nodes, part, repeats * units).reshape(-1)
+                if part.shares:
+                    rows.share(vertices)
+                else:
+                    rows.add(vertices, np.ones(len(vertices), np.int64))
+                if part.slot is None:
+                    continue
+                instances = np.repeat(outer, units) if part.slot is form.outer else np.arange(len(vertices)) // units
+                if part.shares:
+                    rows.empty_slot(part.slot.number, int(instances[-1]) + 1)
+                else:
+                    rows.slot(part.slot.number, instances, vertices)
+        return True
 
-    # -- results -----------------------------------------------------------------------------------------------------
+    def _are_even(self, nodes: Int64, kinds: list[int]) -> NDArray[np.bool_]:
+        """In which nodes the pools that come first are simply the lowest (or highest) ones."""
+        policy, node_table = self.policy, self.node_table
+        plain = policy.score is None or policy.by_node or policy.score is POLICIES["variation"].score
+        alike = (
+            plain
+            and len(nodes) >= ONE_BY_ONE_MAX
+            and len(set(kinds)) == len(kinds)
+            and all(
+                node_table.planner.columns.dtype(kind) is None
+                and node_table.up_pools(kind) is None
+                and (policy.score is None or policy.by_node or not node_table.is_varied(kind))
+                for kind in kinds
+            )
+        )
+        return ~self.doubtful(nodes, kinds) if alike else np.zeros(len(nodes), np.bool_)
 
-    def drawing(self, counts: tuple[int, ...]) -> Drawing:
-        """What is charged.
+    def _even_pools(self, nodes: Int64, part: LeafDemand, number: int) -> NDArray[np.int32]:
+        """The first `number` pools of each node, one row per node."""
+        first, stop = self.level.edges(part.demand.kind)
+        steps = np.arange(number)
+        at = (stop[nodes] - 1)[:, None] - steps if self.policy.descending else first[nodes][:, None] + steps
+        pools: NDArray[np.int32] = self.node_table.typology.vertices(part.demand.kind)[at]
+        return pools
 
-        Errors: Entangled if only a search can decide.
+    def _take_bundles(self, rows: MatchBuilder, counts: tuple[int, ...], chosen: Chosen, drawing: Drawing | None) -> None:
+        """Take bundles, or units."""
+        form, (nodes, amounts, turns) = self.form, chosen
+        if drawing is not None and form.sort == "bundles":
+            self._draw(rows, counts, drawing, chosen, np.arange(int(amounts.sum())))
+        if self.policy.node_exclusive:
+            vertices = self.level.vertices[nodes]
+            rows.add(vertices, np.ones(len(nodes), np.int64))
+            if form.outer is not None:
+                rows.slot(form.outer.number, np.arange(int(amounts.sum())), np.repeat(vertices, amounts))
+            return
+        first = np.cumsum(amounts) - amounts
+        even = self._are_even(nodes, [part.demand.kind for part in form.parts])
+        self._take_even_bundles(rows, counts, Chosen(nodes[even], amounts[even], turns), first[even])
+        for node, amount, instance in zip(nodes[~even].tolist(), amounts[~even].tolist(), first[~even].tolist(), strict=True):
+            taker = Taker(self, rows, node)
+            if form.sort == "units":
+                taker.take(form.parts[0], amount, 0)
+                continue
+            for number in range(instance, instance + amount):
+                for part in form.parts:
+                    taker.take(part, part.units(counts), number if turns is None else int(turns[number]))
+        if form.outer is not None:
+            rows.empty_slot(form.outer.number, int(amounts.sum()))
+
+    def _take_even_bundles(self, rows: MatchBuilder, counts: tuple[int, ...], chosen: Chosen, first: Int64) -> None:
+        """Take a number of bundles in each of these nodes, all of whose lowest (or highest) pools are free.
+
+        Args:
+            first: the number of the first bundle in each node.
         """
-        load = self.form.load(self.floor.typology, counts)
-        return Drawing(self.floor, self.form.draws, counts, load, self.start, self.end)
+        form, (nodes, amounts, turns) = self.form, chosen
+        if not len(nodes):
+            return
+        for part in form.parts:
+            units = 1 if form.sort == "units" else part.units(counts)
+            lower, upper = self.level.edges(part.demand.kind)
+            lengths = amounts * units
+            at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            down = self.policy.descending
+            ordinals = np.repeat(upper[nodes] - 1, lengths) - at if down else np.repeat(lower[nodes], lengths) + at
+            vertices = self.node_table.typology.vertices(part.demand.kind)[ordinals]
+            if part.shares:
+                rows.share(vertices)
+                continue
+            rows.add(vertices, np.ones(len(vertices), np.int64))
+            if part.slot is not None:
+                instances = np.repeat(first, lengths) + at // units
+                rows.slot(part.slot.number, instances if turns is None else turns[instances], vertices)
 
-    def fits(self, counts: tuple[int, ...]) -> bool:
-        """Whether there is a match for these counts.
+    def _draw(self, rows: MatchBuilder, counts: tuple[int, ...], drawing: Drawing, chosen: Chosen, instances: Int64) -> None:
+        """Charge the nodes; `instances` of the slot around each node, or bundles one after the other."""
+        form, (nodes, amounts, _) = self.form, chosen
+        are_firm = self.whole or self.policy.node_exclusive or any(not part.shares for part in form.parts)
+        drawing.take(rows, nodes, amounts, are_firm=are_firm)
+        for slot, numbers, pools in drawing.slots(np.repeat(nodes, amounts), instances):
+            rows.slot(slot, numbers, pools)
+        for draw in form.draws:
+            if draw.slot is not None:  # the slot exists even if nothing is charged in it
+                every = int(amounts.sum()) * draw.repeats(counts) if draw.inner else int(instances[-1]) + 1
+                rows.empty_slot(draw.slot.number, every)
 
-        Errors: Entangled if only a search can decide.
-        """
-        if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
-            return int(np.bitwise_count(self._open).sum()) >= self.form.number(counts)
-        return NodeSelection(self, counts, self.drawing(counts) if self.form.draws else None).nodes(any_will_do=True) is not None
 
-    def match(self, counts: tuple[int, ...]) -> Match | None:
-        """The match for fixed counts.
+def search(
+    node_table: NodeTable, plan: Plan, form: Form | None, eligible: Eligible, policy: Policy, start: int, end: int
+) -> Search | None:
+    """The search for a request in a window; None where the traverser has to answer, for its form or its policy."""
+    found = None if form is None else Search(node_table, plan, form, eligible, policy, start, end)
+    return found if found is not None and found.is_able else None
 
-        Errors: Entangled if only a search can decide.
-        """
-        number = self.form.number(counts) if self.form.sort == "nodes" else 1
-        if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
-            return None
-        drawing = self.drawing(counts) if self.form.draws else None
-        choice = NodeSelection(self, counts, drawing)
-        chosen = choice.nodes()
-        if chosen is None:
-            return None
-        taking = Taking(self, counts, drawing)
-        if self.form.sort == "nodes":
-            taking.nodes(chosen[0])
+
+def _up_to(nodes: Int64, room: Int64, number: int) -> Chosen:
+    """The first `number` in all of what goes to each node."""
+    room = np.minimum(room, number - (np.cumsum(room) - room))
+    used = room > 0
+    return Chosen(nodes[used], room[used])
+
+
+def _largest(level: Int64, most: Int64, units: int, number: int) -> Int64:
+    """How many of `level`, `level - units`, … (at most `most` of each) are among the `number` largest; ties go to the first.
+
+    >>> _largest(np.array([4, 7, 7]), np.array([9, 9, 9]), 2, 5).tolist()
+    [1, 2, 2]
+    """
+    lowest, highest = int((level - units * most).min()), int(level.max())
+
+    def at_least(bound: int) -> Int64:
+        return np.minimum(np.maximum((level - bound) // units + 1, 0), most)
+
+    while lowest < highest:
+        middle = (lowest + highest + 1) // 2
+        if int(at_least(middle).sum()) >= number:
+            lowest = middle
         else:
-            taking.bundles(*chosen, choice.turns)
-        return taking.rows.match(self.plan, counts, self.start, self.end, self.policy)
+            highest = middle - 1
+    # There are too many at the bound itself, so the last nodes get none of them.
+    found, above = at_least(lowest), at_least(lowest + 1)
+    at_bound = np.flatnonzero(found > above)
+    found[at_bound[number - int(above.sum()) :]] -= 1
+    return found
+
+
+class Taker:
+    """Takes units of the free pools of one node in order."""
+
+    __slots__ = ("_at", "_node", "_rows", "_search")
+
+    def __init__(self, search: Search, rows: MatchBuilder, node: int) -> None:
+        self._search = search
+        self._rows = rows
+        self._node = node
+        #: By type: the next pool, and how many of its units are taken.
+        self._at: dict[int, tuple[int, int]] = {}
+
+    def take(self, part: LeafDemand, units: int, instance: int) -> None:
+        """Take units for one instance of the part's slot."""
+        kind = part.demand.kind
+        ordinals, free = self._search.pools(self._node, kind)
+        at, gone = self._at.get(kind, (0, 0))
+        table = self._search.node_table.typology.vertices(kind)
+        slot = -1 if part.slot is None else part.slot.number
+        if self._search.node_table.planner.columns.dtype(kind) is None:
+            vertices = table[ordinals[at : at + units]]
+            if part.shares:
+                self._rows.share(vertices)
+            else:
+                self._rows.add(vertices, np.ones(units, np.int64))
+                if slot >= 0:
+                    self._rows.slot(slot, np.full(units, instance), vertices)
+            self._at[kind] = at + units, 0
+            return
+        while units > 0:
+            step = min(units, int(free[at]) - gone)
+            vertices = table[ordinals[at : at + 1]]
+            self._rows.add(vertices, np.array([step]))
+            if slot >= 0:
+                self._rows.slot(slot, np.array([instance]), vertices)
+            units, gone = units - step, gone + step
+            if gone == int(free[at]):
+                at, gone = at + 1, 0
+        self._at[kind] = at, gone
+
+
+class Single:
+    """What a request takes of one node; see :func:`single`.
+
+    Args:
+        plan: the request; its counts leave no choice.
+        needs: units by type number; empty for the node itself, exclusively.
+        draws: whether the node draws something as well.
+    """
+
+    __slots__ = ("_amounts", "_counts", "_draws", "_is_routed", "_needs", "_slots", "_whole")
+
+    def __init__(self, plan: Plan, needs: dict[int, int], *, draws: bool) -> None:
+        number = sum(needs.values()) or 1
+        self._needs = needs
+        self._draws = draws
+        self._is_routed = plan.is_routed
+        self._counts = plan.lowest
+        self._amounts = np.ones(number, np.int64)
+        self._whole = np.ones(number, np.bool_)
+        starts, picks = np.array([0, number]), np.arange(number)
+        for shared in (self._amounts, self._whole, starts, picks):
+            shared.flags.writeable = False  # shared by all matches of this request
+        self._slots = tuple(SlotGroup(slot.label, starts, picks) for slot in plan.slots)
+
+    def match(self, search: Search) -> Placement | None:
+        """The match, or None if there is none.
+
+        Args:
+            search: of this request, with a policy for which :meth:`suits` holds.
+
+        Errors: Entangled if only a search can decide.
+        """
+        node = search.first_node(search.candidates(self._needs), self._needs)
+        if node is None:
+            return None
+        vertices, amounts, whole, slots, drawn = self._pools(search, node), self._amounts, self._whole, self._slots, NO_ROWS
+        if self._draws:
+            charges = search.drawing(self._counts).of_one(node)
+            if charges is None:  # other nodes may have enough supply
+                return search.settle()
+            rows = np.array(sorted([*((v, 1) for v in vertices.tolist()), *charges]), np.int64)
+            vertices, amounts = rows[:, 0].astype(np.int32), rows[:, 1].copy()
+            whole = amounts == search.node_table.typology.accounts.size[vertices]
+            slots = tuple(SlotGroup(slot.label, np.array([0, len(rows)]), np.arange(len(rows))) for slot in slots)
+            top = search.level.vertices.item(node)
+            drawn = np.array([(top, *charge) for charge in charges], np.int64).reshape(-1, 3)
+        return Placement(
+            vertices,
+            amounts,
+            whole,
+            _NONE,
+            slots,
+            self._counts,
+            search.start,
+            search.end,
+            policy=search.policy.name,
+            drawn=drawn,
+            is_routed=self._is_routed,
+        )
+
+    def _pools(self, search: Search, node: int) -> NDArray[np.int32]:
+        if not self._needs:
+            return search.level.vertices[node : node + 1]
+        vertices = search.node_table.typology.vertices
+        found = [vertices(kind)[search.pools(node, kind)[0][:units]] for kind, units in self._needs.items()]
+        return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(self._amounts) > 1 else found[0]
+
+    def suits(self, search: Search) -> bool:
+        """Whether the policy orders nodes by number and takes only what is requested."""
+        policy = search.policy
+        if policy.near and self._draws:
+            return False
+        if policy.near or policy.score is None:
+            return not policy.node_exclusive or not self._needs
+        return not policy.node_exclusive and search.scores is None
+
+
+def single(plan: Plan, form: Form, columns: Columns) -> Single | None:
+    """What a request takes of one node; None if it may take more than one node, or pools with several units."""
+    counts = plan.lowest
+    if any(demand.count.fixed is None for demand in plan.all) or form.number(counts) != 1:
+        return None
+    if len(plan.slots) != (form.outer is not None) or any(draw.inner or draw.slot is not form.outer for draw in form.draws):
+        return None
+    draws = bool(form.draws)
+    if form.node is not None:
+        return Single(plan, {}, draws=draws) if not form.node.children and not form.node.shared else None
+    kinds = {part.demand.kind for part in form.parts}
+    plain = all(not part.shares and part.worth == 1 and columns.dtype(part.demand.kind) is None for part in form.parts)
+    needs = form.needs(counts)
+    fits = sum(needs.values()) <= UNITS_MAX
+    return Single(plan, needs, draws=draws) if plain and fits and len(kinds) == len(form.parts) else None

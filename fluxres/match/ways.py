@@ -1,16 +1,26 @@
-"""Supply paths of one auxiliary graph: from the pool where a supply enters, up through all suppliers that pass it on."""
+"""The ways through one auxiliary graph: supply paths up to the suppliers, and routes across it.
+
+A supply path leads from the pool where a supply enters up through all suppliers that pass it on.  A route leads to a pool that a
+request names, such as a storage server or a switch, along links that carry traffic in both directions.  In a tree there is
+exactly one route: up to where the supply paths of both pools meet, and down again; nothing beyond is on it.  If there are
+several, the shortest is taken, and among equally short ones the lowest vertex number at each step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.outage import reach
+from fluxres.graph.structure import Structure
 
 
 class Way(NamedTuple):
@@ -116,3 +126,112 @@ class Ways:
             if feeds.is_limited:
                 edges.update(v for row in rows for v in feeds.limits(row))
         return Way(tuple(sorted(met)), tuple(sorted(edges)))
+
+
+class Links:
+    """Links between pools in service.  Cost: vectorised over the edges, and one step per supplier, once.
+
+    Args:
+        stated: topmost pools whose state forbids new work; no traffic passes through them.
+    """
+
+    def __init__(self, structure: Structure, feeds: Feeds, stated: Int32) -> None:
+        self.structure = structure
+        self.feeds = feeds
+        graph = feeds.graph
+        hops = np.array(list(self._unwired()), np.int32).reshape(-1, 2)
+        ends = np.concatenate([np.stack([graph.src, graph.dst], 1).astype(np.int32), hops])
+        ends = ends[~(_are_in(structure, stated, ends[:, 0]) | _are_in(structure, stated, ends[:, 1]))]
+        ends = np.concatenate([ends, ends[:, ::-1]])
+        ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
+        #: Both ends of each link, once in each direction, ascending.
+        self._one, self._other = (np.ascontiguousarray(column).data for column in ends.T)
+        #: By pool, whether it forwards traffic of others: nodes and the pools in them do not.
+        self.passes = ~_are_in(structure, structure.of_type("node"), np.arange(structure.n, dtype=np.int32))
+
+    def _unwired(self) -> Iterable[tuple[int, int]]:
+        """Steps without an edge: from a supplier to the pool that contains it."""
+        for u in self.feeds.distributors.tolist():
+            place, beside = self.feeds.onward(u)
+            if place != u and self.feeds.rows_into(place):
+                yield u, place
+            if beside >= 0:
+                yield u, beside
+
+    def is_member(self, v: int) -> bool:
+        """Whether a link in service begins at a pool."""
+        at = bisect_left(self._one, v)
+        return at < len(self._one) and self._one[at] == v
+
+    def beside(self, v: int) -> list[int]:
+        """The pools one hop away, ascending."""
+        first = bisect_left(self._one, v)
+        found: list[int] = self._other[first : bisect_right(self._one, v, first)].tolist()
+        return found
+
+    def ends(self, v: int) -> list[int]:
+        """Where the links of a pool begin: at the pool, at the cards in it, or at its nearest ancestor with links."""
+        return [v] if self.is_member(v) else [u for u in self.feeds.entries(v) if self.is_member(u)]
+
+
+def _are_in(structure: Structure, tops: Int32, vertices: Int32) -> NDArray[np.bool_]:
+    """Whether each pool is one of these or below one."""
+    if not len(tops):
+        return np.zeros(len(vertices), np.bool_)
+    at = tops.searchsorted(vertices, "right") - 1
+    reach = np.maximum.accumulate(structure.end[tops])  # nodes may be nested
+    found: NDArray[np.bool_] = (at >= 0) & (vertices < reach[at])
+    return found
+
+
+class Routes:
+    """Routes to one pool, by hops.  Cost, in time and memory: one step for each link close enough.
+
+    Args:
+        to: a pool at which links begin.
+        begin: the only pools from which routes are needed; all by default. Nothing farther away is looked at.
+    """
+
+    def __init__(self, links: Links, to: int, begin: Iterable[int] | None = None) -> None:
+        #: By pool, the number of hops to the named one.
+        self._far = {to: 0}
+        #: By pool, the next one on the route.
+        self._following: dict[int, int] = {}
+        left = None if begin is None else set(begin) - {to}
+        reached, hops = [to], 0
+        while reached and (left is None or left):
+            nearer, reached, hops = reached, [], hops + 1
+            for u in nearer:
+                for v in links.beside(u) if u == to or links.passes[u] else ():
+                    if v not in self._far:
+                        self._far[v], self._following[v] = hops, u
+                        reached.append(v)
+            reached.sort()
+            if left is not None:
+                left.difference_update(reached)
+        ends = np.array(list(self._following.items()), np.int32).reshape(-1, 2).T
+        between = links.structure.accounts.between
+        limits = [between(links.feeds.graph, *of).tolist() for of in (ends, ends[::-1])]
+        #: By pool, the accounts of the link to the next one, if it has any.
+        self._limits = {
+            v: tuple(account for account in of if account >= 0)
+            for v, *of in zip(ends[0].tolist(), *limits, strict=True)
+            if max(of) >= 0
+        }
+
+    def __len__(self) -> int:
+        return len(self._far)
+
+    def hops(self, v: int) -> int:
+        """The length of the route from a pool; -1 if there is none."""
+        return self._far.get(v, -1)
+
+    def of(self, v: int) -> Way | None:
+        """The pools and edges on the route from a pool at which links begin, without that pool; None if there is no route."""
+        if v not in self._far:
+            return None
+        met = [v]
+        while self._far[met[-1]]:
+            met.append(self._following[met[-1]])
+        edges = {account for u, _ in pairwise(met) for account in self._limits.get(u, ())}
+        return Way(tuple(sorted(met[1:])), tuple(sorted(edges)))

@@ -34,7 +34,7 @@ from fluxres.model.values import Allocation, Span
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
-    from fluxres.match import Match
+    from fluxres.match import Placement
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
@@ -268,7 +268,7 @@ def allocate_more(
     _give(graph, job, named, window, drawn, implies=True, is_routed=is_routed)
 
 
-def commit_match(graph: ResourceGraph, found: Match, job: str, *, anew: bool = False) -> Allocation:
+def commit_match(graph: ResourceGraph, found: Placement, job: str, *, anew: bool = False) -> Allocation:
     """Allocate to a job what a matcher found on the present state.
 
     Args:

@@ -498,7 +498,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
         return np.array([left[edge][0] if edge in left else before.accounts.size.item(edge) for edge in edges.tolist()], np.int64)
 
     for name, of_graph in before.subsystems.items():
-        made = structure.subsystems[name] = accounts.cut(before, of_graph, np.arange(len(of_graph)), carried)
+        made = structure.subsystems[name] = accounts.cut(before.accounts, of_graph, np.arange(len(of_graph)), carried)
         numbers = before.accounts.between(of_graph, of_graph.src, of_graph.dst)
         if lent := {v: of_parent for v, (units, of_parent) in left.items() if not units and v in numbers}:
             accounts.lend(made, numbers, lent)

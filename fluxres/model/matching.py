@@ -6,15 +6,14 @@ when the graph has changed in between.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
 from fluxres.allocation.owners import STAGE_OWNER
 from fluxres.clock import FOREVER, Length, Time, length_ticks, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
-from fluxres.graph.auxiliary import Int32
-from fluxres.match import Match, Matcher, Policy, Refusal
+from fluxres.match import Matcher, Placement, Policy, Refusal
 from fluxres.model import changes, targets
 from fluxres.model.pool import Pool
 from fluxres.model.values import Allocation
@@ -23,6 +22,27 @@ from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Match(Placement):
+    """Pools that satisfy a request over a window, found on one state of a graph.
+
+    Args:
+        found_on: the graph.
+        generation, revision: its state.
+        pools_end: accounts from this number on are edges, through which a match draws.
+    """
+
+    found_on: ResourceGraph = field(repr=False)
+    generation: int
+    revision: int
+    pools_end: int
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools to record, in vertex order, as handles of the graph."""
+        return tuple(Pool(self.found_on, v, self.generation) for v in self.vertices.tolist() if v < self.pools_end)
 
 
 def matcher(graph: ResourceGraph) -> Matcher:
@@ -80,18 +100,30 @@ def match_within(graph: ResourceGraph, wanted: Wanted, window: tuple[int, int], 
     return stamped(graph, found)
 
 
-def stamped(graph: ResourceGraph, found: Match) -> Match:
-    """The match, marked with this graph and its present revision."""
-    generation = graph.generation
-    return found.stamped(graph.number, generation, graph.revision, partial(_handles, graph, generation, graph.structure.n))
+def stamped(graph: ResourceGraph, found: Placement) -> Match:
+    """The placement, marked with this graph and its present state."""
+    return Match(
+        found.vertices,
+        found.amounts,
+        found.whole,
+        found.shared,
+        found.slots,
+        found.counts,
+        found.start,
+        found.end,
+        found.policy,
+        found.fallback,
+        found.implied,
+        found.drawn,
+        found.is_routed,
+        found_on=graph,
+        generation=graph.generation,
+        revision=graph.revision,
+        pools_end=graph.structure.n,
+    )
 
 
-def _handles(graph: ResourceGraph, generation: int, n: int, vertices: Int32) -> tuple[Pool, ...]:
-    # Accounts of edges, through which a match draws, come after those of the pools.
-    return tuple(Pool(graph, v, generation) for v in vertices.tolist() if v < n)
-
-
-def first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match | None:
+def first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Placement | None:
     """The match with the earliest start from that of the window on, of the same length; None when there is none."""
     start, end = window
     return matcher(graph).earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
@@ -175,7 +207,7 @@ def _given(
     request: Request,
     window: tuple[int, int],
     policy: str | Policy,
-    found: Match | None,
+    found: Placement | None,
     job: str,
     revision: int,
 ) -> Allocation:
@@ -204,9 +236,9 @@ def require_fresh(graph: ResourceGraph, found: Match) -> None:
 
     Errors: StaleHandle, also for a match of another graph; UsageError for what is not a match.
     """
-    if not isinstance(found, Match):
+    if not isinstance(found, Placement):
         raise UsageError(f"expected a match, got {found!r:.80}", hint="match() returns one")
-    if found.graph != graph.number:
+    if not isinstance(found, Match) or found.found_on is not graph:
         raise StaleHandle("this match was found on another graph", hint="match on this graph")
     if (found.generation, found.revision) != (graph.generation, graph.revision):
         raise StaleHandle(
@@ -214,7 +246,7 @@ def require_fresh(graph: ResourceGraph, found: Match) -> None:
         )
 
 
-def require_picks(found: Match) -> None:
+def require_picks(found: Placement) -> None:
     """Refuse to allocate a match without pools to record."""
     if not len(found):
         raise UsageError(

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     import networkx
 
     from fluxres.graph.views import StructureRef
-    from fluxres.match import Match, Matcher, Policy, Refusal
+    from fluxres.match import Matcher, Policy, Refusal
+    from fluxres.model.matching import Match
     from fluxres.model.several import Shortage
     from fluxres.syntax.jobspec import Wanted
 

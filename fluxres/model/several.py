@@ -21,7 +21,7 @@ from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, Length, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
-from fluxres.match import Match, Policy, Refusal
+from fluxres.match import Placement, Policy, Refusal
 from fluxres.model import changes, drawing, events, matching, targets, weighing
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation
@@ -189,7 +189,7 @@ def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s
 class _Fit(NamedTuple):
     """The match of each part at one start; or the part without one, and the matches of those before it in the order."""
 
-    matches: dict[int, Match]
+    matches: dict[int, Placement]
     order: list[int]
     failed: int | None
 
@@ -228,7 +228,7 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
     return _Fit(dict(zip(sought, found, strict=True)), [*named, *sought], None)
 
 
-def _meet(graph: ResourceGraph, found: Iterable[tuple[str, Match]]) -> bool:
+def _meet(graph: ResourceGraph, found: Iterable[tuple[str, Placement]]) -> bool:
     """Whether two jobs would be in an exclusive pool (rule A8), as two parts of one request may be."""
     if not len(graph.structure.exclusive_composites):
         return False
@@ -242,7 +242,7 @@ def _meet(graph: ResourceGraph, found: Iterable[tuple[str, Match]]) -> bool:
 
 
 def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], start: int, policy: str | Policy) -> _Fit:
-    found: dict[int, Match] = {}
+    found: dict[int, Placement] = {}
     with locking(graph.records) as lock:
         for i in order:
             part, end = parts[i], min(start + parts[i].length, FOREVER)
@@ -261,7 +261,7 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
     return _Fit(found, list(order), None)
 
 
-def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Match | None]:
+def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[matching.Match | None]:
     """The match of each part at one start, None for pools by name.
 
     Errors: InsufficientResources, InfeasibleRequest with the number of the request that has no match.
@@ -376,7 +376,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
     )
 
 
-def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[Allocation]:
+def commit(graph: ResourceGraph, matches: Iterable[tuple[matching.Match, str]]) -> list[Allocation]:
     """Allocate several matches to their jobs, all of them or none."""
     shares = []
     for number, (found, job) in enumerate(matches):
@@ -389,7 +389,7 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
     return _grant(graph, shares) if shares else []
 
 
-def _share(place: str, job: str, match: Match, found: Found | None = None) -> Share:
+def _share(place: str, job: str, match: Placement, found: Found | None = None) -> Share:
     """A match as the share of a job.
 
     Args:

@@ -38,7 +38,7 @@ def available_units(graph: ResourceGraph, start: int, end: int, lo: int = 0, hi:
 
 def drawn(graph: ResourceGraph) -> tuple[Int32, Int32]:
     """(pool, supplier) of one type, for pools whose units are those of a supplier above them."""
-    if not graph.structure.sums.may_pass_on:
+    if not graph.structure.may_pass_on:
         return _NONE, _NONE
     from fluxres.model import matching  # a machine in which nothing passes anything on does not pay for the matcher's import
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fluxres.errors import LimitExceeded
-from fluxres.match import Match, Policy, SlotGroup
+from fluxres.match import Placement, Policy, SlotGroup
 from fluxres.model import matching
 from fluxres.syntax.jobspec import Request, joined
 from fluxres.syntax.vertex import Vertex
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-def matches(graph: ResourceGraph, requests: Sequence[Request], start: int, end: int, policy: str | Policy) -> list[Match] | None:
+def matches(
+    graph: ResourceGraph, requests: Sequence[Request], start: int, end: int, policy: str | Policy
+) -> list[Placement] | None:
     """A match for each request, disjoint; None where there is none, or none that can be split."""
     if any(request.constraint != requests[0].constraint for request in requests):
         return None
@@ -49,7 +51,7 @@ def _is_in_slots(vertices: Sequence[Vertex]) -> bool:
     )
 
 
-def _apart(graph: ResourceGraph, found: Match, lengths: Sequence[tuple[int, int]]) -> list[Match] | None:
+def _apart(graph: ResourceGraph, found: Placement, lengths: Sequence[tuple[int, int]]) -> list[Placement] | None:
     """The match of each request.
 
     Args:
@@ -79,11 +81,13 @@ def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np
     return np.where(at >= 0, np.where(vertices < ends[at], at, -1), -1) if len(whole) else np.full(len(vertices), -1)
 
 
-def _part(graph: ResourceGraph, found: Match, own: np.ndarray, groups: Sequence[SlotGroup], counts: tuple[int, ...]) -> Match:
+def _part(
+    graph: ResourceGraph, found: Placement, own: np.ndarray, groups: Sequence[SlotGroup], counts: tuple[int, ...]
+) -> Placement:
     vertices, whole = found.vertices[own], found.whole[own]
     below = _around(graph, vertices[whole], np.array([v for v, _ in found.implied], np.int64)) >= 0
     implied = tuple(row for row, is_own in zip(found.implied, below.tolist(), strict=True) if is_own)
-    return Match(
+    return Placement(
         vertices,
         found.amounts[own],
         whole,

@@ -6,8 +6,9 @@ block is narrow (about a kilobyte per row) because a job that holds one core of 
 be as wide as the machine.
 
 One field of a row belongs to one pool: a single bit if every size is 1 (`BitBlock`), else an integer that is just wide enough
-(`CountBlock`).  A change of a single pool treats both alike, as a field of a machine word; operations on many pools are left to
-the subclasses.
+(`CountBlock`).  A change of a single pool treats both alike, as a field of a machine word; operations on many pools are left
+to the subclasses.  Bit k of word w is pool 64 w + k.  That is also the order of `np.packbits(…, bitorder="little")` read as
+little-endian words, so NumPy does the packing and no loop visits single pools.
 
 `changes[k]` is the number of pools whose use differs between breakpoint k and the one before.  It is maintained by comparing a
 pool's own values on both sides, so it stays exact however windows are cut and joined, and a breakpoint is removed as soon as
@@ -19,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
@@ -32,8 +33,6 @@ from fluxres.errors import LimitExceeded
 
 Ints = npt.NDArray[np.int64]
 Row = npt.NDArray[Any]
-Pick = tuple[int, int, int]
-"""One pool's part of a change: its ordinal, the units to add (negative: to subtract), and the most it may use."""
 
 BEGINNING: Final = -(2**63)
 """The first breakpoint of every block: nothing is used before it, nor until the first use."""
@@ -56,7 +55,57 @@ def too_many_breakpoints() -> LimitExceeded:
     )
 
 
-class Block(ABC):
+class Breakpoints(ABC):
+    """Ascending moments, and the row that holds from each to the next, as an index into a matrix."""
+
+    __slots__ = ("rows", "times")
+
+    def __init__(self) -> None:
+        self.times = array("q", [BEGINNING])
+        self.rows = array("q", [0])
+
+    @abstractmethod
+    def _insert(self, k: int, time: int) -> None:
+        """Insert a breakpoint at `time` with index k, at which nothing changes yet."""
+
+    def window(self, start: int, end: int) -> tuple[int, int]:
+        """The breakpoints [i, j) whose rows overlap [start, end); at least one."""
+        i = bisect_right(self.times, start) - 1
+        if end >= FOREVER:
+            return i, len(self.times)
+        return i, bisect_left(self.times, end, i + 1)
+
+    def missing(self, start: int, end: int) -> int:
+        """Breakpoints that a change over this window would add."""
+        times, (i, j) = self.times, self.window(start, end)
+        return (times[i] != start) + (end < FOREVER and (j == len(times) or times[j] != end))
+
+    def _cut(self, i: int, j: int, start: int, end: int, room: int) -> tuple[int, int]:
+        """Make sure there are breakpoints at both ends of the window; return their indices, len(times) for an infinite end.
+
+        Args:
+            i, j: the breakpoints of the window before the call.
+
+        Errors: LimitExceeded, before anything is changed, if more than `room` breakpoints would be added.
+        """
+        times = self.times
+        new_start, new_end = times[i] != start, end < FOREVER and (j == len(times) or times[j] != end)
+        if new_start + new_end > room:
+            raise too_many_breakpoints()
+        if new_end:
+            self._insert(j, end)
+        if new_start:
+            i += 1
+            j += 1
+            self._insert(i, start)
+        return i, j
+
+    def end_of(self, k: int) -> int:
+        """Where the row of breakpoint k ends."""
+        return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
+
+
+class Block(Breakpoints):
     """Breakpoints and rows of up to `length` adjacent pools ("ordinals", counted from 0 within the block).
 
     Args:
@@ -66,7 +115,7 @@ class Block(ABC):
         per_word: pools per word; a power of two.
     """
 
-    __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix", "rows", "times")
+    __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix")
 
     def __init__(self, length: int, width: int, dtype: npt.DTypeLike, per_word: int) -> None:
         self.length = length
@@ -75,8 +124,7 @@ class Block(ABC):
         self._low = per_word - 1
         word = np.dtype(dtype)
         self._mask = (1 << (word.itemsize * 8 // per_word)) - 1
-        self.times = array("q", [BEGINNING])
-        self.rows = array("q", [0])
+        super().__init__()
         self.changes = array("q", [0])
         self._allot(np.zeros((ROWS_FIRST, width), word), 1)
 
@@ -95,7 +143,6 @@ class Block(ABC):
         self._allot(fresh, len(self.rows))
 
     def _insert(self, k: int, time: int) -> None:
-        """Insert a breakpoint at `time` with index k, at which nothing changes yet."""
         if not self._spare:
             self._resize(2 * len(self.matrix))
         row, before, width = self._spare.pop(), self.rows[k - 1], self._width
@@ -112,44 +159,6 @@ class Block(ABC):
                 self._spare.append(self.rows.pop(k))
         if len(self.matrix) > 16 * ROWS_FIRST and len(self.rows) * 8 < len(self.matrix):
             self._resize(2 * len(self.rows))
-
-    def window(self, start: int, end: int) -> tuple[int, int]:
-        """The breakpoints [i, j) whose rows overlap [start, end); at least one."""
-        i = bisect_right(self.times, start) - 1
-        if end >= FOREVER:
-            return i, len(self.times)
-        return i, bisect_left(self.times, end, i + 1)
-
-    def _missing(self, i: int, j: int, start: int, end: int) -> tuple[bool, bool]:
-        times = self.times
-        return times[i] != start, end < FOREVER and (j == len(times) or times[j] != end)
-
-    def missing(self, start: int, end: int) -> int:
-        """Breakpoints that a change over this window would add."""
-        return sum(self._missing(*self.window(start, end), start, end))
-
-    def _cut(self, i: int, j: int, start: int, end: int, room: int) -> tuple[int, int]:
-        """Make sure there are breakpoints at both ends of the window; return their indices, len(times) for an infinite end.
-
-        Args:
-            i, j: the breakpoints of the window before the call.
-
-        Errors: LimitExceeded, before anything is changed, if more than `room` breakpoints would be added.
-        """
-        new_start, new_end = self._missing(i, j, start, end)
-        if new_start + new_end > room:
-            raise too_many_breakpoints()
-        if new_end:
-            self._insert(j, end)
-        if new_start:
-            i += 1
-            j += 1
-            self._insert(i, start)
-        return i, j
-
-    def end_of(self, k: int) -> int:
-        """Where the row of breakpoint k ends."""
-        return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
 
     # -- one pool ---------------------------------------------------------------------------------------------
 
@@ -174,55 +183,42 @@ class Block(ABC):
             return field >> (ordinal & self._low) & self._mask
         return max(self._values(ordinal, i, j))
 
-    def change_one(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
-        """Add units to one pool over the window; False, without a change, if that left the range 0 … limit."""
+    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
+        """Add units to one pool over the window; False, without a change, if that would leave the range 0 … limit.
+
+        Errors: LimitExceeded, without a change, if more than `room` breakpoints would be added.
+        """
         times, flat, width, mask = self.times, self._flat, self._width, self._mask
         column, shift = ordinal >> self._column, ordinal & self._low
         i = bisect_right(times, start) - 1
         j = len(times) if end >= FOREVER else bisect_left(times, end, i + 1)
-        if j - i > 1:
-            return self.change(((ordinal, amount, limit),), start, end, room)
-        # The window lies within one row, as most do.
-        first: int = flat[self.rows[i] * width + column] >> shift & mask
-        if not 0 <= first + amount <= limit:
-            return False
+        within_row = j - i == 1  # as most windows are
+        if within_row:
+            first: int = flat[self.rows[i] * width + column] >> shift & mask
+            last = first
+            if not 0 <= first + amount <= limit:
+                return False
+        else:
+            values = self._values(ordinal, i, j)
+            if (max(values) + amount > limit) if amount > 0 else (min(values) + amount < 0):
+                return False
+            first, last = values[0], values[-1]
         i, j = self._cut(i, j, start, end, room)
         flat = self._flat
-        flat[self.rows[i] * width + column] += amount << shift
+        if within_row:
+            flat[self.rows[i] * width + column] += amount << shift
+        else:
+            self._add_to_column(column, amount << shift, i, j)
         value: int = flat[self.rows[i - 1] * width + column] >> shift & mask
         changes = self.changes
         changes[i] += (value != first + amount) - (value != first)
         if j < len(times):
             value = flat[self.rows[j] * width + column] >> shift & mask
-            changes[j] += (value != first + amount) - (value != first)
+            changes[j] += (value != last + amount) - (value != last)
             if not changes[j]:
                 self._settle(i, j)
                 return True
         if not changes[i]:
-            self._settle(i, j)
-        return True
-
-    def change(self, picks: Sequence[Pick], start: int, end: int, room: int) -> bool:
-        """Add units to a few pools over the window; False, without a change, if one would leave the range 0 … its limit."""
-        i, j = self.window(start, end)
-        ends: list[tuple[int, int]] = []
-        for ordinal, amount, limit in picks:
-            values = self._values(ordinal, i, j)
-            if (max(values) + amount > limit) if amount > 0 else (min(values) + amount < 0):
-                return False
-            ends.append((values[0], values[-1]))
-        i, j = self._cut(i, j, start, end, room)
-        flat, width, mask, changes = self._flat, self._width, self._mask, self.changes
-        before, after = self.rows[i - 1] * width, self.rows[j] * width if j < len(self.times) else -1
-        for (ordinal, amount, _), (first, last) in zip(picks, ends, strict=True):
-            column, shift = ordinal >> self._column, ordinal & self._low
-            self._add_to_column(column, amount << shift, i, j)
-            value: int = flat[before + column] >> shift & mask
-            changes[i] += (value != first + amount) - (value != first)
-            if after >= 0:
-                value = flat[after + column] >> shift & mask
-                changes[j] += (value != last + amount) - (value != last)
-        if not changes[i] or (after >= 0 and not changes[j]):
             self._settle(i, j)
         return True
 
@@ -359,3 +355,163 @@ class Ceiling(ABC):
             if above.size:
                 return block.end_of(i + first + int(above[-1]))
         return None
+
+
+Words = npt.NDArray[np.uint64]
+WORD = np.dtype("<u8")
+
+
+def pack(flags: Row) -> Words:
+    """Flags (any non-zero) as words, low bit first.
+
+    >>> pack(np.array([1, 0, 1, 1]))
+    array([13], dtype=uint64)
+    """
+    words = np.zeros((len(flags) + 63) // 64, WORD)
+    octets = np.packbits(flags, bitorder="little")
+    words.view(np.uint8)[: len(octets)] = octets
+    return words
+
+
+def unpack(words: Words) -> npt.NDArray[np.uint8]:
+    """Words as an array with one 0 or 1 per bit.
+
+    >>> unpack(np.array([13], np.uint64))[:5]
+    array([1, 0, 1, 1, 0], dtype=uint8)
+    """
+    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
+
+
+class BitBlock(Block):
+    __slots__ = ()
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length, (length + 63) // 64, WORD, 64)
+
+    def _words(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Words | None:
+        """The words that contain [lo, hi), folded over the window, including bits of neighbours.  None if all are 0."""
+        if len(self.times) == 1:
+            return None
+        words = self._fold(fold, *self.window(start, end), lo >> 6, (hi + 63) >> 6)
+        return words if np.count_nonzero(words) else None
+
+    def _folded(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Row | None:
+        words = self._words(fold, lo, hi, start, end)
+        if words is None:
+            return None
+        bits = unpack(words)[lo & 63 : hi - (lo & ~63)]
+        return bits if np.count_nonzero(bits) else None
+
+    def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        return self._folded(np.bitwise_or, lo, hi, start, end)
+
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+        words = self._words(np.bitwise_or, lo, hi, start, end)
+        if words is None:
+            return None
+        # Most rows are nearly empty and unpacking is expensive, so only non-zero words are unpacked.
+        busy = words.nonzero()[0]
+        bits = unpack(words[busy]).view(np.bool_).nonzero()[0]
+        ordinals = (busy[bits >> 6] << 6 | bits & 63) + (lo & ~63)
+        if ordinals.item(0) < lo or ordinals.item(-1) >= hi:
+            ordinals = ordinals[slice(*ordinals.searchsorted((lo, hi)).tolist())]
+        units = np.empty(len(ordinals), np.uint8)
+        units.fill(1)
+        return (ordinals, units) if ordinals.size else None
+
+    def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        return self._folded(np.bitwise_and, lo, hi, start, end)
+
+    def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
+        left, right = int(ordinals[0]) >> 6, (int(ordinals[-1]) >> 6) + 1
+        flags = np.zeros(64 * (right - left), np.uint8)
+        flags[ordinals - 64 * left] = 1
+        mask = pack(flags)
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        for k in range(0, j - i, REDUCED_ROWS):
+            # 0 + 1 and 1 - 1 are the only possible sums.
+            self.matrix[rows[k : k + REDUCED_ROWS], left:right] ^= mask
+
+    def _differing(self, k: int) -> int:
+        return int(np.bitwise_count(self.matrix[self.rows[k]] ^ self.matrix[self.rows[k - 1]]).sum())
+
+    def ceiling(self, most: Row) -> Ceiling | None:
+        mask = pack(most == 0)
+        words = np.flatnonzero(mask)
+        if not words.size:
+            return None
+        left, right = int(words[0]), int(words[-1]) + 1
+        return BitCeiling(self, left, right, mask[left:right])
+
+
+class BitCeiling(Ceiling):
+    """Bits that must be 0."""
+
+    __slots__ = ("_mask",)
+
+    def __init__(self, block: Block, left: int, right: int, mask: Words) -> None:
+        super().__init__(block, left, right)
+        self._mask = mask
+
+    def _above(self, words: Row) -> npt.NDArray[np.bool_]:
+        return np.asarray((words & self._mask).any(axis=1))
+
+
+class CountBlock(Block):
+    """A block of pools that each use 0 … size units."""
+
+    __slots__ = ()
+
+    def __init__(self, length: int, dtype: npt.DTypeLike) -> None:
+        super().__init__(length, length, dtype, 1)
+
+    def _folded(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Row | None:
+        if len(self.times) == 1:
+            return None
+        counts = self._fold(fold, *self.window(start, end), lo, hi)
+        return counts if np.count_nonzero(counts) else None
+
+    def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        return self._folded(np.maximum, lo, hi, start, end)
+
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+        counts = self.peaks(lo, hi, start, end)
+        if counts is None:
+            return None
+        # Compare first: NumPy finds non-zero booleans much faster than non-zero numbers.
+        where = (counts != 0).nonzero()[0]
+        return where + lo, counts[where]
+
+    def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
+        return self._folded(np.minimum, lo, hi, start, end)
+
+    def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
+        # Array arithmetic wraps, so adding 256 - 3 to an unsigned byte subtracts 3.
+        steps = amounts.astype(self.matrix.dtype)
+        rows = np.frombuffer(self.rows[i:j], np.int64)
+        for k in range(0, j - i, REDUCED_ROWS):
+            self.matrix[rows[k : k + REDUCED_ROWS, None], ordinals] += steps
+
+    def _differing(self, k: int) -> int:
+        return int(np.count_nonzero(self.matrix[self.rows[k]] != self.matrix[self.rows[k - 1]]))
+
+    def ceiling(self, most: Row) -> Ceiling | None:
+        most = most.astype(self.matrix.dtype)
+        bounded = np.flatnonzero(most != np.iinfo(self.matrix.dtype).max)
+        if not bounded.size:
+            return None
+        left, right = int(bounded[0]), int(bounded[-1]) + 1
+        return CountCeiling(self, left, right, most[left:right])
+
+
+class CountCeiling(Ceiling):
+    """An upper bound for each count."""
+
+    __slots__ = ("_most",)
+
+    def __init__(self, block: Block, left: int, right: int, most: Row) -> None:
+        super().__init__(block, left, right)
+        self._most = most
+
+    def _above(self, words: Row) -> npt.NDArray[np.bool_]:
+        return np.asarray((words > self._most).any(axis=1))

@@ -7,14 +7,14 @@ type is used, and arrays of a Structure are shared, not copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.planner.distinct import distinct
 from fluxres.planner.subtrees import Vertices
 from fluxres.planner.timeline import narrowest
 
@@ -131,3 +131,20 @@ class Columns:
         """Bytes of the tables derived here; shared arrays are not counted."""
         own = [*self._sums, self._ordinals, *(self._vertices if self._of_type is None else ())]
         return sum(array.nbytes for array in own if array is not None)
+
+
+Number = TypeVar("Number", bound=np.integer)
+
+
+def distinct(values: NDArray[Number]) -> NDArray[Number]:
+    """The distinct values, ascending.
+
+    >>> distinct(np.array([3, 3, 1, 1, 3])).tolist()
+    [1, 3]
+    """
+    found = _without_adjacent_duplicates(values)
+    return found if (found[1:] > found[:-1]).all() else _without_adjacent_duplicates(np.sort(found))
+
+
+def _without_adjacent_duplicates(values: NDArray[Number]) -> NDArray[Number]:
+    return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) > 1 else values

@@ -15,15 +15,15 @@ import numpy as np
 from fluxres import limits
 from fluxres.clock import FOREVER
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.planner.block import Ints, Pick, too_many_breakpoints
+from fluxres.planner.block import Ints, too_many_breakpoints
 from fluxres.planner.columns import Columns
-from fluxres.planner.timeline import Timeline
+from fluxres.planner.timeline import Finding, Timeline
 
 FEW_POOLS_MAX: Final = 32
 """Up to this number, pools are changed one by one."""
 
-Few = Mapping[int, list[tuple[int, int]]]
-"""(vertex, units to add or subtract) by type number."""
+Pools = Sequence[tuple[int, int]]
+"""A few vertices and the units to add to each (negative: to subtract)."""
 
 
 def shown(start: int, end: int) -> str:
@@ -74,7 +74,7 @@ class Lines:
             self._made.append(cover)
         return cover
 
-    # -- one pool ---------------------------------------------------------------------------------------------
+    # -- pool by pool -----------------------------------------------------------------------------------------
 
     def change(self, v: int, amount: int, start: int, end: int) -> bool:
         """Add units to the use of a pool; False, without a change, if they are not available.
@@ -94,40 +94,22 @@ class Lines:
                 raise
         return True
 
+    def change_each(self, pools: Pools, start: int, end: int) -> bool:
+        """Change each of a few pools; False, without a change, if one of the changes is impossible."""
+        for at, (v, amount) in enumerate(pools):
+            try:
+                changed = self.change(v, amount, start, end)
+            except LimitExceeded:
+                changed = False
+            if not changed:
+                for earlier, by in reversed(pools[:at]):  # which restores the previous breakpoints, so there is room
+                    self.change(earlier, -by, start, end)
+                return False
+        return True
+
     def change_cover(self, v: int, by: int, start: int, end: int) -> bool:
         """Record that a pool of size > 1 is held exclusively (1), or no longer is (-1); False if it was so already."""
         return self.cover_of(self._type[v]).change(self.ordinal[v], by, 1, start, end)
-
-    # -- few pools --------------------------------------------------------------------------------------------
-
-    def by_kind(self, vertices: list[int], units: list[int], sign: int) -> Few:
-        """Pools and units in the form that `change_few` takes."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for v, amount in zip(vertices, units, strict=True):
-            found.setdefault(self._type[v], []).append((v, amount * sign))
-        return found
-
-    def change_few(self, pools: Few, start: int, end: int) -> bool:
-        """Change each of these pools; False, without a change, if one of the changes is impossible."""
-        done: list[tuple[Timeline, list[Pick]]] = []
-        for kind, part in pools.items():
-            for line, picks in self._picks(kind, part):
-                if not line.change_few(picks, start, end):
-                    for earlier, before in done:
-                        earlier.change_few([(ordinal, -amount, limit) for ordinal, amount, limit in before], start, end)
-                    return False
-                done.append((line, picks))
-        return True
-
-    def _picks(self, kind: int, pools: list[tuple[int, int]]) -> Iterator[tuple[Timeline, list[Pick]]]:
-        """The changes per timeline for a change in the use of these pools of one type."""
-        line = self.used[kind] or self.used_of(kind)
-        ordinal, size = self.ordinal, self._size
-        yield line, [(ordinal[v], amount, size[v]) for v, amount in pools]
-        if line.dtype is not None:
-            single = [(ordinal[v], amount, 1) for v, amount in pools if size[v] == 1]
-            if single:
-                yield self.cover_of(kind), single
 
     def has_room(self, changes: int) -> bool:
         """Whether every timeline has room for the breakpoints of this number of changes, whatever their windows."""
@@ -185,3 +167,42 @@ class Lines:
             for part_line, part, _ in parts:
                 part_line.require_room(part, start, end)
             yield from parts
+
+    # -- audit ------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        """All findings in the timelines: their data is redundant, and the copies are compared."""
+        found: list[Finding] = []
+        for kind, line in enumerate(self.used):
+            if line is None:
+                continue
+            found += [(-1, f"type number {kind}: {text} (A1)") for text in line.check()]
+            vertices = self._columns.vertices(kind)
+            for start, _, ordinals, units in line.rows():
+                over = units > self._columns.sizes[vertices[ordinals]]
+                found += [
+                    (v, f"more units used than its size, from tick {start} on (A1)") for v in vertices[ordinals[over]].tolist()
+                ]
+            roof = self.cover[kind]
+            if roof is None or roof is line:
+                continue
+            found += [(-1, f"type number {kind}, exclusive holdings: {text} (A3)") for text in roof.check()]
+            for start, stop, ordinals, _ in roof.rows():
+                short = line.extremes(ordinals, start, stop, least=True) < self._columns.sizes[vertices[ordinals]]
+                found += [
+                    (v, f"held exclusively from tick {start} on, but not all of it is used (A3)")
+                    for v in vertices[ordinals[short]].tolist()
+                ]
+            found += _single(self._columns, kind, line, roof)
+        return found
+
+
+def _single(columns: Columns, kind: int, line: Timeline, roof: Timeline) -> list[Finding]:
+    """In a type of mixed sizes, the pools of size 1 that are used but not covered."""
+    vertices = columns.vertices(kind)
+    found = []
+    for start, stop, ordinals, _ in line.rows():
+        single = ordinals[columns.sizes[vertices[ordinals]] == 1]
+        bare = single[roof.extremes(single, start, stop, least=True) == 0]
+        found += [(v, f"used from tick {start} on, but not held exclusively (A3)") for v in vertices[bare].tolist()]
+    return found

@@ -10,8 +10,7 @@ Marks are set and cleared, not counted: the caller of `clear` must ensure that n
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
@@ -20,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres.clock import FOREVER
-from fluxres.planner.bits import WORD, Words, unpack
-from fluxres.planner.block import BEGINNING, REDUCED_ROWS, Ints
+from fluxres.planner.block import BEGINNING, REDUCED_ROWS, WORD, Breakpoints, Ints, Words, unpack
 
 SCALAR_ROWS_MAX: Final = 24
 """Up to this number of rows, changing one mark row by row is cheaper than a NumPy operation over a column."""
@@ -30,7 +28,7 @@ SUFFIX_ROWS: Final = 64
 """Rows accumulated at once from the end of a window: the blocking row is mostly among the last ones."""
 
 
-class Marks:
+class Marks(Breakpoints):
     """Bits of `length` pools over time.
 
     >>> marks = Marks(3)
@@ -39,13 +37,12 @@ class Marks:
     ([5], [0], [(5, 9)])
     """
 
-    __slots__ = ("_counts", "_flat", "_spare", "length", "matrix", "ones", "rows", "times", "width")
+    __slots__ = ("_counts", "_flat", "_spare", "length", "matrix", "ones", "width")
 
     def __init__(self, length: int) -> None:
         self.length = length
         self.width = (length + 63) // 64
-        self.times = array("q", [BEGINNING])
-        self.rows = array("q", [0])
+        super().__init__()
         self._allot(np.zeros((8, self.width), WORD), np.zeros(8, np.int64), 1)
 
     def _allot(self, matrix: Words, ones: Ints, taken: int) -> None:
@@ -62,15 +59,6 @@ class Marks:
         flags[np.asarray(ordinals, np.int64)] = 1
         return np.packbits(flags, bitorder="little").view(WORD)
 
-    def window(self, start: int, end: int) -> tuple[int, int]:
-        """The breakpoints [i, j) whose rows overlap [start, end)."""
-        i = bisect_right(self.times, start) - 1
-        return i, len(self.times) if end >= FOREVER else bisect_left(self.times, end, i + 1)
-
-    def end_of(self, k: int) -> int:
-        """Where the row of breakpoint k ends."""
-        return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
-
     # -- changes ----------------------------------------------------------------------------------------------
 
     def _insert(self, k: int, time: int) -> None:
@@ -83,15 +71,6 @@ class Marks:
         self._counts[row] = self._counts[before]
         self.times.insert(k, time)
         self.rows.insert(k, row)
-
-    def _cut(self, start: int, end: int) -> tuple[int, int]:
-        i, j = self.window(start, end)
-        if end < FOREVER and (j == len(self.times) or self.times[j] != end):
-            self._insert(j, end)
-        if self.times[i] != start:
-            i, j = i + 1, j + 1
-            self._insert(i, start)
-        return i, j
 
     def _settle(self, i: int, j: int) -> None:
         """Remove the breakpoints from i to j at which nothing changes any more."""
@@ -111,7 +90,7 @@ class Marks:
 
     def set(self, words: Words, start: int, end: int) -> None:
         """Mark these pools over the window.  Cost: the rows of the window."""
-        i, j = self._cut(start, end)
+        i, j = self._cut(*self.window(start, end), start, end, 2)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
             part = rows[k : k + REDUCED_ROWS]
@@ -122,7 +101,7 @@ class Marks:
 
     def clear(self, words: Words, start: int, end: int) -> None:
         """Clear the marks of these pools over the window."""
-        i, j = self._cut(start, end)
+        i, j = self._cut(*self.window(start, end), start, end, 2)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
             part = rows[k : k + REDUCED_ROWS]
@@ -138,7 +117,7 @@ class Marks:
         self._change_one(ordinal, start, end, False)
 
     def _change_one(self, ordinal: int, start: int, end: int, mark: bool) -> None:
-        i, j = self._cut(start, end)
+        i, j = self._cut(*self.window(start, end), start, end, 2)
         column, bit = ordinal >> 6, 1 << (ordinal & 63)
         if j - i > SCALAR_ROWS_MAX:
             rows = np.frombuffer(self.rows[i:j], np.int64)

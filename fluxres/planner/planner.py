@@ -20,13 +20,13 @@ import numpy.typing as npt
 
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
-from fluxres.planner import audit, fit
+from fluxres.planner import fit
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns, OfType
-from fluxres.planner.levels import Levels
+from fluxres.planner.level import Levels
 from fluxres.planner.lines import FEW_POOLS_MAX, Lines, shown
 from fluxres.planner.subtrees import NO_RUNS, Runs, Vertices
-from fluxres.planner.timeline import Timeline
+from fluxres.planner.timeline import Finding, Timeline
 
 
 class Planner:
@@ -92,7 +92,7 @@ class Planner:
                 f"pool {v}: {amount} units requested for {shown(start, end)}, "
                 f"where {self.used(v, start, end)} of {self._size[v]} are used"
             )
-        self.levels.change(v, self._type[v], self._size[v], amount, start, end)
+        self.levels.change(((v, amount),), start, end)
 
     def release(self, v: int, amount: int, start: int, end: int) -> None:
         """Undo `hold` for `amount` units, over all or any part of the window.
@@ -102,7 +102,7 @@ class Planner:
         self._require(v, amount, start, end)
         if not self._lines.change(v, -amount, start, end):
             raise UsageError(f"pool {v}: {amount} units released for {shown(start, end)}, where fewer are used")
-        self.levels.change(v, self._type[v], self._size[v], -amount, start, end)
+        self.levels.change(((v, -amount),), start, end)
 
     def cover(self, v: int, start: int, end: int, on: bool) -> None:
         """Record that one job holds all of v (size > 1) over the window, or no longer does.  No effect for size 1, where `hold`
@@ -160,7 +160,7 @@ class Planner:
         if not which.size:
             return
         # An impossible change of a few pools falls through to the code below, which raises with the reason.
-        if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), units.tolist(), start, end, sign):
+        if len(which) <= FEW_POOLS_MAX and self._change_each(which.tolist(), units.tolist(), start, end, sign):
             return
         gaps = which[1:] - which[:-1]
         if gaps.size and gaps.min() <= 0:
@@ -176,13 +176,13 @@ class Planner:
         self._lines.change_many(which, units, start, end, sign)
         self.levels.change_many(which, units if sign > 0 else -units, start, end)
 
-    def _change_few(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
+    def _change_each(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
         if vertices[0] < 0 or vertices[-1] >= self._n or min(units) < 1 or any(a >= b for a, b in pairwise(vertices)):
             return False
-        few = self._lines.by_kind(vertices, units, sign)
-        if not self._lines.change_few(few, start, end):
+        pools = [(v, sign * amount) for v, amount in zip(vertices, units, strict=True)]
+        if not self._lines.change_each(pools, start, end):
             return False
-        self.levels.change_few(few, start, end)
+        self.levels.change(pools, start, end)
         return True
 
     # -- one pool ---------------------------------------------------------------------------------------------
@@ -376,9 +376,9 @@ class Planner:
         """All findings as text; empty if there are none.  Cost: all rows."""
         return [f"pool {v}: {text}" if v >= 0 else text for v, text in self.findings()]
 
-    def findings(self) -> list[audit.Finding]:
+    def findings(self) -> list[Finding]:
         """As `check`, with the pool that each finding concerns."""
-        return audit.check(self.columns, self._used, self._cover) + self.levels.check()
+        return self._lines.check() + self.levels.check()
 
     @property
     def nbytes(self) -> int:

@@ -7,7 +7,7 @@ everything about a subtree is a slice here.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from fluxres import limits
 from fluxres.clock import FOREVER
-from fluxres.errors import LimitExceeded
-from fluxres.planner.bits import BitBlock
-from fluxres.planner.block import Block, Ints, Pick, Row, too_many_breakpoints
-from fluxres.planner.counts import CountBlock
+from fluxres.planner.block import BitBlock, Block, CountBlock, Ints, Row, too_many_breakpoints
+
+Finding = tuple[int, str]
+"""What an audit found: the pool concerned (-1 for none), and what is wrong, with the number of the rule."""
 
 
 def narrowest(size: int) -> np.dtype[Any]:
@@ -63,53 +63,23 @@ class Timeline:
         block = self.blocks.get(number)
         return 0 if block is None else block.most(ordinal, start, end)
 
-    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int) -> bool:
+    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int | None = None) -> bool:
         """Add `amount` to one pool over the window; False, without a change, if that leaves the range 0 … limit.
 
-        Errors: LimitExceeded (BREAKPOINTS_MAX), without a change.
+        Args:
+            room: breakpoints that may be added; by default those left of BREAKPOINTS_MAX.
+
+        Errors: LimitExceeded if there is no room, without a change.
         """
         number, ordinal = divmod(ordinal, self.span)
         block = self.blocks.get(number) or self._open(number)
         before = len(block.times)
-        if not block.change_one(ordinal, amount, limit, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
+        if not block.change(
+            ordinal, amount, limit, start, end, limits.BREAKPOINTS_MAX - self.breakpoints if room is None else room
+        ):
             return False
         self.breakpoints += len(block.times) - before
         return True
-
-    def _change(self, number: int, picks: Sequence[Pick], start: int, end: int) -> bool:
-        block = self.blocks.get(number) or self._open(number)
-        before = len(block.times)
-        if not block.change(picks, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
-            return False
-        self.breakpoints += len(block.times) - before
-        return True
-
-    def change_few(self, picks: Sequence[Pick], start: int, end: int) -> bool:
-        """As `change`, for a few distinct pools, all or nothing; False also if too many breakpoints would be needed."""
-        if len(picks) == 1:
-            try:
-                return self.change(*picks[0], start, end)
-            except LimitExceeded:
-                return False
-        span, blocks = self.span, dict[int, list[Pick]]()
-        for ordinal, amount, limit in picks:
-            blocks.setdefault(ordinal // span, []).append((ordinal % span, amount, limit))
-        done: list[int] = []
-        for number, part in blocks.items():
-            if not self._is_changed(number, part, start, end):
-                # This cannot fail: it restores the previous breakpoints.
-                for earlier in done:
-                    back = [(ordinal, -amount, limit) for ordinal, amount, limit in blocks[earlier]]
-                    self._change(earlier, back, start, end)
-                return False
-            done.append(number)
-        return True
-
-    def _is_changed(self, number: int, picks: Sequence[Pick], start: int, end: int) -> bool:
-        try:
-            return self._change(number, picks, start, end)
-        except LimitExceeded:
-            return False
 
     def steps(self, ordinal: int) -> list[tuple[int, int, int]]:
         """(start, end, used) of one pool where it is used; adjacent equal steps are merged."""

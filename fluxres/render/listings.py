@@ -9,7 +9,7 @@ import numpy as np
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.graph.structure import Structure
-from fluxres.match import Match
+from fluxres.match import Placement
 from fluxres.model import Problem, ResourceGraph, Selection
 from fluxres.model.totals import available_units
 from fluxres.render.amounts import units, when
@@ -123,7 +123,7 @@ def stages(graph: ResourceGraph, documents: Sequence[Document], *, header: bool 
     return table(columns, rows, header=header, style=style)
 
 
-def matched(found: Match, structure: Structure, *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def matched(found: Placement, structure: Structure, *, header: bool = True, style: Style = PLAIN) -> list[str]:
     """The pools of a match as a table; pools of which the same amount is taken share a line, and pools that are only shared have
     no units.
     """

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY
-from fluxres.graph.recipe import NO_RANK, Recipe, expand, hand_down
-from fluxres.graph.recipe_names import regular_names
+from fluxres.graph.recipe import NO_RANK, Recipe, expand, hand_down, regular_names
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
 

@@ -828,7 +828,7 @@ def _star_edges(**units: int) -> dict[str, int]:
 def _own_edges(instance: Instance) -> dict[str, int]:
     """The units that a child has itself, by edge."""
     accounts = instance.graph.structure.accounts
-    edges = [v for v in range(accounts.structure.n, accounts.n) if accounts.linked is None or not accounts.linked[v]]
+    edges = [v for v in range(accounts.pools.n, accounts.n) if accounts.linked is None or not accounts.linked[v]]
     return {accounts.where(v).removeprefix("net: "): accounts.size.item(v) for v in edges if accounts.size.item(v)}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fluxres.allocation import plans
 from fluxres.errors import FluxresError, LimitExceeded
-from fluxres.match import Match, Matcher
+from fluxres.match import Matcher, Placement
 from tests.match import cases
 from tests.match.oracle import Case, TooLarge, picked
 
@@ -63,7 +63,7 @@ def compare(seed: int, tally: Counter[str]) -> list[str]:
     return wrong
 
 
-def _against_oracle(case: Case, found: Match | None) -> list[str]:
+def _against_oracle(case: Case, found: Placement | None) -> list[str]:
     settled = case.settle()
     if (settled is None) != (found is None):
         return [f"oracle {'has no match' if settled is None else 'has one'}, traverser {_shown(found)}"]
@@ -90,7 +90,7 @@ def _against_oracle(case: Case, found: Match | None) -> list[str]:
     return wrong
 
 
-def _recorded(found: Match) -> dict[int, int]:
+def _recorded(found: Placement) -> dict[int, int]:
     return dict(zip(found.vertices.tolist(), found.amounts.tolist(), strict=True))
 
 
@@ -106,7 +106,7 @@ def _earliest(matcher: Matcher, request, duration: int, policy: str, tally: Coun
     return wrong
 
 
-def _shown(found: Match | None) -> str:
+def _shown(found: Placement | None) -> str:
     if found is None:
         return "nothing"
     slots = [(g.label, g.starts.tolist(), g.picks.tolist()) for g in found.slots]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.match import Match, Matcher
+from fluxres.match import Matcher, Placement
 from fluxres.planner.planner import Planner
 from fluxres.syntax import constraint_query
 from fluxres.syntax.jobspec import Request, parse_shape
@@ -21,14 +21,14 @@ def request(text: str, requires: str | None = None) -> Request:
     return Request(parse_shape(text), constraint=constraint_query.constraint_of(requires) if requires else None)
 
 
-def names(made: Matcher, found: Match) -> list[str]:
+def names(made: Matcher, found: Placement) -> list[str]:
     """Paths of the picks."""
     return [made.structure.path(v) for v in found.vertices.tolist()]
 
 
 def both(
     made: Matcher, text: str, start: int = 0, end: int = 10, policy: str = "first", requires: str | None = None
-) -> Match | None:
+) -> Placement | None:
     """The match of both paths, which must agree."""
     asked = request(text, requires)
     fast, slow = (made.match(asked, start, end, policy, reference=way) for way in (False, True))

@@ -14,7 +14,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.instance import Instance
-from fluxres.match import Match, Matcher
+from fluxres.match import Matcher, Placement
 from fluxres.match.typology import Typology
 from fluxres.model import ResourceGraph
 from fluxres.syntax import jobspec, shape
@@ -53,13 +53,13 @@ def site() -> Matcher:
     return matcher()
 
 
-def nodes(made: Matcher, found: Match | None) -> str:
+def nodes(made: Matcher, found: Placement | None) -> str:
     """The numbers of the nodes that are taken."""
     of_type = set(made.structure.of_type("node").tolist())
     return "".join(made.structure.name(v)[4:] for v, _ in found.targets if v in of_type) if found is not None else "-"
 
 
-def cables(made: Matcher, found: Match | None) -> dict[str, int]:
+def cables(made: Matcher, found: Placement | None) -> dict[str, int]:
     """What goes along each cable, which must be the same both ways."""
     assert found is not None
     drawn: dict[str, int] = {}

@@ -16,7 +16,7 @@ import pytest
 import fluxres
 from fluxres.errors import InfeasibleRequest, LimitExceeded
 from fluxres.match import Matcher, traverser
-from fluxres.match.ceiling import most
+from fluxres.match.bounds import most
 from fluxres.model import ResourceGraph, matching
 from tests import sites
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fluxres.errors import InfeasibleRequest, InputError
-from fluxres.match import Match, Matcher
+from fluxres.match import Matcher, Placement
 from tests import sites
 from tests.match.machines import both, request
 
@@ -40,7 +40,7 @@ def site() -> Matcher:
     return Matcher(graph.structure, graph.planner)
 
 
-def drawn(made: Matcher, found: Match | None) -> dict[str, int] | None:
+def drawn(made: Matcher, found: Placement | None) -> dict[str, int] | None:
     """What a match takes outside the containment tree, by name without the graph and the site."""
     if found is None:
         return None

@@ -13,7 +13,7 @@ from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import WAY
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.match import Match, Matcher
+from fluxres.match import Matcher, Placement
 from fluxres.match.paths import Paths
 from fluxres.planner.planner import Planner
 from tests.match.auxiliary import with_graphs
@@ -42,14 +42,14 @@ def site() -> Matcher:
     return Matcher(made, Planner(made.parent, made.end, made.type, made.size))
 
 
-def watts(made: Matcher, found: Match | None) -> list[int]:
+def watts(made: Matcher, found: Placement | None) -> list[int]:
     """Units of power taken from the feed and the two PDUs."""
     assert found is not None
     taken = dict(found.targets)
     return [taken.get(v, 0) for v in made.structure.of_type("power").tolist()]
 
 
-def taken_nodes(made: Matcher, found: Match | None) -> list[int]:
+def taken_nodes(made: Matcher, found: Placement | None) -> list[int]:
     assert found is not None
     nodes = made.structure.of_type("node").tolist()
     return [nodes.index(v) for v, _ in found.targets if v in nodes]

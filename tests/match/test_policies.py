@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from fluxres.errors import UsageError
 from fluxres.graph.recipe import Recipe
-from fluxres.match import Match, Matcher, Policy, choosing, nearest
-from fluxres.match.policy import POLICIES
+from fluxres.match import Matcher, Placement, Policy, vector
+from fluxres.match.policy import POLICIES, nearest
 from fluxres.match.situation import Situation
 from tests.match.machines import matcher, names, request
 from tests.traceability import ROOT
 
 
-def nodes_of(made: Matcher, found: Match | None) -> list[str]:
+def nodes_of(made: Matcher, found: Placement | None) -> list[str]:
     assert found is not None
     return names(made, found)
 
@@ -82,7 +82,7 @@ def test_the_largest_are_those_of_one_after_the_other(nodes: list[tuple[int, int
         at = max((k for k in range(len(nodes)) if taken[k] < most[k]), key=lambda k: (left[k], -k))
         left[at] -= units
         taken[at] += 1
-    assert choosing._largest(level, most, units, number).tolist() == taken
+    assert vector._largest(level, most, units, number).tolist() == taken
 
 
 def test_variation_takes_the_best_class_first_and_unclassed_nodes_last() -> None:
@@ -151,7 +151,7 @@ def test_nearest_is_the_fewest_parents_then_the_closest(racks: list[list[int]], 
             parents.append(top)
             room.append(has)
             v += 2
-    chosen = nearest.choose(np.array(nodes, np.int32), np.array(parents, np.int32), np.array(room), wanted).tolist()
+    chosen = nearest(np.array(nodes, np.int32), np.array(parents, np.int32), np.array(room), wanted).tolist()
     if sum(room) < wanted:
         assert chosen == []
         return

@@ -11,7 +11,7 @@ import pytest
 
 from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded
 from fluxres.graph.recipe import Recipe
-from fluxres.match import Match, Matcher
+from fluxres.match import Matcher, Placement
 from fluxres.match.policy import POLICIES
 from fluxres.syntax import jobspec, options
 from fluxres.syntax.jobspec import Request
@@ -55,7 +55,7 @@ def site() -> Matcher:
     return matcher(rack(0, "batch"), rack(1, "debug"))
 
 
-def found(made: Matcher, request: Request, policy: str = "first") -> Match | None:
+def found(made: Matcher, request: Request, policy: str = "first") -> Placement | None:
     """The match, by both ways."""
     fast, slow = (made.match(request, 0, 10, policy, reference=reference) for reference in (False, True))
     assert (fast is None) == (slow is None)

@@ -18,7 +18,6 @@ from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.match import Matcher
-from fluxres.match.supply import Supply
 from fluxres.match.typology import Typology
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.planner.planner import Planner
@@ -229,7 +228,7 @@ def test_laminar_limits_are_those_of_one_by_one(data: st.DataObject) -> None:
     nodes, pdus = made.of_type("node"), made.of_type("pdu")
     edges = np.array([(pdus[p], nodes[v]) for p, group in enumerate(groups) for v in group], np.int32)
     made.subsystems = {"power": Subsystem("power", False, edges[:, 0].copy(), edges[:, 1].copy())}
-    supply = Supply(Typology(made), frozenset({made.types.index("pdu")}))
+    supply = Typology(made).supply(frozenset({made.types.index("pdu")}))
     assert supply.is_laminar
     order = np.array(data.draw(st.permutations(range(number))))
     room = np.array(data.draw(st.lists(st.integers(0, 3), min_size=number, max_size=number)))

@@ -22,7 +22,7 @@ from fluxres.errors import (
 )
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.match import Match
+from fluxres.match import Placement
 from fluxres.model import ResourceGraph, weighing
 from fluxres.model.events import Event
 from fluxres.syntax.jobspec import as_request
@@ -267,7 +267,7 @@ graphs:
 """
 
 
-def weighed(graph: ResourceGraph, *wanted: str) -> list[Match] | None:
+def weighed(graph: ResourceGraph, *wanted: str) -> list[Placement] | None:
     return weighing.matches(graph, [as_request(what) for what in wanted], 0, 9, "first")
 
 

@@ -197,7 +197,7 @@ def _sweep(found: Walk, accounts: Any, where: str, rows: list[Row]) -> None:
     over = np.flatnonzero(total > accounts.size[account])
     found.moments += len(np.unique(moment))
     found.units += int(amount[amount > 0].sum())
-    outside = account >= accounts.structure.tree_end
+    outside = account >= accounts.pools.tree_end
     if outside.any():
         found.fullest = max(found.fullest, float((total[outside] / accounts.size[account[outside]]).max()))
     for at in over[:3].tolist():

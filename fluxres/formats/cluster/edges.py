@@ -21,8 +21,7 @@ from fluxres.formats.selector import Selectors
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.edges import RESERVED, is_float
-from fluxres.graph.lookup import OUTSIDE
-from fluxres.graph.structure import Structure
+from fluxres.graph.structure import OUTSIDE, Structure
 
 #: the default relation
 LINK = "link"

@@ -15,8 +15,7 @@ from fluxres.errors import InputError
 from fluxres.formats.cluster.edges import LINK
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
-from fluxres.graph.lookup import OUTSIDE
-from fluxres.graph.structure import Structure
+from fluxres.graph.structure import OUTSIDE, Structure
 
 Int64 = NDArray[np.int64]
 Values = dict[str, Any]

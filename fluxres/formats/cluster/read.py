@@ -29,9 +29,8 @@ from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
 from fluxres.graph.draws import Draws
 from fluxres.graph.identity import repeated, uuid_keys
-from fluxres.graph.lookup import OUTSIDE
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.graph.structure import Structure
+from fluxres.graph.structure import OUTSIDE, Structure
 
 #: a single top entry of one of these types is the root itself
 ROOT_TYPES = ("cluster", "center")

@@ -27,8 +27,7 @@ from fluxres.formats.cluster.runs import Group, Runs, per_parent
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
-from fluxres.graph.lookup import OUTSIDE
-from fluxres.graph.structure import Structure
+from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.syntax import hostlist, template
 
 Values = dict[str, Any]

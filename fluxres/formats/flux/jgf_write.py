@@ -11,7 +11,7 @@ import numpy as np
 from fluxres.formats import left_out, pool_uuids
 from fluxres.formats.format import ALL
 from fluxres.formats.loaded import Hold, Output
-from fluxres.graph import jgf_subsystems, jgf_text
+from fluxres.graph import jgf, jgf_subsystems
 from fluxres.graph.jgf import SHORTHAND, GraphPart
 from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, WAY, PropertyValue
@@ -71,11 +71,11 @@ def pieces_of(
 
     Args:
         name: of the machine.
-        more: as for :func:`~fluxres.graph.jgf_text.chunks`.
+        more: as for :func:`~fluxres.graph.jgf.chunks`.
     """
     label = None if name is None or name == structure.name(0) else name
-    runs = pool_uuids.runs_of(structure, jgf_text.in_order(structure, part))
-    yield from jgf_text.chunks(structure, part, label=label, uuid_runs=runs if len(runs) <= _RUNS_MAX else None, more=more)
+    runs = pool_uuids.runs_of(structure, jgf.in_order(structure, part))
+    yield from jgf.chunks(structure, part, label=label, uuid_runs=runs if len(runs) <= _RUNS_MAX else None, more=more)
     yield b',"writer":"%s"}' % SHORTHAND.encode() if len(part.vertices) < structure.n else b"}"
 
 

@@ -1,7 +1,7 @@
 """R with a graph in shorthand: the nodes, cores and gpus that the graph leaves out below exclusively held pools are taken from
 R_lite.
 
-fluxres writes which pool contains them (:mod:`fluxres.graph.jgf_shorthand`). Fluxion does not, because its reader has the
+fluxres writes which pool contains them (:mod:`fluxres.graph.jgf`). Fluxion does not, because its reader has the
 machine. A pool that may be in several places is then put into their nearest common ancestor, with a note.
 """
 

@@ -18,7 +18,7 @@ from fluxres.formats.flux.resource_set import ATTRIBUTES, EXPIRATION, NSLOTS, SC
 from fluxres.formats.flux.resource_set_told import Targets, Told, lost, pools_within, targets_of
 from fluxres.formats.flux.treepool_write import topologies
 from fluxres.formats.loaded import Hold, Output
-from fluxres.graph.jgf_shorthand import left_out_below
+from fluxres.graph.jgf import left_out_below
 from fluxres.graph.structure import Structure
 from fluxres.syntax import idset
 

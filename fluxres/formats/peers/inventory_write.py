@@ -22,7 +22,7 @@ from fluxres.formats.loaded import Hold
 from fluxres.formats.peers.inventory import RESERVED, TYPES, types_of
 from fluxres.formats.peers.inventory_runs import LABEL, SLOTS
 from fluxres.graph.kinds import PropertyValue
-from fluxres.graph.recipe_names import regular_names
+from fluxres.graph.recipe import regular_names
 from fluxres.graph.structure import Structure
 
 Mask = NDArray[np.bool_]

@@ -12,19 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.match.eligible import Eligible
-from fluxres.match.failures import Failures
-from fluxres.match.policy import PERFORMANCE_CLASS
-from fluxres.match.situation import Situation
+from fluxres.match.situation import PERFORMANCE_CLASS, Situation
 from fluxres.match.typology import Typology
-from fluxres.planner.bits import Words
+from fluxres.planner.block import Words
 from fluxres.planner.level import Level
 from fluxres.planner.planner import Planner
 
 Int64 = NDArray[np.int64]
 
 
-class Floor:
-    """The nodes of one machine.
+class NodeTable:
+    """What each node of one machine contains, and what of it is in service.
 
     Args:
         typology: of the machine.
@@ -44,21 +42,13 @@ class Floor:
         self._roots: NDArray[np.int32] | None = None
         self._up: Words | None = None
         self._takeable: Words | None = None
-        self._eligible: dict[int, tuple[Eligible, Words]] = {}
+        self._eligible: dict[Eligible, Words] = {}
         self._units: dict[int, Int64] = {}
         self._capacity: dict[int, tuple[Int64, int]] = {}
         self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
         self._classes: list[NDArray[np.float64] | None] = []
         self._even: dict[int, bool] = {}
         self._varied: dict[int, bool] = {}
-        self._failures: dict[tuple[int, object], tuple[Eligible, Failures]] = {}
-
-    def failures(self, eligible: Eligible, sort: object) -> Failures:
-        """The known failures of requests of one kind under one constraint."""
-        kept = self._failures.get((id(eligible), sort))
-        if kept is None or kept[0] is not eligible:
-            kept = self._failures[(id(eligible), sort)] = eligible, Failures(self.planner)
-        return kept[1]
 
     def refresh(self) -> Level:
         """Update derived data if states have changed; returns the level, which must exist."""
@@ -68,7 +58,6 @@ class Floor:
             self._up = self._takeable = None
             self._capacity.clear()
             self._up_pools.clear()
-            self._failures.clear()
             self._roots = roots
         return self.level
 
@@ -93,10 +82,10 @@ class Floor:
         found = self._takeable if whole else self._up
         if eligible.everywhere:
             return found
-        kept = self._eligible.get(id(eligible))
-        if kept is None or kept[0] is not eligible:
-            kept = self._eligible[id(eligible)] = eligible, level.roof.words(np.flatnonzero(eligible.mask))
-        return found & kept[1]
+        words = self._eligible.get(eligible)
+        if words is None:
+            words = self._eligible[eligible] = level.roof.words(np.flatnonzero(eligible.mask))
+        return found & words
 
     def classes(self, situation: Callable[[], Situation]) -> NDArray[np.float64] | None:
         """The performance class of each node; None if all are equal.  Calls `situation` only the first time."""
