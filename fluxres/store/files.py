@@ -29,9 +29,9 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.model.targets import Where
 from fluxres.store import Notify, journal, open_store, records
 from fluxres.store import changes as documents
+from fluxres.store.changes import Mark, Pending
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.pending import Mark, Pending
 from fluxres.store.rows import Saved
 from fluxres.store.sqlite import Position, SqliteStore
 from fluxres.store.url import is_store_url
