@@ -64,17 +64,16 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     return parse(data, file=name, path=path)
 
 
-def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, unique_keys: bool = True) -> Document:
+def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Document:
     """The document in these bytes; see :func:`load`.
 
-    Args:
-        unique_keys: refuse JSON in which a mapping has a key twice; else the last one counts. YAML never has one twice.
+    YAML in which a mapping has a key twice is refused; in JSON the last one counts.
     """
     if len(data) > limits.DOCUMENT_BYTES_MAX:
         raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=file)
     text = source_text.decode(data, file)
     if text.lstrip()[:1] in ("{", "["):
-        values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file, unique_keys=unique_keys)
+        values = _parse_json(text, data.removeprefix(b"\xef\xbb\xbf"), file)
         if values is not None:
             return Document(values, file, text, path, is_json=True)
     if len(data) > limits.YAML_BYTES_MAX:
@@ -86,7 +85,7 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, unique
     return Document(_Composer(file).compose(text), file, text, path)
 
 
-def _parse_json(text: str, data: bytes, file: str, *, unique_keys: bool) -> object | None:
+def _parse_json(text: str, data: bytes, file: str) -> object | None:
     """The values of a JSON text, or None if it is not JSON; it may still be YAML's flow style."""
     try:
         values = orjson.loads(text)
@@ -95,9 +94,6 @@ def _parse_json(text: str, data: bytes, file: str, *, unique_keys: bool) -> obje
             raise InputError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}:{error.colno}") from None
         return None
     json_places.require_bounded(data, values, file)
-    if unique_keys and json_places.keys_of(values) != json_places.written_keys(data):
-        line, column, path = json_places.first_duplicate(text)
-        raise InputError("duplicate key", where=f"{file}:{line}:{column}: {path_text(path)}", hint="remove one")
     return values  # type: ignore[no-any-return]  # any JSON value: the caller checks it
 
 

@@ -185,18 +185,6 @@ def test_errors_in_a_graph_have_a_place(document: dict[str, Any], message: str, 
     assert where in caught.value.where
 
 
-def test_duplicate_keys_are_refused() -> None:
-    for text in (
-        b'{"nodes": [{"id": 0, "type": "a", "type": "b"}]}',
-        b'{"nodes": [{"id": 0, "type": "a"}], "nodes": [{"id": 0, "type": "a"}]}',
-        b'{"nodes": [{"id": 0, "type": "a", "tags": {"k": "v", "k": "w"}}]}',
-        b'{"nodes": [{"id": 0, "type": "a"}, {"id": 1, "type": "b"}], "edges": [{"source": 0, "target": 1, "target": 1}]}',
-        b'{"nodes": [{"id": 0, "type": "a"}], "graph": {"name": "a", "name": "b"}}',
-    ):
-        with pytest.raises(InputError, match="duplicate key"):
-            registry.read(text, format="node-link")
-
-
 GRAPHML = (
     '<graphml><key id="t" for="node" attr.name="type"/><key id="s" for="node" attr.name="{name}"/>\n'
     '<graph edgedefault="directed">\n<node id="0"><data key="t">cluster</data><data key="s">{value}</data></node>\n'
@@ -212,7 +200,6 @@ GRAPHML = (
         ("state", "off", "", "expected one of up", 3),
         ("exclusive", "perhaps", "", "expected true or false", 3),
         ("properties", "[1]", "", "expected a mapping in JSON", 3),
-        ("properties", '{"a": 1, "a": 2}', "", "occurs in it twice", 3),
         ("properties", '{"a": [1]}', "", "cannot be", 3),
         ("tags", '{"a": 1}', "", "cannot be", 3),
         ("properties", "[" * 100_000, "", "expected a mapping in JSON", 3),

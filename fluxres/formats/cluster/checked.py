@@ -40,7 +40,7 @@ def _require_readable(document: Document, size: int) -> None:
     most = limits.DOCUMENT_BYTES_MAX if document.is_json else limits.YAML_BYTES_MAX
     if size > most:
         raise LimitExceeded(f"{size} bytes, but a reader accepts at most {most}")
-    if size > limits.DOCUMENT_VALUES_MAX and json_places.measure(document.values, document.file)[0] > limits.DOCUMENT_VALUES_MAX:
+    if size > limits.DOCUMENT_VALUES_MAX and json_places.count(document.values, document.file) > limits.DOCUMENT_VALUES_MAX:
         raise LimitExceeded(f"more values than a reader accepts ({limits.DOCUMENT_VALUES_MAX})")
 
 

@@ -38,12 +38,12 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> read(Source(text)).structure.path(0)
     '/node0'
     """
-    document = json_typed.decode(source, RawJgf, whole=Jgf)
+    document, has_unknown_keys = json_typed.decode_leniently(source, RawJgf, whole=Jgf)
     if document.writer is not UNSET:
         require_known_writer(source, document.writer, ["writer"])
     made = build(source, document.graph, Jgf, ("graph",), origin)
-    given = (document.writer is not UNSET) + (document.free_ranks is not UNSET)
-    passed_over = [*json_typed.passed_over(source, made.keys + 1 + given, Jgf), *(f"graph.{what}" for what in made.passed_over)]
+    unknown = json_typed.unknown_keys(source, Jgf) if has_unknown_keys or made.has_unknown_keys else []
+    passed_over = [*unknown, *(f"graph.{what}" for what in made.passed_over)]
     if document.free_ranks is not UNSET:
         try:
             idset.ranges(document.free_ranks)

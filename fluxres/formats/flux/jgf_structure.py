@@ -39,10 +39,10 @@ LABEL: Final = "label"
 
 
 class Built(NamedTuple):
-    """A structure, the number of mapping keys of its graph in the text, the label of the graph, and what was not kept."""
+    """A structure, whether its graph has keys that are ignored, the label of the graph, and what was not kept."""
 
     structure: Structure
-    keys: int
+    has_unknown_keys: bool
     label: str | None
     passed_over: list[str]
     hidden: Hidden
@@ -75,7 +75,7 @@ def build(
         origin: base of the uuids that the graph does not give; random by default.
         is_of_job: whether `exclusive` means held by the job, and not that a pool may only be allocated exclusively.
 
-    Errors: InputError with the place: duplicate keys, edges to missing nodes, pools with two parents or none, names and
+    Errors: InputError with the place: edges to missing nodes, pools with two parents or none, names and
     ids that disagree with paths.
     Cost: about 2 µs per node.
     """
@@ -95,10 +95,8 @@ def build(
     for key, value in (("jgf.id", graph.id), ("jgf.type", graph.type)):
         if isinstance(value, str):
             structure.set_tag([0], key, value)
-    optional: list[Any] = [graph.edges, graph.directed, graph.label, graph.id, graph.type, graph.metadata]
-    optional += [metadata.uuids, metadata.graphs, metadata.auxiliary, auxiliary.nodes, auxiliary.edges]
-    keys = nodes.keys + edges.keys + 1 + len(optional) - optional.count(UNSET) + len(graphs)
-    return Built(structure, keys, graph.label or None, builder.passed_over, builder.hidden)
+    has_unknown_keys = nodes.has_unknown_keys or edges.has_unknown_keys
+    return Built(structure, has_unknown_keys, graph.label or None, builder.passed_over, builder.hidden)
 
 
 class _Builder:

@@ -239,7 +239,7 @@ class _Reading:
     def _json(self, element: Element, text: str, name: str, kind: Any) -> dict[str, Any]:
         """A mapping that is JSON in a text."""
         try:
-            found = json.loads(text, object_pairs_hook=_unique)
+            found = json.loads(text)
         except (ValueError, RecursionError) as error:
             self._refuse(element, f"{name}: expected a mapping in JSON: {shown(str(error))}")
         if not isinstance(found, dict):
@@ -250,10 +250,3 @@ class _Reading:
             if not key or not isinstance(value, kind) or long or (isinstance(value, int) and abs(value) >= limits.NUMBER_MAX):
                 self._refuse(element, f"{name}: {shown(key)} cannot be {shown(value)}")
         return found
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key occurs in it twice")
-    return found

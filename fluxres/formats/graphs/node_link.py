@@ -46,17 +46,12 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 class _Reading:
-    """Reads one document and counts the decoded keys, since the parser keeps the last of two equal ones."""
-
     def __init__(self, source: Source, document: RawNodeLink) -> None:
         self._source, self._nodes = source, document.nodes
         self._edges_key = "edges" if document.edges is not UNSET else "links"
         self._raw_edges = document.edges if document.edges is not UNSET else document.links
         self._about = self._part(document.graph, About) if document.graph is not UNSET else About()
         self._row: dict[int | str, int] = {}
-        self._keys = sum(getattr(document, key) is not UNSET for key in document.__struct_fields__)
-        if document.graph is not UNSET:
-            self._keys += json_typed.keys_in(msgspec.json.decode(document.graph))
 
     def _part(self, raw: msgspec.Raw, kind: type[T]) -> T:
         return json_typed.decode(self._source, kind, part=raw, whole=NodeLink)
@@ -90,8 +85,8 @@ class _Reading:
             states=column("state"),
             exclusive=[bool(a or b) for a, b in zip(column("exclusive"), column("exclusive_only"), strict=True)],
             uuids=column("uuid"),
-            properties=self._mappings("properties"),
-            tags=self._mappings("tags"),
+            properties=column("properties"),
+            tags=column("tags"),
             capacities=column("capacity"),
             ways=[bool(value) for value in column("way")],
             parents=parents,
@@ -99,9 +94,6 @@ class _Reading:
             hierarchies=frozenset() if own is UNSET else frozenset(name for name, is_tree in own.items() if is_tree),
             is_own=own is not UNSET,
         )
-        column("path")  # paths follow from names and edges
-        self._keys += len(keys)
-        json_typed.require_unique_keys(self._source, self._keys)
         self._nodes = []
         structure, vertex = rows.structure(self.fail, origin, self._source.file)
         return Loaded(structure, self._holds(structure, vertex), self._about.name or structure.name(0))
@@ -109,14 +101,7 @@ class _Reading:
     def _column(self, name: str) -> list[Any]:
         """The values of one key, None where it is missing."""
         values = [getattr(node, name) for node in self._nodes]
-        absent = values.count(UNSET)
-        self._keys += len(values) - absent
-        return [None if value is UNSET else value for value in values] if absent else values
-
-    def _mappings(self, name: str) -> list[Any]:
-        values = self._column(name)
-        self._keys += sum(len(value) for value in values if value)
-        return values
+        return [None if value is UNSET else value for value in values] if UNSET in values else values
 
     def _edges(self) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
         """Edges of containment, and of the auxiliary graphs by name."""
@@ -132,10 +117,6 @@ class _Reading:
         parents: tuple[list[int], list[int], list[int]] = ([], [], [])
         graphs: dict[str, list[Edge]] = {}
         rows, (above, below, numbers) = self._row, parents
-        self._keys += 2 * len(edges)
-        for key in ("subsystem", "type", "capacity", "key"):
-            self._keys += len(edges) - [getattr(edge, key) for edge in edges].count(UNSET)
-        self._keys += sum(json_typed.keys_in(edge.key) for edge in edges if isinstance(edge.key, dict | list))
         for number, edge in enumerate(edges):
             src, dst = rows.get(edge.source), rows.get(edge.target)
             if src is None or dst is None:
@@ -155,7 +136,6 @@ class _Reading:
     def _any_edges(self, edges: list[dict[str, Any]]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
         parents: tuple[list[int], list[int], list[int]] = ([], [], [])
         graphs: dict[str, list[Edge]] = {}
-        self._keys += json_typed.keys_in(edges)
         for number, values in enumerate(edges):
             src, dst = self._end(values, "source", number), self._end(values, "target", number)
             subsystem = values.get("subsystem", CONTAINMENT)

@@ -16,10 +16,9 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.documents import json_typed, typed
+from fluxres.documents import typed
 from fluxres.documents.document import Document, Key
 from fluxres.documents.excerpt import shown
-from fluxres.documents.json_typed import Places
 from fluxres.documents.part import Part
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
@@ -31,7 +30,7 @@ from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options,
 from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT, Coupling
 from fluxres.formats.peers.hyperqueue.definitions import CPUS
 from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
-from fluxres.formats.peers.hyperqueue.schema import Configuration, Number, Resource, Resources, Worker
+from fluxres.formats.peers.hyperqueue.schema import Configuration, Resource, Resources, Worker
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
 from fluxres.formats.peers.inventory import Host, Stock, structure
 from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, Run
@@ -60,8 +59,9 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
     ['/cluster/node0/socket0/core0', '/cluster/node0/socket0/core1', '/cluster/node0/socket1', \
 '/cluster/node0/socket1/core2', '/cluster/node0/socket1/core3', '/cluster/node0/mem']
     """
-    workers = _of_parts(source) if source.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else list(of_words(source))
-    return machine(workers if workers is not None else _of_json(source.document), source.file, origin, fractions=fractions)
+    is_json = source.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    workers = _of_json(source.document) if is_json else list(of_words(source))
+    return machine(workers, source.file, origin, fractions=fractions)
 
 
 def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
@@ -213,32 +213,6 @@ def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[in
 # -- JSON ------------------------------------------------------------------------------------------------------------
 
 
-def _of_parts(source: Source) -> list[Started] | None:
-    """The workers of a JSON list, decoding equal parts once; None for any other text."""
-    alike, places = json_typed.Alike(source), Places(source)
-    known: dict[int, Started] = {}
-    workers: list[Started] = []
-    try:
-        for at, entry in enumerate(alike.list(alike.data)):
-            of_worker = alike.parts(entry.pop("configuration"))
-            resources = alike.value(of_worker["resources"], Resources)
-            path = (at, "configuration", "resources")
-            if id(resources) not in known:
-                known[id(resources)] = _started(places, resources, path)
-            same = known[id(resources)]
-            kept: dict[str, Any] = {key: alike.value(of_worker[key], Any) for key in ("hostname", "group") if key in of_worker}
-            if "id" in entry:
-                alike.long(entry.pop("id"), Number)
-            alike.pass_over([*entry.values(), *(of_worker[key] for key in of_worker.keys() - {"resources", *kept})])
-            kept["resources"] = _NOTHING
-            about = msgspec.convert(kept, Configuration)
-            started = Started(partial(places.where, path), same.pools, same.couplings)
-            workers.append(_called(started, about))
-    except json_typed.UNLIKE:
-        return None
-    return workers if alike.is_whole() else None
-
-
 def _called(started: Started, about: Configuration) -> Started:
     started.name = None if about.hostname is UNSET else about.hostname
     started.group = None if about.group is UNSET or about.group == "default" else about.group
@@ -246,13 +220,13 @@ def _called(started: Started, about: Configuration) -> Started:
 
 
 def _of_json(document: Document) -> list[Started]:
-    values = document.values
+    values, known = document.values, dict[bytes, Started]()
     if isinstance(values, list):
-        return [_worker(document, entry, (at,)) for at, entry in enumerate(values)]
-    return [_worker(document, values, ())]
+        return [_worker(document, entry, (at,), known) for at, entry in enumerate(values)]
+    return [_worker(document, values, (), known)]
 
 
-def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Started:
+def _worker(document: Document, values: object, path: tuple[Key, ...], known: dict[bytes, Started]) -> Started:
     if not isinstance(values, Mapping):
         raise InputError(f"expected a worker, got {shown(values)}", where=document.where(path))
     if "configuration" in values:
@@ -268,9 +242,9 @@ def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Starte
         worker = typed.convert(Part(document, kept, path), Worker)
         if old is not None:
             return _called(Started(partial(document.where, below), old), worker.configuration)
-        return _called(_started(document, worker.configuration.resources, below), worker.configuration)
+        return _called(_started(document, worker.configuration.resources, below, known), worker.configuration)
     if "resources" in values:
-        return _started(document, typed.convert(Part(document, values, path), Resources), path)
+        return _started(document, typed.convert(Part(document, values, path), Resources), path, known)
     hint = "a worker has a 'configuration', or 'resources' and 'coupling'"
     raise InputError("the key 'configuration' is missing", where=document.where(path), hint=hint)
 
@@ -279,7 +253,11 @@ def _kept(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: values[key] for key in keys if key in values}
 
 
-def _started(document: Document | Places, resources: Resources, path: tuple[Key, ...]) -> Started:
+def _started(document: Document, resources: Resources, path: tuple[Key, ...], known: dict[bytes, Started]) -> Started:
+    """A worker with these resources; workers with equal resources share their pools."""
+    content = msgspec.msgpack.encode(resources)
+    if content in known:
+        return Started(partial(document.where, path), known[content].pools, known[content].couplings)
     started = Started(partial(document.where, path))
     for at, entry in enumerate(resources.resources):
         started.pools.append(_pool(entry, document, (*path, "resources", at)))
@@ -293,6 +271,7 @@ def _started(document: Document | Places, resources: Resources, path: tuple[Key,
     except InputError as error:
         where = document.where((*path, "coupling", "weights"))
         raise type(error)(error.message, where=where, hint=error.hint) from None
+    known[content] = started
     return started
 
 
@@ -300,7 +279,7 @@ def _started(document: Document | Places, resources: Resources, path: tuple[Key,
 _KEYS: Final = {"list": ("values",), "range": ("start", "end"), "groups": ("groups",), "sum": ("size",)}
 
 
-def _pool(entry: Resource, document: Document | Places, path: tuple[Key, ...]) -> Pool:
+def _pool(entry: Resource, document: Document, path: tuple[Key, ...]) -> Pool:
     keys = _KEYS[entry.kind]
     stated = [key for each in _KEYS.values() for key in each if getattr(entry, key) is not UNSET]
     for key in dict.fromkeys([*keys, *stated]):
