@@ -61,7 +61,7 @@ _FORMATS: Final = (
         (".yaml", ".yml"),
         lambda head: "fluxres" in keys(head),
         reader="fluxres.formats.cluster.read:read",
-        writer="fluxres.formats.cluster.checked:write",
+        writer="fluxres.formats.cluster.write:write",
         carries=ALL,
     ),
     *flux.FORMATS,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 
 from fluxres.formats import left_out, registry
 from fluxres.formats.format import ALL, FACTS, Fact
 from fluxres.formats.loaded import Hold
+from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from tests.formats.round_trip import differences, errors, facts_of, forget, round_trip
@@ -38,6 +40,32 @@ def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
     # The cluster file keeps even what breaks a rule; other readers refuse it, or put it right.
     assume(name == "cluster" or not errors(structure))
     round_trip(structure, name)
+
+
+@st.composite
+def holds(draw: st.DrawFn, structure: Structure) -> list[Hold]:
+    """What several jobs hold, and what they draw from others for it."""
+    accounts = structure.accounts
+    found = []
+    for _ in range(draw(st.integers(1, 4))):
+        held = draw(st.lists(st.integers(0, accounts.n - 1), min_size=1, max_size=8, unique=True))
+        pools = {v: draw(st.integers(1, accounts.size.item(v))) for v in sorted(held) if accounts.size.item(v)}
+        consumers = draw(st.sets(st.integers(0, structure.n - 1), max_size=3))
+        drawn = [(v, draw(st.integers(0, accounts.n - 1)), draw(st.integers(1, 9))) for v in consumers]
+        start, end = draw(st.sampled_from([(0.0, None), (1.5, 3600.0), (1.8e9, 1.8e9 + 60)]))
+        job, slots = draw(st.sampled_from(["j1", "j 2", "é"])), draw(st.integers(0, 3))
+        found.append(Hold(job, start, end, pools, slots, tuple(sorted(drawn))))
+    return found
+
+
+@settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(data=st.data(), structure=structures())
+def test_rule_s1_a_cluster_file_keeps_all_allocations(data: st.DataObject, structure: Structure) -> None:
+    assume(not errors(structure))
+    allocations = data.draw(holds(structure))
+    loaded = round_trip(structure, "cluster", allocations)
+    assert loaded.allocations == allocations
+    assert equal(structure, loaded.structure) == []
 
 
 # -- the list of what is left out ----------------------------------------------------------------------------------------
