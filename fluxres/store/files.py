@@ -22,7 +22,7 @@ from fluxres.documents import compression, source_text
 from fluxres.documents import source as files
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import registry
-from fluxres.formats.loaded import Hold, Loaded
+from fluxres.formats.format import Hold, Loaded
 from fluxres.graph import surgery
 from fluxres.model.changes import expire_stages
 from fluxres.model.resource_graph import ResourceGraph

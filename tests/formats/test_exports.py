@@ -17,8 +17,8 @@ from hypothesis import given, settings
 
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.graphs import node_link_schema
-from fluxres.formats.loaded import Hold
+from fluxres.formats.format import Hold
+from fluxres.formats.graphs import node_link
 from fluxres.formats.pool_texts import PoolTexts
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
@@ -133,7 +133,7 @@ def test_node_link_keeps_allocations() -> None:
 
 def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
     schema = json.loads((ROOT / "specs" / "node-link.schema.json").read_text())
-    assert schema == node_link_schema.json_schema()
+    assert schema == node_link.json_schema()
     jsonschema.validate(json.loads(written(demo(), "node-link").data), schema)
 
 

@@ -13,7 +13,7 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.fluxion import jgf as query_jgf
 from fluxres.formats import registry
 from fluxres.formats.flux import jgf_schema
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind

@@ -9,7 +9,7 @@ import pytest
 
 from fluxres.errors import InputError
 from fluxres.formats import registry
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.graph.recipe import Recipe, expand
 from tests.formats.round_trip import ORIGIN, errors
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from fluxres.formats import left_out, registry
-from fluxres.formats.format import ALL, FACTS, Fact
-from fluxres.formats.loaded import Hold
+from fluxres.formats import losses, registry
+from fluxres.formats.format import ALL, FACTS, Fact, Hold
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
@@ -77,17 +76,17 @@ def usual() -> Structure:
 
 
 def test_nothing_is_left_out_of_a_plain_machine_but_its_uuids() -> None:
-    assert left_out.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; reading the file generates new ones"]
+    assert losses.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; reading the file generates new ones"]
 
 
 @settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_a_fact_is_named_if_and_only_if_the_machine_has_it(structure: Structure) -> None:
-    told = facts_of(left_out.lines(structure, [], frozenset()))
+    told = facts_of(losses.lines(structure, [], frozenset()))
     lost = {*FACTS} - {"allocations", "uuids", "pools"}
     if "graphs" in told:
         structure = forget(structure, {"graphs"})
-        told = facts_of(left_out.lines(structure, [], frozenset())) | {"graphs"}
+        told = facts_of(losses.lines(structure, [], frozenset())) | {"graphs"}
     columns: dict[Fact, bool] = {
         "sizes": bool((structure.size != 1).any()),
         "states": bool(structure.state.any()),
@@ -136,13 +135,13 @@ def test_a_line_says_what_how_many_and_where() -> None:
     structure = usual()
     structure.set_state(np.array([4, 5]), "down")
     structure.set_tag([3], "k", "v")
-    lines = left_out.lines(structure, [Hold("j", 0, None, {1: 1})], ALL - {"tags", "states", "allocations"})
+    lines = losses.lines(structure, [Hold("j", 0, None, {1: 1})], ALL - {"tags", "states", "allocations"})
     assert lines == [
         "tags: of 1 pool, first of /cluster/node0/core1",
         "states: of 2 pools, first of /cluster/node0/core2",
         "allocations: of 1 job, first of j",
     ]
-    assert left_out.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
+    assert losses.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
 
 
 def test_the_comparison_finds_unreported_differences() -> None:

@@ -21,10 +21,9 @@ from fluxres.documents.excerpt import shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
 from fluxres.formats.cluster.edges import Edges, attributes_of
-from fluxres.formats.cluster.entries import Entries
-from fluxres.formats.cluster.parts import Parts
+from fluxres.formats.cluster.entries import Entries, Parts
 from fluxres.formats.cluster.schema import Cluster, Graph, Held, Resource
-from fluxres.formats.loaded import Hold, Loaded
+from fluxres.formats.format import Hold, Loaded
 from fluxres.formats.selector import Selectors
 from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge

@@ -24,7 +24,7 @@ from fluxres.formats.cluster.edges_write import edge_entries, outside_homes
 from fluxres.formats.cluster.entries import DefaultIds
 from fluxres.formats.cluster.read import ROOT_TYPES, Hold, require_readable
 from fluxres.formats.cluster.runs import Group, Runs, per_parent
-from fluxres.formats.loaded import Output
+from fluxres.formats.format import Output
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind

@@ -18,13 +18,13 @@ from fluxres.documents import json_typed
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.flux import jgf, resource_set_shorthand
+from fluxres.formats.flux.jgf import build
 from fluxres.formats.flux.jgf_schema import RawJgf
-from fluxres.formats.flux.jgf_structure import build
 from fluxres.formats.flux.resource_set_lite import Lite
 from fluxres.formats.flux.resource_set_schema import Execution, RawResourceSet, ResourceSet, TreePool, WithGraph, WithTopology
 from fluxres.formats.flux.treepool import Topologies
-from fluxres.formats.loaded import Loaded
-from fluxres.formats.notes import keys_passed_over
+from fluxres.formats.format import Loaded
+from fluxres.formats.losses import keys_passed_over
 from fluxres.graph import uuids
 from fluxres.graph.jgf import SHORTHAND
 from fluxres.graph.structure import Structure

@@ -11,13 +11,24 @@ import orjson
 from fluxres import limits
 from fluxres.allocation.execution_targets import CHILDREN
 from fluxres.errors import InputError, UsageError
-from fluxres.formats import left_out
+from fluxres.formats import losses
 from fluxres.formats.flux import jgf_write
-from fluxres.formats.flux.rank_columns import Children, children_of, host_ids, host_of, nodelist_of, properties_of
+from fluxres.formats.flux.rank_columns import (
+    Children,
+    Targets,
+    Told,
+    children_of,
+    host_ids,
+    host_of,
+    lost,
+    nodelist_of,
+    pools_within,
+    properties_of,
+    targets_of,
+)
 from fluxres.formats.flux.resource_set import ATTRIBUTES, EXPIRATION, NSLOTS, SCHEDULING, STARTTIME
-from fluxres.formats.flux.resource_set_told import Targets, Told, lost, pools_within, targets_of
 from fluxres.formats.flux.treepool_write import topologies
-from fluxres.formats.loaded import Hold, Output
+from fluxres.formats.format import Hold, Output
 from fluxres.graph.jgf_shorthand import left_out_below
 from fluxres.graph.structure import Structure
 from fluxres.syntax import idset
@@ -89,7 +100,7 @@ def _graph(structure: Structure, children: Children, name: str | None, *, shorth
     if shorthand:
         more = left_out_below(structure, part, CHILDREN, host=partial(host_of, structure), numbers=children.numbers)
     what = "what is below exclusive ones, of which R says nodes, cores and gpus;"
-    lost = left_out.concern(structure, "pools", jgf_write.hidden_in(structure, part), what)
+    lost = losses.concern(structure, "pools", jgf_write.hidden_in(structure, part), what)
     return jgf_write.pieces_of(structure, part, name, more), lost
 
 

@@ -10,7 +10,7 @@ import orjson
 from numpy.typing import NDArray
 
 from fluxres.errors import FluxresError
-from fluxres.formats.flux.resource_set_told import Targets, Told
+from fluxres.formats.flux.rank_columns import Targets, Told
 from fluxres.formats.flux.treepool import MEMORY_UNIT, RESOURCES
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure

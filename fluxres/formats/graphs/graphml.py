@@ -17,8 +17,8 @@ from fluxres.documents.excerpt import shown
 from fluxres.documents.safe_xml import Element
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.format import Loaded
 from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
-from fluxres.formats.loaded import Loaded
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.kinds import STATES
 

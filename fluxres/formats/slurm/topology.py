@@ -18,7 +18,7 @@ from fluxres.documents.excerpt import shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats.slurm.lines import Line, Room
-from fluxres.formats.slurm.place import Place
+from fluxres.formats.slurm.nodes import Place
 from fluxres.formats.slurm.site import NETWORK, Site, Switch
 
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]

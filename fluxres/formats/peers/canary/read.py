@@ -22,11 +22,10 @@ from fluxres.documents.excerpt import shown
 from fluxres.documents.part import Part
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.formats.peers.canary import language as words
 from fluxres.formats.peers.canary.schema import Flat, Instance, Local, Nodes, Types
-from fluxres.formats.peers.inventory import EMPTY, Host, Stock, kept_properties, structure
-from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, FRACTIONS, Run, compact
+from fluxres.formats.peers.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, Host, Run, Stock, compact, kept_properties, structure
 from fluxres.match.peer_rules import MULTINODE
 
 Grammar = Literal["any", "seed", "current"]

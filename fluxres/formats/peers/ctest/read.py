@@ -17,10 +17,9 @@ from fluxres.documents.document import Document, Key
 from fluxres.documents.excerpt import shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.formats.peers.ctest.groups import ID, TYPE
-from fluxres.formats.peers.inventory import Host, Stock, structure
-from fluxres.formats.peers.inventory_runs import Run, compact
+from fluxres.formats.peers.inventory import Host, Run, Stock, compact, structure
 
 VERSION: Final = {"major": 1, "minor": 0}
 _U32_MAX: Final = (1 << 32) - 1

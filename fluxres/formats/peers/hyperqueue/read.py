@@ -3,17 +3,20 @@
 In text, each line is a worker (``hq worker start --cpus 2x4 --resource "gpus=[0,1]"``; the words ``hq worker start`` may be left
 out). Alternatively, each line is one definition, and an empty line ends a worker. A resource of labels becomes one pool per
 label, a group becomes their parent, and a sum becomes one pool with a size; see ``specs/decisions/0008-peer-systems.md``.
+
+JSON is the output of ``hq worker info --output-mode json``. A worker has many more keys, which change with every version and do
+not describe resources; they are ignored. Under ``resources`` every key is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import typed
@@ -22,20 +25,84 @@ from fluxres.documents.excerpt import shown
 from fluxres.documents.part import Part
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
-from fluxres.formats.peers.hyperqueue import version0 as hyperqueue_version0
 from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options, of_words
-from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT, Coupling
+from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT
 from fluxres.formats.peers.hyperqueue.definitions import CPUS
 from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
-from fluxres.formats.peers.hyperqueue.schema import Configuration, Resource, Resources, Worker
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
-from fluxres.formats.peers.inventory import Host, Stock, structure
-from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, Run
+from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
+from fluxres.formats.peers.inventory import FRACTION_UNIT, Host, Run, Stock, structure
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Label = Word | Annotated[int, Meta(ge=0, le=limits.ID_MAX)]
+Number = Annotated[int, Meta(ge=0, le=U32_MAX)]
+List = Annotated[list[Label], Meta(min_length=1)]
+
+
+class Resource(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One resource: a list or groups of labels, a range of numbers, or a sum in ten-thousandths."""
+
+    name: Word
+    kind: Literal["list", "range", "groups", "sum"]
+    values: List | UnsetType = UNSET
+    start: Number | UnsetType = UNSET
+    end: Number | UnsetType = UNSET
+    groups: Annotated[list[List], Meta(min_length=1)] | UnsetType = UNSET
+    size: Annotated[int, Meta(ge=1, le=limits.SIZE_MAX, description="In ten-thousandths of a unit.")] | UnsetType = UNSET
+
+
+class Weight(Struct, forbid_unknown_fields=True):
+    """How strongly two groups are coupled; pools by their number in the list of resources."""
+
+    resource1_idx: Number
+    group1_idx: Number
+    resource2_idx: Number
+    group2_idx: Number
+    weight: Annotated[int, Meta(ge=0, le=65_535)]
+
+
+class Coupling(Struct, forbid_unknown_fields=True):
+    weights: list[Weight] = []
+
+
+class Resources(Struct, forbid_unknown_fields=True):
+    """The resources of a worker."""
+
+    resources: list[Resource]
+    coupling: Coupling | None = None
+
+
+class Configuration(Struct):
+    """The configuration of a worker."""
+
+    resources: Resources
+    hostname: Word | UnsetType = UNSET
+    group: Word | UnsetType = UNSET
+
+
+class Worker(Struct):
+    configuration: Configuration
+    id: Number | UnsetType = UNSET
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``.
+
+    >>> json_schema()["title"]
+    'HyperQueue workers'
+    """
+    (worker, resources), definitions = msgspec.json.schema_components([Worker, Resources], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "HyperQueue workers",
+        "anyOf": [{"type": "array", "items": {"anyOf": [worker, resources]}, "minItems": 1}, worker, resources],
+        "$defs": definitions,
+    }
+
 
 #: the auxiliary graph of weights between groups, its relation, and the attribute that holds the weight
 GRAPH: Final = "coupling"
@@ -164,7 +231,7 @@ def _beside(worker: Started) -> frozenset[int]:
     )
 
 
-def _couplings_by_pair(couplings: Iterable[Coupling]) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+def _couplings_by_pair(couplings: Iterable[hyperqueue_coupling.Coupling]) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
     found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for each in couplings:
         found.setdefault((each.resource1, each.resource2), []).append((each.group1, each.group2, each.weight))
@@ -235,8 +302,8 @@ def _worker(document: Document, values: object, path: tuple[Key, ...], known: di
         old = None
         if isinstance(kept["configuration"], Mapping):
             about = _kept(kept["configuration"], "resources", "hostname", "group")
-            if hyperqueue_version0.is_meant(about.get("resources")):
-                old = hyperqueue_version0.pools(document, about["resources"], below)
+            if _is_version0(about.get("resources")):
+                old = _version0_pools(document, about["resources"], below)
                 about["resources"] = _NOTHING
             kept["configuration"] = about
         worker = typed.convert(Part(document, kept, path), Worker)
@@ -266,7 +333,7 @@ def _started(document: Document, resources: Resources, path: tuple[Key, ...], kn
         couplings = []
         for each in weights:
             ends = sorted([(each.resource1_idx, each.group1_idx), (each.resource2_idx, each.group2_idx)])
-            couplings.append(Coupling(*ends[0], *ends[1], each.weight))
+            couplings.append(hyperqueue_coupling.Coupling(*ends[0], *ends[1], each.weight))
         started.couplings = hyperqueue_coupling.checked(couplings, started.pools)
     except InputError as error:
         where = document.where((*path, "coupling", "weights"))
@@ -299,3 +366,60 @@ def _pool(entry: Resource, document: Document, path: tuple[Key, ...]) -> Pool:
     if entry.values is not UNSET:
         return Pool(entry.name, Listed(tuple(map(str, entry.values))))
     return Pool(entry.name, hyperqueue.grouped([list(map(str, group)) for group in entry.groups or []]))
+
+
+_SIZE_MAX: Final = limits.SIZE_MAX // PER_UNIT
+
+
+class Parameters(Struct, forbid_unknown_fields=True):
+    """The amount or the range of a generic resource."""
+
+    size: Annotated[int, Meta(ge=1, le=_SIZE_MAX)] | UnsetType = UNSET
+    start: Number | UnsetType = UNSET
+    end: Number | UnsetType = UNSET
+    values: List | UnsetType = UNSET
+
+
+class Generic(Struct, forbid_unknown_fields=True):
+    """One resource other than the CPUs."""
+
+    name: Word
+    kind: Literal["sum", "list", "range", "indices"]
+    params: Parameters
+
+
+class Version0(Struct, forbid_unknown_fields=True):
+    """The resources of a worker as printed by HyperQueue 0.7 and still shown in its documentation; amounts are whole units."""
+
+    cpus: Annotated[list[List], Meta(min_length=1)]
+    generic: list[Generic] = []
+
+
+def _is_version0(values: object) -> bool:
+    """Whether the resources of a worker are in this form."""
+    return isinstance(values, Mapping) and CPUS in values and "resources" not in values
+
+
+def _version0_pools(document: Document, values: object, path: tuple[Key, ...]) -> list[Pool]:
+    """The pools of a worker.
+
+    Errors: InputError with the place.
+    """
+    found = typed.convert(Part(document, values, path), Version0)
+    made = [Pool(CPUS, hyperqueue.grouped([list(map(str, group)) for group in found.cpus]))]
+    return made + [_version0_pool(each, document, (*path, "generic", at)) for at, each in enumerate(found.generic)]
+
+
+def _version0_pool(each: Generic, document: Document, path: tuple[Key, ...]) -> Pool:
+    given = each.params
+    if each.kind == "sum" and given.size is not UNSET:
+        return Pool(each.name, Sum(given.size * PER_UNIT))
+    if each.kind == "list" and given.values is not UNSET:
+        return Pool(each.name, Listed(tuple(map(str, given.values))))
+    if each.kind in ("range", "indices") and given.start is not UNSET and given.end is not UNSET:
+        if given.start <= given.end:
+            return Pool(each.name, Range(given.start, given.end))
+        message = f"Start must be greater or equal to end: got {given.start}-{given.end}"
+        raise InputError(message, where=document.where([*path, "params"]))
+    keys = {"sum": "size", "list": "values"}.get(each.kind, "start and end")
+    raise InputError(f"a {each.kind} needs {keys}", where=document.where([*path, "params"]), hint="as HyperQueue 0.7 prints it")
