@@ -20,7 +20,7 @@ import orjson
 from msgspec import inspect, structs
 
 from fluxres import limits
-from fluxres.documents import json_places, typed
+from fluxres.documents import places, typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
@@ -155,7 +155,7 @@ def plain(source: Source) -> Document:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InputError(f"is not JSON: {error.msg}", where=source.where(error.lineno, error.colno)) from None
-    json_places.require_bounded(source.data, values, source.file)
+    yaml_document.require_bounded(source.data, values, source.file)
     return Document(values, source.file, text, source.path, is_json=True)
 
 
@@ -163,5 +163,5 @@ def where(source: Source, path: Sequence[Key], *, key: bool = False) -> str:
     """``file:line:column: path`` of a value; without line and column in long texts, where the search would take minutes."""
     if len(source.data) > _PLACED_MAX:
         return f"{source.file}: {path_text(path)}"
-    line, column = json_places.position(source.text, list(path), key=key)
+    line, column = places.in_json(source.text, list(path), key=key)
     return f"{source.where(line, column)}: {path_text(path)}" if path else source.where(line, column)

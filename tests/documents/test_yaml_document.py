@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fluxres import limits
-from fluxres.documents import json_places, yaml_document, yaml_places, yaml_text
+from fluxres.documents import places, yaml_document, yaml_text
 from fluxres.documents.yaml_document import load
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 
@@ -198,17 +198,17 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES, st.sampled_from([None, 1]))
 def test_values_and_levels_of_json_are_counted_as_a_walk_counts_them(value: Any, indent: int | None) -> None:
     for text in (json.dumps(value, indent=indent), json.dumps(value, ensure_ascii=False)):
-        count = json_places.count(value, "")
+        count = yaml_document.count(value, "")
         depth = levels(value)
         for bounds in ((depth, count), (depth - 1, count), (depth, count - 1)):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(limits, "DOCUMENT_DEPTH_MAX", bounds[0])
                 patch.setattr(limits, "DOCUMENT_VALUES_MAX", bounds[1])
                 if bounds == (depth, count):
-                    json_places.require_bounded(text.encode(), value, "f")
+                    yaml_document.require_bounded(text.encode(), value, "f")
                 elif depth:
                     with pytest.raises(LimitExceeded, match=r"^f: "):
-                        json_places.require_bounded(text.encode(), value, "f")
+                        yaml_document.require_bounded(text.encode(), value, "f")
 
 
 def levels(value: Any) -> int:
@@ -393,7 +393,7 @@ def test_what_is_read_agrees_with_the_parser_of_python(text: str) -> None:
         return
     composer = yaml_document._Composer("<text>")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yaml_places, "LOADER", yaml.SafeLoader)
+        patch.setattr(places, "LOADER", yaml.SafeLoader)
         try:
             slow = composer.compose(text)
         except InputError:

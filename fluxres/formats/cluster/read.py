@@ -16,8 +16,7 @@ from msgspec import UNSET
 
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
 from fluxres.formats.cluster.edges import Edges, attributes_of

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents import json_places, yaml_text
+from fluxres.documents import yaml_document, yaml_text
 from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.cluster.edges_write import edge_entries, outside_homes
@@ -53,7 +53,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     most = limits.DOCUMENT_BYTES_MAX if made.is_json else limits.YAML_BYTES_MAX
     if len(data) > most:
         raise LimitExceeded(f"{len(data)} bytes, but a reader accepts at most {most}")
-    if len(data) > limits.DOCUMENT_VALUES_MAX and json_places.count(made.values, made.file) > limits.DOCUMENT_VALUES_MAX:
+    if len(data) > limits.DOCUMENT_VALUES_MAX and yaml_document.count(made.values, made.file) > limits.DOCUMENT_VALUES_MAX:
         raise LimitExceeded(f"more values than a reader accepts ({limits.DOCUMENT_VALUES_MAX})")
     require_readable(made, structure)
     return Output(data, [])

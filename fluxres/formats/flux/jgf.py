@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.document import Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.flux.jgf_columns import EdgeColumns, NodeColumns

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.graph.auxiliary import Int32

@@ -12,8 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from fluxres import limits
 from fluxres.documents import json_typed, safe_xml
-from fluxres.documents.document import Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Key, shown
 from fluxres.documents.safe_xml import Element
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded

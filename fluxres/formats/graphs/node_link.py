@@ -18,8 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.document import Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats.format import Hold, Loaded

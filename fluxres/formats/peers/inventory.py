@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.graph import uuids
 from fluxres.graph.kinds import PropertyValue

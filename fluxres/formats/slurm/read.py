@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import shown
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
 from fluxres.errors import LimitExceeded

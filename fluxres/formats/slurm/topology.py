@@ -13,8 +13,7 @@ from msgspec import Meta, Struct
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats.slurm.lines import Line, Room

@@ -17,9 +17,7 @@ import msgspec
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
-from fluxres.documents.part import Part
+from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded
@@ -252,7 +250,7 @@ def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
 
 
 def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
-    found = typed.convert(Part(document, values, path), Nodes)
+    found = typed.convert(SubDocument(document, values, path), Nodes)
     nodes: list[Node] = []
     seen: set[str] = set()
     for at, node in enumerate(found.nodes):
@@ -271,7 +269,7 @@ def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) 
     if "resources" in values and "local" in values:
         where = document.where([*path, "local"], key=True)
         raise InputError("both 'resources' and 'local'", where=where, hint="they mean the same; keep one")
-    part = Part(document, values, path)
+    part = SubDocument(document, values, path)
     found: Local | Flat
     if "local" in values:
         found, key = typed.convert(part, Local), "local"

@@ -13,8 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded

@@ -20,9 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
-from fluxres.documents.part import Part
+from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded
@@ -306,12 +304,12 @@ def _worker(document: Document, values: object, path: tuple[Key, ...], known: di
                 old = _version0_pools(document, about["resources"], below)
                 about["resources"] = _NOTHING
             kept["configuration"] = about
-        worker = typed.convert(Part(document, kept, path), Worker)
+        worker = typed.convert(SubDocument(document, kept, path), Worker)
         if old is not None:
             return _called(Started(partial(document.where, below), old), worker.configuration)
         return _called(_started(document, worker.configuration.resources, below, known), worker.configuration)
     if "resources" in values:
-        return _started(document, typed.convert(Part(document, values, path), Resources), path, known)
+        return _started(document, typed.convert(SubDocument(document, values, path), Resources), path, known)
     hint = "a worker has a 'configuration', or 'resources' and 'coupling'"
     raise InputError("the key 'configuration' is missing", where=document.where(path), hint=hint)
 
@@ -405,7 +403,7 @@ def _version0_pools(document: Document, values: object, path: tuple[Key, ...]) -
 
     Errors: InputError with the place.
     """
-    found = typed.convert(Part(document, values, path), Version0)
+    found = typed.convert(SubDocument(document, values, path), Version0)
     made = [Pool(CPUS, hyperqueue.grouped([list(map(str, group)) for group in found.cpus]))]
     return made + [_version0_pool(each, document, (*path, "generic", at)) for at, each in enumerate(found.generic)]
 

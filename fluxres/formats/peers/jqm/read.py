@@ -19,8 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats.format import Loaded
