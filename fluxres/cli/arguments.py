@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres import clock, limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import FluxresError, UsageError
 from fluxres.render.amounts import when
 from fluxres.syntax import moment

@@ -1,24 +1,54 @@
-"""The values of a file, and what messages call the place of each."""
+"""The values of a file, and how messages name the place of each and show it: short, however large the input was."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fluxres.documents import json_places
-
 if TYPE_CHECKING:
-    from fluxres.documents import yaml_places
+    from fluxres.documents import places
 
 Key = str | int
 
+#: digits of an integer that are shown
+_DIGITS_MAX: Final = 30
 #: steps of a path that are shown at its beginning and at its end
 _SHOWN: Final = (8, 4)
 #: characters of a key that are shown: one may be as long as its file
 _KEY_SHOWN: Final = 255
+
+
+def excerpt(text: str, length: int = 40) -> str:
+    """`text` quoted for a message, cut to about `length` characters.
+
+    >>> excerpt("node[0-3"), excerpt("x" * 50, length=8)
+    ("'node[0-3'", "'xxxxx...'")
+    """
+    return repr(text if len(text) <= length else text[: length - 3] + "...")
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, however large or deep it is, and never an error of its own.
+
+    >>> shown("x" * 100), shown([[[]]]), shown(10**6000), shown(None)
+    ("'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'", 'a list of 1', 'an integer of more than 30 digits', 'null')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return excerpt(value)
+    if isinstance(value, int):
+        return str(int(value)) if abs(value) < 10**_DIGITS_MAX else f"an integer of more than {_DIGITS_MAX} digits"
+    if isinstance(value, float):
+        return repr(float(value))
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}" if value else "an empty list"
+    return f"a {type(value).__name__}"
 
 
 def path_text(path: Iterable[Key]) -> str:
@@ -35,8 +65,8 @@ def path_text(path: Iterable[Key]) -> str:
         if isinstance(key, int):
             text += f"[{key}]"
         else:
-            shown = key if len(key) <= _KEY_SHOWN else f"{key[:_KEY_SHOWN]}…"
-            text += f".{shown}" if i else shown
+            name = key if len(key) <= _KEY_SHOWN else f"{key[:_KEY_SHOWN]}…"
+            text += f".{name}" if i else name
     return text
 
 
@@ -60,10 +90,10 @@ class Document:
     is_made: bool = False
 
     @cached_property
-    def _places(self) -> yaml_places.Place:
-        from fluxres.documents import yaml_places
+    def _places(self) -> places.Place:
+        from fluxres.documents import places
 
-        return yaml_places.places(self.text)
+        return places.of_yaml(self.text)
 
     def position(self, path: Iterable[Key], *, key: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of the value at a path, or of the nearest one above that exists.
@@ -80,11 +110,11 @@ class Document:
         """
         if self.is_made:
             return 1, 1
-        if self.is_json:
-            return json_places.position(self.text, list(path), key=key)
-        from fluxres.documents import yaml_places
+        from fluxres.documents import places
 
-        return yaml_places.position(self._places, path, key=key)
+        if self.is_json:
+            return places.in_json(self.text, list(path), key=key)
+        return places.in_yaml(self._places, path, key=key)
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
         """``file:line:column: path.in.document``, as every message begins."""
@@ -94,3 +124,21 @@ class Document:
             line, column = self.position(path, key=key)
             place = f"{self.file}:{line}:{column}"
         return ": ".join(part for part in (place, path_text(path)) if part) or "request"
+
+
+class SubDocument(Document):
+    """A value of a document, or what remains of it after irrelevant keys were removed.
+
+    >>> from fluxres.documents import yaml_document
+    >>> whole = yaml_document.load(b"a: 1\\nb: [x, y]\\n")
+    >>> SubDocument(whole, ["y"], ("b",)).where([0])
+    '<text>:2:5: b[0]'
+    """
+
+    def __init__(self, whole: Document, values: object, path: Iterable[Key]) -> None:
+        super().__init__(values, whole.file, whole.text, whole.path, whole.is_json)
+        self.whole, self.base = whole, tuple(path)
+
+    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
+        """The place in the whole document of a path in this part."""
+        return self.whole.where([*self.base, *path], key=key)

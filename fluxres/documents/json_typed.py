@@ -1,31 +1,34 @@
 """Decode large JSON documents directly into typed ones, without plain Python values in between.
 
 msgspec decodes a typed document four times as fast as a parser followed by a converter, and in half the memory. But its messages
-say little, and it keeps the last of two equal keys. So the number of keys in the text is compared with the number decoded, and if
-anything is wrong, the text is read again, slowly, by a parser that knows places.
+say little. So if anything is wrong, the text is read again, slowly, by a parser that knows places. Of a key that a mapping has
+twice, the last one counts.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, Final, NoReturn, TypeVar, cast
+from functools import lru_cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, Final, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 import orjson
-from msgspec import inspect
+from msgspec import inspect, structs
 
 from fluxres import limits
-from fluxres.documents import json_places, typed
+from fluxres.documents import places, typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
-from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.errors import InputError, LimitExceeded
 
 T = TypeVar("T")
 Buffer = bytes | msgspec.Raw
 
+_INVALID: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _PLACED_MAX: Final = 1 << 24
 """Maximal size of a text in which lines and columns are looked up: walking it token by token takes a second for every four
 megabytes.
@@ -33,7 +36,7 @@ megabytes.
 
 
 def decode(source: Source, kind: type[T], *, part: Buffer | None = None, whole: type[Any] | None = None) -> T:
-    """A JSON text as a typed document; :func:`require_unique_keys` checks for duplicate keys separately.
+    """A JSON text as a typed document.
 
     Args:
         kind: type to decode.
@@ -43,131 +46,54 @@ def decode(source: Source, kind: type[T], *, part: Buffer | None = None, whole: 
     Errors: InputError with file, line, column and path for text that is not JSON or not of this type; LimitExceeded. Cost: about
     3 ns per byte; an invalid text is read a second time.
     """
-    data: Buffer = part if part is not None else source.data.removeprefix(b"\xef\xbb\xbf")
-    if len(source.data) > limits.DOCUMENT_BYTES_MAX:
-        raise LimitExceeded(f"{len(source.data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=source.file)
     try:
-        with collector_paused():
-            return cast(T, _decoder(cast(Any, kind)).decode(data))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return cast(T, _decoded(source, part, kind))
+    except _INVALID as error:
         _explain(source, whole or kind, str(error))
 
 
-def parts(raw: Buffer) -> dict[str, msgspec.Raw]:
-    """A JSON mapping whose values are left undecoded, so that each can be decoded when needed, or never.
-
-    Errors: those of msgspec if it is not a mapping.
-
-    >>> {key: bytes(part) for key, part in parts(b'{"a": [1, 2]}').items()}
-    {'a': b'[1, 2]'}
-    """
-    return cast(dict[str, msgspec.Raw], _decoder(dict[str, msgspec.Raw]).decode(raw))
-
-
-class Places:
-    """Places in a JSON text, which is searched when one is needed."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
-        """As :meth:`Document.where`."""
-        return where(self._source, list(path), key=key)
+def decode_leniently(
+    source: Source, kind: type[T], *, part: Buffer | None = None, whole: type[Any] | None = None
+) -> tuple[T, bool]:
+    """As :func:`decode`, and whether the text has keys that its type does not; :func:`unknown_keys` names them."""
+    try:
+        return cast(T, _decoded(source, part, _strict(cast(Any, kind)))), False
+    except _INVALID:
+        return decode(source, kind, part=part, whole=whole), True
 
 
-class Alike:
-    """Decodes equal parts of a JSON text once, however often they occur, and counts all decoded keys.
-
-    A file of ten thousand nodes says the same about nearly all of them. A reader in parts adds up the keys it decoded, and
-    :meth:`is_whole` compares this with the keys in the text. If they differ, a key is duplicated or unknown, and a slower reader
-    reports it.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self.data = source.data.removeprefix(b"\xef\xbb\xbf")
-        self._file = source.file
-        self._known: dict[tuple[Any, bytes], tuple[Any, int]] = {}
-        self._keys = 0
-
-    def parts(self, raw: Buffer) -> dict[str, msgspec.Raw]:
-        """A mapping with undecoded values."""
-        found = parts(raw)
-        self._keys += len(found)
-        return found
-
-    def list(self, raw: Buffer) -> list[dict[str, msgspec.Raw]]:
-        """A list of mappings with undecoded values."""
-        found = cast(list[dict[str, msgspec.Raw]], _decoder(list[dict[str, msgspec.Raw]]).decode(raw))
-        self._keys += sum(map(len, found))
-        return found
-
-    def value(self, raw: msgspec.Raw, kind: Any) -> Any:
-        """The decoded value, of type `kind`; equal texts give the same object.
-
-        Errors: those of msgspec and orjson, and LimitExceeded.
-        """
-        key = kind, bytes(raw)
-        if key not in self._known:
-            values = orjson.loads(key[1])
-            self._known[key] = msgspec.convert(values, kind), json_places.measure(values, self._file)[1]
-        found, keys = self._known[key]
-        self._keys += keys
-        return found
-
-    def pass_over(self, raws: Iterable[msgspec.Raw]) -> None:
-        """Count the keys of values that are otherwise ignored."""
-        for raw in raws:
-            if bytes(memoryview(raw)[:1]) in (b"{", b"["):
-                self.value(raw, Any)
-
-    def long(self, raw: msgspec.Raw, kind: Any) -> Any:
-        """The decoded value, of type `kind`, whose missing keys are UNSET: for a value that occurs once, in a third of the
-        memory.
-        """
-        found = _decoder(kind).decode(raw)
-        self._keys += json_places.keys_of(found)
-        return found
-
-    def is_whole(self) -> bool:
-        """Whether every key of the text was decoded."""
-        return self._keys == json_places.written_keys(self.data)
+def _decoded(source: Source, part: Buffer | None, kind: Any) -> Any:
+    if len(source.data) > limits.DOCUMENT_BYTES_MAX:
+        raise LimitExceeded(f"{len(source.data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=source.file)
+    with collector_paused():
+        return _decoder(kind).decode(part if part is not None else source.data.removeprefix(b"\xef\xbb\xbf"))
 
 
-#: exceptions raised for a text that cannot be read in parts
-UNLIKE: Final = (msgspec.MsgspecError, RecursionError, LookupError, ValueError, FluxresError)
+@lru_cache(maxsize=64)
+def _strict(kind: Any) -> Any:
+    """A type whose structs, at every level, refuse unknown keys."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        fields = [(f.name, _strict(f.type)) if f.required else (f.name, _strict(f.type), f.default) for f in structs.fields(kind)]
+        return msgspec.defstruct(kind.__name__, fields, bases=(kind,), forbid_unknown_fields=True)
+    if get_origin(kind) is Annotated:
+        return Annotated[_strict(get_args(kind)[0]), *kind.__metadata__]
+    if get_origin(kind) is UnionType or get_origin(kind) is Union:
+        return reduce(or_, map(_strict, get_args(kind)))
+    if get_origin(kind) in (list, dict):
+        return get_origin(kind)[tuple(map(_strict, get_args(kind)))]
+    return kind
 
 
-def require_unique_keys(source: Source, count: int) -> None:
-    """Refuse a JSON text with a duplicate key in a mapping.
-
-    Args:
-        count: number of decoded keys in all mappings; see :func:`keys_in`.
-
-    Errors: InputError with the place of the second one. Cost: about 1 ns per byte if no string in it has a quote or a backslash.
-    """
-    if count != json_places.written_keys(source.data):
-        line, column, path = json_places.first_duplicate(source.text)
-        raise InputError("duplicate key", where=f"{source.where(line, column)}: {path_text(path)}", hint="remove one")
-
-
-def passed_over(source: Source, count: int, kind: Any) -> list[str]:
+def unknown_keys(source: Source, kind: Any) -> list[str]:
     """The keys of a JSON text that its type does not have, as paths without list indexes, each once.
 
     Args:
-        count: number of decoded keys in all mappings that the type describes; see :func:`keys_in`.
         kind: type of the whole text, whose structs ignore unknown keys.
 
-    Errors: InputError with the place of a duplicate key. Cost: that of :func:`require_unique_keys`; with unknown keys, the text
-    is read a second time, value by value.
+    Cost: the text is read a second time, value by value.
     """
-    written = json_places.written_keys(source.data)
-    if count == written:
-        return []
-    values = plain(source).values
-    if json_places.measure(values, source.file)[1] != written:
-        require_unique_keys(source, -1)
     found: dict[str, None] = {}
-    _find_unknown(values, inspect.type_info(kind), "", found)
+    _find_unknown(plain(source).values, inspect.type_info(kind), "", found)
     return list(found)
 
 
@@ -229,7 +155,7 @@ def plain(source: Source) -> Document:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InputError(f"is not JSON: {error.msg}", where=source.where(error.lineno, error.colno)) from None
-    json_places.require_bounded(source.data, values, source.file)
+    yaml_document.require_bounded(source.data, values, source.file)
     return Document(values, source.file, text, source.path, is_json=True)
 
 
@@ -237,16 +163,5 @@ def where(source: Source, path: Sequence[Key], *, key: bool = False) -> str:
     """``file:line:column: path`` of a value; without line and column in long texts, where the search would take minutes."""
     if len(source.data) > _PLACED_MAX:
         return f"{source.file}: {path_text(path)}"
-    line, column = json_places.position(source.text, list(path), key=key)
+    line, column = places.in_json(source.text, list(path), key=key)
     return f"{source.where(line, column)}: {path_text(path)}" if path else source.where(line, column)
-
-
-def keys_in(value: object, file: str = "") -> int:
-    """The number of keys in all mappings of a plain value; 0 for UNSET.
-
-    Errors: LimitExceeded naming the file past DOCUMENT_DEPTH_MAX levels.
-
-    >>> keys_in({"a": [1, {"b": 2}]}), keys_in(msgspec.UNSET)
-    (2, 0)
-    """
-    return json_places.measure(value, file)[1] if isinstance(value, dict | list) else 0

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import Document, Key, excerpt, shown
 from fluxres.errors import InputError, LimitExceeded
 
 NO_TEXT: Final = Document(None, "", "", is_made=True)

@@ -20,8 +20,7 @@ import msgspec
 
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
-from fluxres.documents.document import Document, Key, path_text
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN
 from fluxres.experiments.study_schema import StudyDocument, WorkloadEntry

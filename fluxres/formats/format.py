@@ -1,10 +1,14 @@
-"""The description of a format: how it is detected, its reader and writer, and what it can express."""
+"""A format: how it is detected, what it can express, its reader and writer, and what these take and return."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
+
 
 Fact = Literal[
     "pools",
@@ -40,7 +44,7 @@ class Format:
         extensions: of its files; new files get the first.
         matches: whether the beginning of a file (64 KiB) looks like it; it may guess wrong but must be fast.
         reader: ``module:function`` from a :class:`~fluxres.documents.source.Source` to what was loaded; None if not readable.
-        writer: ``module:function`` from structure, allocations and name to an :class:`~fluxres.formats.loaded.Output`; None if it
+        writer: ``module:function`` from structure, allocations and name to an :class:`~fluxres.formats.format.Output`; None if it
             cannot be written.
         many: ``module:function`` from a sequence of sources to one machine, if each file describes a part of it.
         live: ``module:function`` from the text after ``NAME:`` to what was loaded, for sources other than files.
@@ -60,3 +64,48 @@ class Format:
     carries: frozenset[Fact] = frozenset()
     loses: str = ""
     options: frozenset[str] = frozenset()
+
+
+def never(_head: bytes) -> bool:
+    """For formats that are only written."""
+    return False
+
+
+class Hold(NamedTuple):
+    """What a job holds over ``[start_s, end_s)``: units by vertex; None for no end.
+
+    Units are by number of an account: a pool, or an edge with a capacity. The `slots` of all holds of a job add up to those of
+    its requests (RFC 20); 0 if unknown. `drawn` lists the pools for which these units are drawn: (pool, account, units), as in
+    :data:`fluxres.allocation.drawn.Rows`.
+    """
+
+    job: str
+    start_s: float
+    end_s: float | None
+    pools: dict[int, int]
+    slots: int = 0
+    drawn: tuple[tuple[int, int, int], ...] = ()
+
+
+class Loaded(NamedTuple):
+    """A machine as described by a file.
+
+    `notes` lists what the reader left out or read differently than written, one line per kind (:mod:`.losses`).
+    """
+
+    structure: Structure
+    allocations: list[Hold]
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+class Output(NamedTuple):
+    """A file written by a format.
+
+    `left_out` lists what the format cannot express, one line per kind; empty if nothing was lost. `note` says what another
+    program that reads the format does not see.
+    """
+
+    data: bytes
+    left_out: list[str]
+    note: str = ""

@@ -14,8 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fluxres import limits
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax.hostlist import Hostlist
 from fluxres.syntax.idset import IDset

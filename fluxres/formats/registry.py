@@ -1,7 +1,7 @@
 """The registry of formats, and reading and writing through it.
 
-A format is a pair of modules and one entry here. The entry names functions without importing them, so a command pays only for the
-format it uses. ``specs/formats.md`` describes how to add one.
+A format is a reader, a writer or both, and an entry in the `FORMATS` of its family. The entry names functions without importing
+them, so a command pays only for the format it uses. ``specs/formats.md`` describes how to add one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,9 @@ from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
 from fluxres.documents.typed import nearest
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import exports, plain_values
-from fluxres.formats.detection import is_toml, keys, xml_root
-from fluxres.formats.flux import entries as flux
-from fluxres.formats.format import ALL, Format
-from fluxres.formats.loaded import Hold, Loaded, Output
-from fluxres.formats.peers import entries as peers
-from fluxres.formats.slurm import entries as slurm_entries
+from fluxres.formats import cluster, flux, graphs, hwloc, peers, plain_values, slurm, tables
+from fluxres.formats.detection import is_toml
+from fluxres.formats.format import Format, Hold, Loaded, Output
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -55,30 +51,13 @@ class Written:
 
 
 _FORMATS: Final = (
-    Format(
-        "cluster",
-        "fluxres cluster file, YAML or JSON",
-        (".yaml", ".yml"),
-        lambda head: "fluxres" in keys(head),
-        reader="fluxres.formats.cluster.read:read",
-        writer="fluxres.formats.cluster.checked:write",
-        carries=ALL,
-    ),
+    *cluster.FORMATS,
     *flux.FORMATS,
-    Format(
-        "hwloc",
-        "hwloc topology, XML of versions 1 to 3; 'hwloc:' is the local machine",
-        (".xml",),
-        lambda head: xml_root(head) == "topology",
-        reader="fluxres.formats.hwloc.read:read",
-        many="fluxres.formats.hwloc.cluster:read_many",
-        live="fluxres.formats.hwloc.system:read",
-        carries=frozenset({"pools", "names", "basenames", "ids", "sizes", "units", "properties"}),
-        options=frozenset({"keep", "cluster"}),
-    ),
+    *hwloc.FORMATS,
     *peers.FORMATS,
-    *slurm_entries.FORMATS,
-    *exports.FORMATS,
+    *slurm.FORMATS,
+    *graphs.FORMATS,
+    *tables.FORMATS,
 )
 
 #: the name in messages for values from a caller

@@ -16,7 +16,7 @@ from collections import Counter
 from typing import Final
 
 from fluxres.clock import TICKS_PER_S
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.simulation.workload import Submission, Workload, name_of

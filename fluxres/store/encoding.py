@@ -25,12 +25,10 @@ from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, Kind, KindTable, PropertyValue
 from fluxres.graph.structure import COLUMNS, Structure
-from fluxres.store import columns
-from fluxres.store.blob import Reader, pack, unpacked
-from fluxres.store.columns import Column
+from fluxres.store.blob import Column, Reader, decode_column, encode_column, expand, pack, squeeze, unpacked
 
 DrawnRow = tuple[int, tuple[int, ...], int, int, int, int]
-VERSION: Final = 1
+VERSION: Final = 2
 SHAPE_MAGIC: Final = b"fxSH"
 MARKS_MAGIC: Final = b"fxMK"
 #: columns of a shape; parent and end are derived from the depth, states are marks
@@ -168,8 +166,8 @@ def encode_shape(structure: Structure) -> bytes:
         tree_end=structure.tree_end,
         origins=[f"{origin:x}" for origin in structure.origins],
         kinds=_pack([_kind_row(kind) for kind in structure.kinds], payloads),
-        depth=columns.encode(_depth(structure), payloads),
-        columns=[columns.encode(getattr(structure, name), payloads) for name in SHAPE_COLUMNS],
+        depth=encode_column(structure.depth, payloads),
+        columns=[encode_column(getattr(structure, name), payloads) for name in SHAPE_COLUMNS],
         names=_sparse(structure.names, payloads),
         uuid_texts=_sparse(structure.uuid_texts, payloads),
         capacity=_sparse(structure.capacity, payloads),
@@ -188,11 +186,11 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
     header = MarksHeader(
         shape=shape_checksum(shape),
         pools=structure.n,
-        state=columns.encode(structure.state, payloads),
+        state=encode_column(structure.state, payloads),
         tags=_sparse(structure.tags, payloads),
         owners=_pack(records.owners, payloads),
         records=[
-            columns.encode(column, payloads)
+            encode_column(column, payloads)
             for column in (records.owner, records.vertex, records.start, records.end, records.amount)
         ],
         stages=_pack(records.stages, payloads),
@@ -208,11 +206,6 @@ def shape_checksum(shape: bytes) -> bytes:
     return shape[-16:]
 
 
-def _depth(structure: Structure) -> NDArray[np.int16]:
-    # Structure.depth is cached for ever; here the column is needed once, and it takes 2 MB per million pools.
-    return structure.depth
-
-
 def _kind_row(kind: Kind) -> list[Any]:
     return [kind.type, kind.basename, kind.unit, kind.name, [_property_row(key, value) for key, value in kind.properties]]
 
@@ -226,14 +219,14 @@ def _property_row(key: str, value: PropertyValue) -> list[Any]:
 
 def _pack(values: Any, payloads: list[bytes]) -> Packed:
     raw = msgspec.msgpack.encode(values)
-    payload, zipped = columns.squeeze(raw)
+    payload, zipped = squeeze(raw)
     payloads.append(payload)
     return Packed(len(raw), zipped, len(payload))
 
 
 def _sparse(values: dict[int, Any], payloads: list[bytes]) -> Sparse:
     keys = np.fromiter(values.keys(), np.int64, len(values))
-    return Sparse(columns.encode(keys, payloads), _pack(list(values.values()), payloads))
+    return Sparse(encode_column(keys, payloads), _pack(list(values.values()), payloads))
 
 
 def _edges(subsystem: Subsystem, payloads: list[bytes]) -> Edges:
@@ -241,16 +234,16 @@ def _edges(subsystem: Subsystem, payloads: list[bytes]) -> Edges:
         name=subsystem.name,
         hierarchy=subsystem.hierarchy,
         relations=list(subsystem.relations),
-        src=columns.encode(subsystem.src, payloads),
-        dst=columns.encode(subsystem.dst, payloads),
-        relation=columns.encode(subsystem.relation, payloads),
+        src=encode_column(subsystem.src, payloads),
+        dst=encode_column(subsystem.dst, payloads),
+        relation=encode_column(subsystem.relation, payloads),
         attributes=[_attribute(name, column, payloads) for name, column in subsystem.attributes.items()],
     )
 
 
 def _attribute(name: str, column: NDArray[Any], payloads: list[bytes]) -> Attribute:
     if column.dtype == np.float64:
-        return Attribute(name, columns.encode(np.ascontiguousarray(column).view(np.int64), payloads), None)
+        return Attribute(name, encode_column(np.ascontiguousarray(column).view(np.int64), payloads), None)
     return Attribute(name, None, _pack(column.tolist(), payloads))
 
 
@@ -260,14 +253,14 @@ def _attribute(name: str, column: NDArray[Any], payloads: list[bytes]) -> Attrib
 def decode(shape: bytes, marks: bytes) -> tuple[Structure, RecordColumns]:
     """The structure and the records.  Cost O(pools), 0.1 s per million.
 
-    Errors: StoreError for damage, for marks of a different shape, and for data of a newer fluxres.
+    Errors: StoreError for damage, for marks of a different shape, and for data of another version.
     """
     try:
         on_shape = Reader(marks, MARKS_MAGIC, VERSION)
         header = on_shape.header(MarksHeader)
         if header.shape != shape_checksum(shape):
             raise StoreError("the marks belong to a different shape")
-        state = columns.decode(header.state, np.uint8, on_shape.take)
+        state = decode_column(header.state, np.uint8, on_shape.take)
         tags = _read_sparse(header.tags, dict[str, str | None], on_shape.take, header.pools)
         records = _read_records(header, on_shape.take)
         structure = _read_shape(Reader(shape, SHAPE_MAGIC, VERSION), state, tags)
@@ -283,10 +276,10 @@ def _read_shape(reader: Reader, state: NDArray[Any], tags: dict[int, dict[str, s
     if not 1 <= count <= limits.POOLS_MAX or len(state) != count:
         raise StoreError(f"{count} pools, {len(state)} states")
     kinds = KindTable(_read_kind(row) for row in _unpack(header.kinds, list[list[Any]], take))
-    parent, end = tree(columns.decode(header.depth, np.int16, take))
+    parent, end = tree(decode_column(header.depth, np.int16, take))
     found: dict[str, NDArray[Any]] = {"parent": parent, "end": end, "state": state}
     for name, column in zip(SHAPE_COLUMNS, header.columns, strict=True):
-        found[name] = columns.decode(column, COLUMNS[name], take)
+        found[name] = decode_column(column, COLUMNS[name], take)
         if len(found[name]) != count:
             raise StoreError(f"column {name} has {len(found[name])} values, expected {count}")
     return Structure(
@@ -317,7 +310,7 @@ def tree(depth: NDArray[np.int16]) -> tuple[NDArray[np.int32], NDArray[np.int32]
     changes = np.diff(depth)
     if not count or depth[0] != 0 or depth.min() < 0 or changes.max(initial=0) > 1:
         raise StoreError("depths that are not those of a tree")
-    starts = np.concatenate([[0], np.flatnonzero(changes) + 1, [count]]).astype(np.int32)
+    starts = np.concatenate([[0], np.flatnonzero(changes != 0) + 1, [count]]).astype(np.int32)
     last = starts[1:] - np.int32(1)
     run_parent, run_end = np.full(len(last), -1, np.int32), np.empty(len(last), np.int32)
     left, level_of = np.arange(len(last), dtype=np.int32), depth[starts[:-1]]
@@ -340,11 +333,11 @@ def _read_kind(row: list[Any]) -> Kind:
 
 
 def _unpack(packed: Packed, kind: Any, take: Callable[[int], memoryview]) -> Any:
-    return unpacked(columns.expand(take(packed.length), packed.zipped, packed.size), kind)
+    return unpacked(expand(take(packed.length), packed.zipped, packed.size), kind)
 
 
 def _read_sparse(sparse: Sparse, value: Any, take: Callable[[int], memoryview], pools: int) -> dict[int, Any]:
-    keys = columns.decode(sparse.keys, np.int64, take)
+    keys = decode_column(sparse.keys, np.int64, take)
     values = _unpack(sparse.values, list[value], take)
     if len(keys) and not (keys.min() >= 0 and keys.max() < pools):
         raise StoreError("data of a pool that does not exist")
@@ -352,9 +345,9 @@ def _read_sparse(sparse: Sparse, value: Any, take: Callable[[int], memoryview], 
 
 
 def _read_edges(edges: Edges, take: Callable[[int], memoryview]) -> Subsystem:
-    src = columns.decode(edges.src, np.int32, take)
-    dst = columns.decode(edges.dst, np.int32, take)
-    relation = columns.decode(edges.relation, np.uint16, take)
+    src = decode_column(edges.src, np.int32, take)
+    dst = decode_column(edges.dst, np.int32, take)
+    relation = decode_column(edges.relation, np.uint16, take)
     attributes = {attribute.name: _read_attribute(attribute, take) for attribute in edges.attributes}
     if any(len(column) != len(src) for column in (dst, relation, *attributes.values())):
         raise StoreError(f"edges of '{edges.name}' whose columns differ in length")
@@ -363,7 +356,7 @@ def _read_edges(edges: Edges, take: Callable[[int], memoryview]) -> Subsystem:
 
 def _read_attribute(attribute: Attribute, take: Callable[[int], memoryview]) -> NDArray[Any]:
     if attribute.numbers is not None:
-        return columns.decode(attribute.numbers, np.int64, take).view(np.float64)
+        return decode_column(attribute.numbers, np.int64, take).view(np.float64)
     if attribute.objects is None:
         raise StoreError(f"edge attribute '{attribute.name}' without values")
     values = _unpack(attribute.objects, list[Any], take)
@@ -374,7 +367,7 @@ def _read_attribute(attribute: Attribute, take: Callable[[int], memoryview]) -> 
 
 def _read_records(header: MarksHeader, take: Callable[[int], memoryview]) -> RecordColumns:
     owners: list[str] = _unpack(header.owners, list[str], take)
-    found = [columns.decode(column, dtype, take) for column, dtype in zip(header.records, _RECORD_DTYPES, strict=True)]
+    found = [decode_column(column, dtype, take) for column, dtype in zip(header.records, _RECORD_DTYPES, strict=True)]
     stages: list[Staged] = _unpack(header.stages, list[Staged], take)
     slots_of: dict[str, int] = {} if header.slots is None else _unpack(header.slots, dict[str, int], take)
     drawn: list[DrawnRow] = [] if header.drawn is None else _unpack(header.drawn, list[DrawnRow], take)

@@ -22,16 +22,16 @@ from fluxres.documents import compression, source_text
 from fluxres.documents import source as files
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import registry
-from fluxres.formats.loaded import Hold, Loaded
+from fluxres.formats.format import Hold, Loaded
 from fluxres.graph import surgery
 from fluxres.model.changes import expire_stages
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.model.targets import Where
 from fluxres.store import Notify, journal, open_store, records
 from fluxres.store import changes as documents
+from fluxres.store.changes import Mark, Pending
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.pending import Mark, Pending
 from fluxres.store.rows import Saved
 from fluxres.store.sqlite import Position, SqliteStore
 from fluxres.store.url import is_store_url

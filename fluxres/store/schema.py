@@ -16,10 +16,11 @@ from typing import Final
 from urllib.parse import quote
 
 from fluxres.errors import StoreBusy, StoreError
+from fluxres.store.blob import way_out
 from fluxres.store.disk import sync_folder
 
 APPLICATION_ID: Final = 0x666C7872
-VERSION: Final = 1
+VERSION: Final = 2
 _MAGIC: Final = b"SQLite format 3\0"
 _BUSY_S: Final = 10.0
 """Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
@@ -236,7 +237,7 @@ def _make_durable(db: sqlite3.Connection, path: Path) -> None:
 def _check_version(db: sqlite3.Connection, path: Path) -> bool:
     """Whether the tables exist; False for an empty file.
 
-    Errors: StoreError for another program's database, and for one of a newer fluxres.
+    Errors: StoreError for another program's database, and for one of another version.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
@@ -245,10 +246,7 @@ def _check_version(db: sqlite3.Connection, path: Path) -> bool:
         return False
     if application != APPLICATION_ID:
         raise StoreError("is a database of another program", where=str(path), hint="name another file")
-    if version > VERSION:
-        raise StoreError(
-            f"has version {version}, but this fluxres knows only versions up to {VERSION}",
-            where=str(path),
-            hint="use a newer fluxres",
-        )
+    if version != VERSION:
+        said = f"has version {version}, but this fluxres knows only version {VERSION}"
+        raise StoreError(said, where=str(path), hint=way_out(version, VERSION))
     return True

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import constraint

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import idset
 from fluxres.syntax import range as ranges

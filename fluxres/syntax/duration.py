@@ -11,7 +11,7 @@ import math
 import re
 from typing import Final
 
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, UsageError
 
 _SECONDS: Final = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

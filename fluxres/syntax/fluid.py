@@ -12,7 +12,7 @@ import re
 from types import ModuleType
 from typing import Final, Literal, NamedTuple
 
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax.fluid_symbols import SYMBOLS
 

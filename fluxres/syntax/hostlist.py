@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple, SupportsIndex, overload
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax.idset import IDset
 

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import SupportsIndex
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
 
 Ranges = tuple[tuple[int, int], ...]

@@ -195,7 +195,7 @@ def _of_document(source: str | bytes | Path) -> Request:
     data, file, path = source_text.opened(source)
     if (known := _known.get(data)) is not None:
         return known
-    document = yaml_document.parse(data, file=file, path=path, unique_keys=False)
+    document = yaml_document.parse(data, file=file, path=path)
     return _keep(data, parse(document, dialect="any"))
 
 

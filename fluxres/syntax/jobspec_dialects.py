@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.documents.place import Place
 
 if TYPE_CHECKING:

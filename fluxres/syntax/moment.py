@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax import duration
 

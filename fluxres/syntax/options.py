@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
 from fluxres.syntax.shape import DEFAULT_LABEL

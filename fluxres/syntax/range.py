@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded
 
 OPERATORS: Final = ("+", "*", "^")

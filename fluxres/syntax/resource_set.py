@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded, MergeConflict, UsageError
 from fluxres.syntax import constraint as constraints

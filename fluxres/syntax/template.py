@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 
 _FIELD = re.compile(r"\$\{(?P<key>[^\s${}:]+)(?::(?P<width>[^}]*))?\}")

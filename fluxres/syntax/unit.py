@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
 
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError
 
 _SI: Final = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}

@@ -8,8 +8,8 @@ from typing import Any
 
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.formats import registry
-from fluxres.formats.flux.rank_hosts import HOST
-from fluxres.formats.peers.flux.pool import FluxPool
+from fluxres.formats.flux.ranks import HOST
+from fluxres.formats.peers.flux_pool import FluxPool
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from fluxres.syntax import constraint, count, hostlist, idset, shape

@@ -17,8 +17,7 @@ import pytest
 from fluxres.cli.commands.formats import carried
 from fluxres.errors import UsageError
 from fluxres.formats import registry
-from fluxres.formats.format import FACTS, Format
-from fluxres.formats.loaded import Hold
+from fluxres.formats.format import FACTS, Format, Hold
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT
 

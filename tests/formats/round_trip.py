@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from fluxres.formats import registry
-from fluxres.formats.format import FACTS, Fact
-from fluxres.formats.loaded import Hold, Loaded
+from fluxres.formats.format import FACTS, Fact, Hold, Loaded
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind, KindTable

@@ -126,7 +126,6 @@ def test_older_forms_are_refused_where_todays_is_asked_for(text: str) -> None:
         ("{nodes: [{id: a, cpus: 3}]}", "p:1:18: nodes[0].cpus", "unknown key"),
         ("{nodes: [{id: a, resources: {cpus: 3}}]}", "p:1:36: nodes[0].resources.cpus", "expected a list"),
         ("{cpus: 1, cpus: 2}", "p:1:11: cpus", "duplicate key"),
-        ('{"cpus": 1, "cpus": 2}', "p:1:13: cpus", "duplicate key"),
         ("{local: {a/b: [{id: x}], a_b: [{id: x}]}}", "p", "both be the type 'a_b'"),
         ("{local: {a: [{id: x, properties: {k: .nan}}]}}", "p:1:13: local.a", "NaN"),
     ],

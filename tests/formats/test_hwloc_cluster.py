@@ -15,9 +15,9 @@ from fluxres import load
 from fluxres.documents import safe_xml
 from fluxres.documents.source import Source, Sources
 from fluxres.errors import FluxresError, InputError
+from fluxres.formats.format import Loaded
 from fluxres.formats.hwloc import cluster as hwloc_cluster
 from fluxres.formats.hwloc.cluster import read_many
-from fluxres.formats.loaded import Loaded
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from tests.fuzz.mutation import mutated

@@ -196,7 +196,6 @@ def test_json_of_one_worker_of_several_and_of_resources_alone() -> None:
         ),
         ('{"resources": [{"name": "a", "kind": "sum", "size": 0}]}', "w:1:53: resources[0].size", "expected int >= 1"),
         ('{"resources": [{"name": "a", "kind": "sum", "size": NaN}]}', "w:1:53: resources[0].size", "expected int >= 1"),
-        ('{"resources": [{"name": "a", "name": "b"}]}', "w:1:30: resources[0].name", "duplicate key"),
         ('[{"configuration": {"hostname": "x"}}]', "w:1:20: [0].configuration", "'resources' is missing"),
         ('{"configuration": 3}', "w:1:19: configuration", "expected a mapping"),
         ("[3]", "w:1:2: [0]", "expected a worker"),

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from fluxres.errors import UsageError
 from fluxres.formats import registry
-from fluxres.formats.format import FACTS
-from fluxres.formats.loaded import Hold
+from fluxres.formats.format import FACTS, Hold
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.flux import resource_config_schema
+from fluxres.formats.flux import resource_config
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
@@ -178,4 +178,4 @@ def test_rule_s1_tables(tables: list[dict[str, object]]) -> None:
 
 def test_the_schema_is_that_of_the_types() -> None:
     stands = json.loads((ROOT / "specs" / "schemas" / "resource-config.schema.json").read_text())
-    assert stands == resource_config_schema.json_schema()
+    assert stands == resource_config.json_schema()

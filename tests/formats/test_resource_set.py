@@ -330,12 +330,6 @@ def test_what_would_be_too_large(entry: Entry, hosts: list[str]) -> None:
         read(document([entry], hosts))
 
 
-def test_duplicate_keys() -> None:
-    text = json.dumps(GOOD).replace('"core": "0-1"', '"core": "0-1", "core": "0"').encode()
-    with pytest.raises(InputError, match=r"<text>:1:\d+: execution.R_lite\[0\].children.core: duplicate key"):
-        registry.read(text)
-
-
 def test_machines_that_are_no_nodes() -> None:
     cores = expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=ORIGIN)
     with pytest.raises(UsageError, match="no pool has a rank"):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fluxres
 from fluxres.errors import FluxresError, UsageError
 from fluxres.formats import registry
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.graph.accounts import ARROW
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure

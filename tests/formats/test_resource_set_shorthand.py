@@ -11,7 +11,7 @@ import pytest
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import registry
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.graph.recipe import Recipe, expand
 from tests.formats.fluxion_reader import Fluxion
 from tests.formats.round_trip import ORIGIN, errors

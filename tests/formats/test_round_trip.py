@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 
-from fluxres.formats import left_out, registry
-from fluxres.formats.format import ALL, FACTS, Fact
-from fluxres.formats.loaded import Hold
+from fluxres.formats import losses, registry
+from fluxres.formats.format import ALL, FACTS, Fact, Hold
+from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from tests.formats.round_trip import differences, errors, facts_of, forget, round_trip
@@ -40,6 +41,32 @@ def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
     round_trip(structure, name)
 
 
+@st.composite
+def holds(draw: st.DrawFn, structure: Structure) -> list[Hold]:
+    """What several jobs hold, and what they draw from others for it."""
+    accounts = structure.accounts
+    found = []
+    for _ in range(draw(st.integers(1, 4))):
+        held = draw(st.lists(st.integers(0, accounts.n - 1), min_size=1, max_size=8, unique=True))
+        pools = {v: draw(st.integers(1, accounts.size.item(v))) for v in sorted(held) if accounts.size.item(v)}
+        consumers = draw(st.sets(st.integers(0, structure.n - 1), max_size=3))
+        drawn = [(v, draw(st.integers(0, accounts.n - 1)), draw(st.integers(1, 9))) for v in consumers]
+        start, end = draw(st.sampled_from([(0.0, None), (1.5, 3600.0), (1.8e9, 1.8e9 + 60)]))
+        job, slots = draw(st.sampled_from(["j1", "j 2", "é"])), draw(st.integers(0, 3))
+        found.append(Hold(job, start, end, pools, slots, tuple(sorted(drawn))))
+    return found
+
+
+@settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@given(data=st.data(), structure=structures())
+def test_rule_s1_a_cluster_file_keeps_all_allocations(data: st.DataObject, structure: Structure) -> None:
+    assume(not errors(structure))
+    allocations = data.draw(holds(structure))
+    loaded = round_trip(structure, "cluster", allocations)
+    assert loaded.allocations == allocations
+    assert equal(structure, loaded.structure) == []
+
+
 # -- the list of what is left out ----------------------------------------------------------------------------------------
 
 
@@ -49,17 +76,17 @@ def usual() -> Structure:
 
 
 def test_nothing_is_left_out_of_a_plain_machine_but_its_uuids() -> None:
-    assert left_out.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; reading the file generates new ones"]
+    assert losses.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; reading the file generates new ones"]
 
 
 @settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_a_fact_is_named_if_and_only_if_the_machine_has_it(structure: Structure) -> None:
-    told = facts_of(left_out.lines(structure, [], frozenset()))
+    told = facts_of(losses.lines(structure, [], frozenset()))
     lost = {*FACTS} - {"allocations", "uuids", "pools"}
     if "graphs" in told:
         structure = forget(structure, {"graphs"})
-        told = facts_of(left_out.lines(structure, [], frozenset())) | {"graphs"}
+        told = facts_of(losses.lines(structure, [], frozenset())) | {"graphs"}
     columns: dict[Fact, bool] = {
         "sizes": bool((structure.size != 1).any()),
         "states": bool(structure.state.any()),
@@ -108,13 +135,13 @@ def test_a_line_says_what_how_many_and_where() -> None:
     structure = usual()
     structure.set_state(np.array([4, 5]), "down")
     structure.set_tag([3], "k", "v")
-    lines = left_out.lines(structure, [Hold("j", 0, None, {1: 1})], ALL - {"tags", "states", "allocations"})
+    lines = losses.lines(structure, [Hold("j", 0, None, {1: 1})], ALL - {"tags", "states", "allocations"})
     assert lines == [
         "tags: of 1 pool, first of /cluster/node0/core1",
         "states: of 2 pools, first of /cluster/node0/core2",
         "allocations: of 1 job, first of j",
     ]
-    assert left_out.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
+    assert losses.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
 
 
 def test_the_comparison_finds_unreported_differences() -> None:

@@ -142,21 +142,6 @@ def test_what_is_too_long_for_yaml_is_written_as_json(monkeypatch: pytest.Monkey
     assert loaded.allocations == [Hold("j", 0.0, None, {2: 1})]
 
 
-def test_differences_after_reading_back_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fluxres.formats.cluster import write as cluster_write
-
-    whole = cluster_write.document
-
-    def forgetful(structure: Structure, allocations: Any = (), *, name: str | None = None) -> Any:
-        other = machine()
-        other.size[1] = 5
-        return whole(other, name="other")
-
-    monkeypatch.setattr(cluster_write, "document", forgetful)
-    left_out = registry.write(machine(), [Hold("j", 0.0, None, {2: 1})], name="m").left_out
-    assert left_out == ["/m/node0: size 1, not 5", "name 'm', not 'other'", "allocations in 1 windows, of j"]
-
-
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 300])
 def test_a_graph_name_that_no_file_has_is_refused(name: str) -> None:
     graph = ResourceGraph(machine(), name="m")

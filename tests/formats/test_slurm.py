@@ -17,9 +17,9 @@ import fluxres
 from fluxres.cli.program import program
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import registry
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
-from fluxres.formats.slurm import schema as slurm_schema
+from fluxres.formats.slurm import read_json
 from fluxres.formats.slurm.lines import Line
 from fluxres.formats.slurm.nodes import state_of
 from fluxres.graph.compare import equal
@@ -465,7 +465,7 @@ def test_a_comment_within_quotes_is_reported() -> None:
 
 def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
     written = json.loads((ROOT / "specs" / "slurm.schema.json").read_text())
-    assert written == slurm_schema.json_schema()
+    assert written == read_json.json_schema()
     for path in (ROOT / "data" / "fuzz" / "slurm-json").iterdir():
         jsonschema.validate(json.loads(path.read_text()), written)
 

@@ -24,8 +24,7 @@ from typing import Any
 from fluxres import FluxresError
 from fluxres.errors import InputError
 from fluxres.formats import registry
-from fluxres.formats.format import Format
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Format, Loaded
 from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
 from tests.fuzz.documents import MEMORY_BYTES, ROOT, Finding, Tally, require_message, small, watched
 from tests.fuzz.mutation import damaged, mutated

@@ -15,7 +15,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.store import blob, columns, encoding, records
+from fluxres.store import blob, encoding, records
 from tests.store.graphs import change, facts, machine, structure
 from tests.strategies import machines
 
@@ -102,13 +102,17 @@ def test_bytes_with_a_right_checksum_and_wrong_content_are_an_error_or_a_graph(d
     assert isinstance(back, Structure)
 
 
-def test_a_newer_encoding_names_the_way_out() -> None:
+@pytest.mark.parametrize(
+    ("version", "way_out"),
+    [(encoding.VERSION + 1, "use a newer fluxres"), (encoding.VERSION - 1, "read it with the fluxres that wrote it")],
+)
+def test_another_version_of_the_encoding_names_the_way_out(version: int, way_out: str) -> None:
     shape, marks = encoded(machine(1, 1))
-    body = shape[:4] + (encoding.VERSION + 1).to_bytes(2, "little") + shape[6 : -blob.CHECKSUM_BYTES]
-    newer = body + blob.checksum(body)
-    marks = encoding.encode_marks(*encoding.decode(shape, marks), newer)
-    with pytest.raises(StoreError, match="use a newer fluxres"):
-        encoding.decode(newer, marks)
+    body = shape[:4] + version.to_bytes(2, "little") + shape[6 : -blob.CHECKSUM_BYTES]
+    other = body + blob.checksum(body)
+    marks = encoding.encode_marks(*encoding.decode(shape, marks), other)
+    with pytest.raises(StoreError, match=way_out):
+        encoding.decode(other, marks)
 
 
 def test_marks_of_another_shape_are_refused() -> None:
@@ -156,4 +160,4 @@ def test_what_goes_down_keeps_what_it_holds() -> None:
 
 def test_a_count_beyond_pools_max_costs_a_refusal() -> None:
     with pytest.raises(StoreError, match="values"):
-        columns.decode(columns.Column("constant", limits.POOLS_MAX + 1), np.int64, lambda length: b"")
+        blob.decode_column(blob.Column(limits.POOLS_MAX + 1), np.int64, lambda length: b"")

@@ -34,8 +34,8 @@ from fluxres.errors import (
 )
 from fluxres.model import ResourceGraph
 from fluxres.store import changes, open_store, rows
+from fluxres.store.changes import Pending
 from fluxres.store.files import save_stored
-from fluxres.store.pending import Pending
 from tests.store.graphs import change, facts, machine
 
 PLACES = ("site.yaml", "site.db")

@@ -142,7 +142,8 @@ class Edges:
             src, dst = dst, src
         elif edge.direction == "both":
             src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
-        return _Block(src, dst, LINK if edge.relation is UNSET else edge.relation, self._attributes(edge, path), path)
+        relation = LINK if edge.relation is UNSET else edge.relation
+        return _Block(src, dst, relation, attributes_of(self._document, edge, path), path)
 
     def _selected(self, texts: str | list[str], path: tuple[Key, ...]) -> Int64:
         found = []
@@ -157,36 +158,6 @@ class Edges:
                     raise type(error)(f"no graph '{graph}'", where=where, hint=hint) from None
                 raise type(error)(error.message, where=where, hint=error.hint) from None
         return np.concatenate(found)
-
-    def _attributes(self, edge: Edge, path: tuple[Key, ...]) -> dict[str, Any]:
-        attributes: dict[str, Any] = {}
-        if edge.capacity is not UNSET:
-            if math.isnan(edge.capacity) or edge.capacity < 0:
-                message = f"expected a number >= 0, got {edge.capacity}"
-                raise InputError(message, where=self._document.where((*path, "capacity")), hint="leave it out if it is unknown")
-            if not is_countable(edge.capacity):
-                message = f"expected at most {limits.CAPACITY_MAX}, got {edge.capacity}"
-                raise InputError(message, where=self._document.where((*path, "capacity")), hint=LARGER_UNIT)
-            attributes["capacity"] = float(edge.capacity)
-        if edge.unit is not UNSET:
-            attributes["unit"] = edge.unit
-        if edge.supply is not UNSET:
-            attributes["supply"] = edge.supply
-        for key, value in (edge.attributes or {}).items():
-            where = (*path, "attributes", key)
-            if key in RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
-                raise InputError(f"{key!r} is not a valid attribute name", where=self._document.where(where, key=True))
-            if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
-                message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
-                raise LimitExceeded(message, where=self._document.where(where))
-            if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
-                raise LimitExceeded(
-                    "a number of more than 300 digits", where=self._document.where(where), hint="write it as text"
-                )
-            if isinstance(value, float) and math.isnan(value):
-                raise InputError("expected a value, got .nan", where=self._document.where(where), hint="leave it out")
-            attributes[key] = value
-        return attributes
 
     def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int], path: tuple[Key, ...]) -> None:
         order = np.argsort(subsystem.dst, kind="stable")
@@ -211,6 +182,36 @@ class Edges:
             )
             hint = "remove one edge of the cycle; only a graph with 'hierarchy: false' may have one"
             raise InputError(message, where=self._document.where(blocks[entry].path), hint=hint) from None
+
+
+def attributes_of(document: Document, edge: Edge, path: tuple[Key, ...]) -> dict[str, Any]:
+    """What an edge of a document carries, its capacity included."""
+    attributes: dict[str, Any] = {}
+    if edge.capacity is not UNSET:
+        if math.isnan(edge.capacity) or edge.capacity < 0:
+            message = f"expected a number >= 0, got {edge.capacity}"
+            raise InputError(message, where=document.where((*path, "capacity")), hint="leave it out if it is unknown")
+        if not is_countable(edge.capacity):
+            message = f"expected at most {limits.CAPACITY_MAX}, got {edge.capacity}"
+            raise InputError(message, where=document.where((*path, "capacity")), hint=LARGER_UNIT)
+        attributes["capacity"] = float(edge.capacity)
+    if edge.unit is not UNSET:
+        attributes["unit"] = edge.unit
+    if edge.supply is not UNSET:
+        attributes["supply"] = edge.supply
+    for key, value in (edge.attributes or {}).items():
+        where = (*path, "attributes", key)
+        if key in RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
+            raise InputError(f"{key!r} is not a valid attribute name", where=document.where(where, key=True))
+        if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
+            message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
+            raise LimitExceeded(message, where=document.where(where))
+        if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
+            raise LimitExceeded("a number of more than 300 digits", where=document.where(where), hint="write it as text")
+        if isinstance(value, float) and math.isnan(value):
+            raise InputError("expected a value, got .nan", where=document.where(where), hint="leave it out")
+        attributes[key] = value
+    return attributes
 
 
 def _row_of_cycle(subsystem: Subsystem) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import shown
 from fluxres.errors import InputError
 from fluxres.formats.cluster.edges import LINK
 from fluxres.formats.selector import Selectors

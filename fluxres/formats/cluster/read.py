@@ -7,29 +7,28 @@ finished tree: uuids, edges, allocations.  ``specs/cluster-yaml.md`` describes t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
-from fluxres.formats.cluster.edges import Edges
-from fluxres.formats.cluster.entries import Entries
-from fluxres.formats.cluster.parts import Parts
+from fluxres.formats.cluster.edges import Edges, attributes_of
+from fluxres.formats.cluster.entries import Entries, Parts
 from fluxres.formats.cluster.schema import Cluster, Graph, Held, Resource
-from fluxres.formats.loaded import Hold, Loaded
+from fluxres.formats.format import Hold, Loaded
 from fluxres.formats.selector import Selectors
 from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
 from fluxres.graph.draws import Draws
 from fluxres.graph.identity import repeated, uuid_keys
-from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.recipe import Check, Recipe, expand
 from fluxres.graph.structure import OUTSIDE, Structure
 
 #: a single top entry of one of these types is the root itself
@@ -64,16 +63,9 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 def build(document: Document, *, origin: int | None = None) -> Loaded:
     """The machine of a parsed document; see :func:`read_cluster`."""
-    cluster = _typed(document)
-    entries = Entries(Parts(document, cluster))
-    root = _root(document, cluster, entries)
-    outside, roots = _outside(document, cluster, entries)
+    cluster, entries, root, outside, roots = _recipes(document)
     base = uuids.new_origin() if origin is None else origin
-
-    def where(recipe: Recipe, key: str) -> str:
-        return entries.where(recipe, key) or document.where([key] if key else ())
-
-    structure = expand(root, more=outside, origin=base, where=where)
+    structure = expand(root, more=outside, origin=base, where=partial(_where, document, entries))
     if cluster.uuids is not UNSET:
         _set_uuids(document, structure, cluster.uuids)
     if structure.uuid_texts or cluster.uuids is not UNSET:
@@ -87,9 +79,56 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
     entries.require_supplied(Draws(structure))
     allocations = [_hold(document, selectors, held, i) for i, held in enumerate(cluster.allocations or ())]
     name = cluster.name if cluster.name is not UNSET else structure.name(0)
+    _check_name(document, name)
+    return Loaded(structure, allocations, name)
+
+
+def require_readable(document: Document, structure: Structure) -> None:
+    """Refuse a document that :func:`build` would refuse for one of its values.
+
+    Args:
+        structure: the machine that the document describes; it is not made again.
+
+    Errors: as :func:`build`. Cost: O(entries).
+    """
+    cluster, entries, root, outside, _ = _recipes(document)
+    Check([root, *outside], partial(_where, document, entries))
+    for name, graph in (cluster.graphs or {}).items():
+        _check_graph_name(document, structure, name)
+        for i, edge in enumerate(graph.edges or ()):
+            attributes_of(document, edge, ("graphs", name, "edges", i))
+    _check_name(document, "" if cluster.name is UNSET else cluster.name)
+    for v, text in structure.uuid_texts.items():
+        if not 0 < len(text) <= limits.NAME_LENGTH_MAX:
+            raise InputError(f"expected a UUID, got {shown(text)}", where=structure.where(v))
+    if not isinstance(cluster.uuids, str):  # one run has no uuid twice
+        _require_unique_uuids(document, structure)
+
+
+class _Recipes(NamedTuple):
+    """The entries of a document as recipes: of the tree, of the trees outside, and how many of these each graph declares."""
+
+    cluster: Cluster
+    entries: Entries
+    root: Recipe
+    outside: list[Recipe]
+    roots: dict[str, int]
+
+
+def _recipes(document: Document) -> _Recipes:
+    cluster = _typed(document)
+    entries = Entries(Parts(document, cluster))
+    root = _root(document, cluster, entries)
+    return _Recipes(cluster, entries, root, *_outside(document, cluster, entries))
+
+
+def _where(document: Document, entries: Entries, recipe: Recipe, key: str) -> str:
+    return entries.where(recipe, key) or document.where([key] if key else ())
+
+
+def _check_name(document: Document, name: str) -> None:
     if not name.isprintable():
         raise InputError(f"{name!r} has control characters", where=document.where(["name"]), hint="a name is printable text")
-    return Loaded(structure, allocations, name)
 
 
 def _typed(document: Document) -> Cluster:

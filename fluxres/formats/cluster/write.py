@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents import yaml_text
+from fluxres.documents import yaml_document, yaml_text
 from fluxres.documents.document import Document
-from fluxres.errors import InputError
+from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.cluster.edges_write import edge_entries, outside_homes
 from fluxres.formats.cluster.entries import DefaultIds
-from fluxres.formats.cluster.read import ROOT_TYPES, Hold
+from fluxres.formats.cluster.read import ROOT_TYPES, Hold, require_readable
 from fluxres.formats.cluster.runs import Group, Runs, per_parent
+from fluxres.formats.format import Output
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
@@ -40,6 +41,23 @@ _ORDER = (
 )
 
 
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """The bytes of a cluster file, which expresses everything.
+
+    Errors: InputError and LimitExceeded for a machine with a value that the format does not allow, or more than a reader accepts.
+    Cost: O(pools) array operations and O(entries written) Python.
+    """
+    made = document(structure, allocations, name=name)
+    data = made.text.encode()
+    most = limits.DOCUMENT_BYTES_MAX if made.is_json else limits.YAML_BYTES_MAX
+    if len(data) > most:
+        raise LimitExceeded(f"{len(data)} bytes, but a reader accepts at most {most}")
+    if len(data) > limits.DOCUMENT_VALUES_MAX and yaml_document.count(made.values, made.file) > limits.DOCUMENT_VALUES_MAX:
+        raise LimitExceeded(f"more values than a reader accepts ({limits.DOCUMENT_VALUES_MAX})")
+    require_readable(made, structure)
+    return Output(data, [])
+
+
 def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> str:
     """The text of a cluster file.
 
@@ -47,8 +65,6 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
         structure: the machine.
         allocations: what each job holds.
         name: of the machine, if it is not that of the root.
-
-    This function also writes what the format cannot express; :mod:`fluxres.formats.cluster.checked` detects that.
 
     Cost: O(pools) array operations and O(entries written) Python.
 

@@ -27,7 +27,6 @@ from fluxres.formats.flux.jgf_schema import (
 from fluxres.graph.jgf_subsystems import CONTAINMENT
 
 _OPTIONAL: Final = tuple(name for name in Metadata.__struct_fields__ if name not in ("type", "paths"))
-_MAPPINGS: Final = ("properties", "tags", "ephemeral", "agfilter", "children")
 
 
 class NodeColumns:
@@ -43,7 +42,7 @@ class NodeColumns:
         path: in containment, None for a node outside containment.
         auxiliary: paths in other subsystems, by node, for nodes that have any.
         labels: by node, for nodes that have one.
-        keys: number of mapping keys in the nodes.
+        has_unknown_keys: whether a node has keys that are ignored.
     """
 
     def __init__(self, source: Source, parts: Sequence[Buffer], whole: type[Any]) -> None:
@@ -57,19 +56,18 @@ class NodeColumns:
             nodes = plain[0] if len(plain) == 1 else list(chain(*plain))
             data: list[Any] = [node.metadata for node in nodes]
             self.path: list[str | None] = [metadata.paths.containment for metadata in data]
-            self.keys = 5 * len(nodes)
+            self.has_unknown_keys = False
             names = _PLAIN_OPTIONAL
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            decoded = [json_typed.decode(source, list[Node], part=part, whole=whole) for part in parts]
-            self.shown, found = len(decoded[0]), list(chain(*decoded))
+            decoded = [json_typed.decode_leniently(source, list[Node], part=part, whole=whole) for part in parts]
+            self.has_unknown_keys = any(has_unknown for _, has_unknown in decoded)
+            self.shown, found = len(decoded[0][0]), list(chain(*(some for some, _ in decoded)))
             nodes, data = found, [node.metadata for node in found]
             self.path = [metadata.paths.get(CONTAINMENT) for metadata in data]
             for i, metadata in enumerate(data):
                 if len(metadata.paths) != (CONTAINMENT in metadata.paths):
                     self.auxiliary[i] = {name: path for name, path in metadata.paths.items() if name != CONTAINMENT}
             self.labels = {i: node.label for i, node in enumerate(found) if isinstance(node.label, str)}
-            labelled = sum([node.label is not UNSET for node in found])
-            self.keys = 4 * len(nodes) + labelled + sum([len(metadata.paths) for metadata in data])
             names = _OPTIONAL
         self.n = len(data)
         self.key = [node.id for node in nodes]
@@ -77,12 +75,8 @@ class NodeColumns:
         self._optional: dict[str, list[Any]] = {}
         for name in names:
             column = list(map(attrgetter(name), data))
-            given = self.n - column.count(UNSET)
-            if given:
+            if column.count(UNSET) < self.n:
                 self._optional[name] = column
-                self.keys += given
-        for name in _MAPPINGS:
-            self.keys += sum(json_typed.keys_in(value, source.file) for value in self.given(name).values())
 
     def column(self, name: str) -> list[Any] | None:
         """The values of an optional key, UNSET for nodes without it; None if no node has it."""
@@ -112,7 +106,7 @@ class EdgeColumns:
         undirected: edges without direction.
         place: by edge, its index in the concatenated lists.
         shown: number of edges in the first list.
-        keys: number of mapping keys in the edges.
+        has_unknown_keys: whether an edge has keys that are ignored.
         passed_over: data of edges that is ignored.
     """
 
@@ -121,36 +115,33 @@ class EdgeColumns:
         self.undirected: list[int] = []
         self.place: Sequence[int]
         self.passed_over: list[str] = []
+        self.has_unknown_keys = False
         try:
             with json_typed.collector_paused():
                 plain = [_PLAIN_EDGES.decode(part) for part in parts]
             self.shown = len(plain[0]) if plain else 0
             self._read_plain(list(chain(*plain)), directed=directed)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            full = [json_typed.decode(source, list[Edge], part=part, whole=whole) for part in parts]
-            self.shown = len(full[0]) if full else 0
-            self._read(list(chain(*full)), source.file, directed=directed)
+            full = [json_typed.decode_leniently(source, list[Edge], part=part, whole=whole) for part in parts]
+            self.has_unknown_keys = any(has_unknown for _, has_unknown in full)
+            self.shown = len(full[0][0]) if full else 0
+            self._read(list(chain(*(some for some, _ in full))), directed=directed)
 
     def _read_plain(self, edges: list[PlainEdge], *, directed: bool) -> None:
         self.source = [edge.source for edge in edges]
         self.target = [edge.target for edge in edges]
         column = [edge.metadata for edge in edges]
-        absent = column.count(UNSET)
-        if absent < len(column):
+        if column.count(UNSET) < len(column):
             self.metadata = {i: data for i, data in enumerate(column) if isinstance(data, PlainEdgeMetadata)}
-        self.keys = 3 * len(edges) - absent + sum([_keys_of(data) for data in self.metadata.values()])
         if any(_is_contained(data) and data.attributes is not UNSET for data in self.metadata.values()):
             self._pass_over("edges.metadata.attributes")
         self.place = range(len(edges))
         self.undirected = [] if directed else list(self.place)
 
-    def _read(self, edges: list[Edge], file: str, *, directed: bool) -> None:
-        self.source, self.target, self.place, self.keys = [], [], [], 0
+    def _read(self, edges: list[Edge], *, directed: bool) -> None:
+        self.source, self.target, self.place = [], [], []
         for i, edge in enumerate(edges):
-            optional = [edge.metadata, edge.directed, edge.relation, edge.label, edge.id]
-            self.keys += 2 + len(optional) - optional.count(UNSET)
             data = edge.metadata if isinstance(edge.metadata, EdgeMetadata) else EdgeMetadata()
-            self.keys += _keys_of(data) + (data.name is not UNSET) + json_typed.keys_in(data.name, file)
             for each in self._by_subsystem(edge, data):
                 row = len(self.source)
                 if each.subsystem is not UNSET:
@@ -186,11 +177,6 @@ class EdgeColumns:
 
 def _is_contained(data: PlainEdgeMetadata | EdgeMetadata) -> bool:
     return data.subsystem is UNSET or data.subsystem == CONTAINMENT
-
-
-def _keys_of(data: PlainEdgeMetadata | EdgeMetadata) -> int:
-    keys = (data.subsystem is not UNSET) + (data.relationship is not UNSET)
-    return keys if data.attributes is UNSET else keys + 1 + len(data.attributes)
 
 
 def _is_older_form(name: Any) -> bool:

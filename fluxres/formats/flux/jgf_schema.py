@@ -2,7 +2,7 @@
 
 Every key that a node may leave out is UNSET by default, since its default depends on the rest of the node. There are two types of
 a node and of an edge: a plain one that covers nearly every node of nearly every file and takes half the memory, and the complete
-one. Unknown keys are ignored, as in Fluxion, and a note lists them (:func:`fluxres.documents.json_typed.passed_over`).
+one. Unknown keys are ignored, as in Fluxion, and a note lists them (:func:`fluxres.documents.json_typed.unknown_keys`).
 """
 
 from __future__ import annotations

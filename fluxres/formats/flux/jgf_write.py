@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from fluxres.formats import left_out, pool_uuids
-from fluxres.formats.format import ALL
-from fluxres.formats.loaded import Hold, Output
+from fluxres.formats import losses, pool_uuids
+from fluxres.formats.format import ALL, Hold, Output
 from fluxres.graph import jgf, jgf_subsystems
 from fluxres.graph.jgf import SHORTHAND, GraphPart
 from fluxres.graph.jgf_subsystems import CONTAINMENT
@@ -32,7 +31,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     Cost: about 1 µs per pool; memory about three times the file. Source: RFC 40.
     """
     part = part_of(structure, shorthand=shorthand)
-    lost = left_out.concern(structure, "pools", hidden_in(structure, part), "what is below exclusive ones;")
+    lost = losses.concern(structure, "pools", hidden_in(structure, part), "what is below exclusive ones;")
     data = b"".join([*pieces_of(structure, part, name), b"\n"])
     return Output(data, [*lost, *lost_of(structure, allocations)], note_of(structure))
 
@@ -57,7 +56,7 @@ def part_of(structure: Structure, *, shorthand: bool) -> GraphPart:
     return GraphPart(vertices, structure.size[kept], exclusive[kept], ways[kept])
 
 
-def hidden_in(structure: Structure, part: GraphPart) -> left_out.Mask:
+def hidden_in(structure: Structure, part: GraphPart) -> losses.Mask:
     """Pools outside a part, as a bool per vertex."""
     hidden = np.ones(structure.n, np.bool_)
     hidden[part.vertices] = False
@@ -86,9 +85,9 @@ def _is_plain(key: str, value: PropertyValue) -> bool:
 
 def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
     """What a graph of all pools does not express of a machine."""
-    lost = left_out.lines(structure, allocations, CARRIES)
+    lost = losses.lines(structure, allocations, CARRIES)
     plain = [all(_is_plain(key, value) for key, value in kind.properties) for kind in structure.kinds]
-    lost += left_out.concern(structure, "properties", ~np.array(plain)[structure.kind], left_out.TYPES)
+    lost += losses.concern(structure, "properties", ~np.array(plain)[structure.kind], losses.TYPES)
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:
             lost.append(f"graphs: {name}, which is what JGF calls the containment tree, with {len(graph)} edges")

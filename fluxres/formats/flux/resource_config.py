@@ -12,11 +12,12 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
+import msgspec
 import numpy as np
 import orjson
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
 from fluxres import limits
@@ -25,16 +26,51 @@ from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats.flux import resource_set, resource_set_write
-from fluxres.formats.flux.rank_blocks import Block, BlockRows, fill
-from fluxres.formats.flux.rank_hosts import hosts_of, require_path_steps
-from fluxres.formats.flux.rank_properties import BARRED, Pairs, pairs_of
-from fluxres.formats.flux.resource_config_schema import Configuration, Nodes, ResourceTable
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.flux.ranks import BARRED, Block, BlockRows, Pairs, fill, hosts_of, pairs_of, require_path_steps
+from fluxres.formats.format import Loaded
 from fluxres.graph import uuids
 from fluxres.graph.kinds import Kind, KindTable, require_draws
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
+
+Text = Annotated[str, Meta(min_length=1)]
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+
+
+class Nodes(Struct, forbid_unknown_fields=True):
+    """One table of nodes."""
+
+    hosts: Annotated[Text, Meta(description="Hostlist (RFC 29).")]
+    cores: Annotated[str | UnsetType, Meta(description="Idset of cores of each host (RFC 22).")] = UNSET
+    gpus: Annotated[str | UnsetType, Meta(description="Idset of gpus of each host.")] = UNSET
+    properties: Annotated[list[Word] | UnsetType, Meta(description="Properties of each host.")] = UNSET
+
+
+class ResourceTable(Struct):
+    """The `[resource]` table of flux-core; other keys are kept unchanged."""
+
+    config: Annotated[list[Nodes], Meta(min_length=1)] | UnsetType = UNSET
+    path: Annotated[Text | UnsetType, Meta(description="File with a resource set (RFC 20), instead of config.")] = UNSET
+    scheduling: Annotated[Text | UnsetType, Meta(description="File with the scheduling key of the resource set.")] = UNSET
+    exclude: Annotated[str | UnsetType, Meta(description="Ranks or hosts that are excluded from scheduling.")] = UNSET
+
+
+class Configuration(Struct):
+    """A configuration of flux-core; other tables are kept unchanged."""
+
+    resource: ResourceTable
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a configuration, as in ``specs/schemas/resource-config.schema.json``.
+
+    >>> json_schema()["title"]
+    'resource configuration'
+    """
+    schema = msgspec.json.schema(Configuration)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "resource configuration", **schema}
+
 
 EXCLUDED: Final = "excluded"
 """Tag of nodes that are excluded from scheduling."""

@@ -10,12 +10,11 @@ import orjson
 
 from fluxres.allocation.execution_targets import CHILDREN
 from fluxres.errors import InputError
-from fluxres.formats import left_out
-from fluxres.formats.flux.rank_columns import children_of, host_ids, properties_of
-from fluxres.formats.flux.rank_hosts import HOST
+from fluxres.formats import losses
+from fluxres.formats.flux.rank_columns import Targets, Told, children_of, host_ids, lost, pools_within, properties_of, targets_of
+from fluxres.formats.flux.ranks import HOST
 from fluxres.formats.flux.resource_config import EXCLUDED, SETTING, TABLE
-from fluxres.formats.flux.resource_set_told import Targets, Told, lost, pools_within, targets_of
-from fluxres.formats.loaded import Hold, Output
+from fluxres.formats.format import Hold, Output
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
@@ -119,8 +118,8 @@ def _said(structure: Structure, targets: Targets, told: Told, missing: list[str]
         drained[v] = EXCLUDED in tags and is_target[v] and structure.state[v] == _DRAIN
         said = {EXCLUDED} if drained[v] else {key for key in tags if key.startswith((SETTING, TABLE))} if v == 0 else set()
         tagged[v] = bool(tags.keys() - said)
-    kept += left_out.concern(structure, "tags", tagged & told.pools)
-    kept += left_out.concern(structure, "states", (structure.state != 0) & ~drained & told.pools)
+    kept += losses.concern(structure, "tags", tagged & told.pools)
+    kept += losses.concern(structure, "states", (structure.state != 0) & ~drained & told.pools)
     if not np.array_equal(targets.ranks, np.arange(len(targets.ranks))):
         kept.append(f"ranks: of {len(targets.ranks)} nodes, which become 0, 1, …")
     return kept

@@ -11,20 +11,20 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.documents import json_places, json_typed
+from fluxres.documents import json_typed
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.flux import jgf, resource_set_shorthand
+from fluxres.formats.flux.jgf import build
 from fluxres.formats.flux.jgf_schema import RawJgf
-from fluxres.formats.flux.jgf_structure import build
 from fluxres.formats.flux.resource_set_lite import Lite
 from fluxres.formats.flux.resource_set_schema import Execution, RawResourceSet, ResourceSet, TreePool, WithGraph, WithTopology
 from fluxres.formats.flux.treepool import Topologies
-from fluxres.formats.loaded import Loaded
-from fluxres.formats.notes import keys_passed_over
+from fluxres.formats.format import Loaded
+from fluxres.formats.losses import keys_passed_over
 from fluxres.graph import uuids
 from fluxres.graph.jgf import SHORTHAND
 from fluxres.graph.structure import Structure
@@ -50,10 +50,9 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> [read(Source(text.encode())).structure.path(v) for v in (0, 6, 10)]
     ['/cluster0', '/cluster0/n09', '/cluster0/n09/core3']
     """
-    document = json_typed.decode(source, RawResourceSet, whole=ResourceSet)
-    execution = json_typed.decode(source, Execution, part=document.execution, whole=ResourceSet)
-    keys = 2 + sum(part is not UNSET for part in (document.scheduling, document.attributes))
-    keys += json_places.keys_of(execution) + _keys(source, document.attributes)
+    document, some_unknown = json_typed.decode_leniently(source, RawResourceSet, whole=ResourceSet)
+    execution, more_unknown = json_typed.decode_leniently(source, Execution, part=document.execution, whole=ResourceSet)
+    has_unknown_keys = some_unknown or more_unknown
     lite = Lite(source, execution)
     tags = _tags(source, execution)
     if document.attributes is not UNSET:
@@ -62,9 +61,10 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     kind: type[ResourceSet] = ResourceSet
     notes: tuple[str, ...] = ()
     if form == "graph" and document.scheduling is not UNSET:
-        graph = json_typed.decode(source, RawJgf, part=document.scheduling, whole=WithGraph)
+        graph, more_unknown = json_typed.decode_leniently(source, RawJgf, part=document.scheduling, whole=WithGraph)
         made = _with_graph(source, graph, lite, origin)
-        structure, keys, kind = made.structure, keys + made.keys, WithGraph
+        has_unknown_keys = has_unknown_keys or more_unknown or made.has_unknown_keys
+        structure, kind = made.structure, WithGraph
         passed_over, notes = passed_over + made.passed_over, made.notes
         if graph.free_ranks is not UNSET:
             tags[jgf.FREE_RANKS] = graph.free_ranks
@@ -75,19 +75,18 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
             topologies = Topologies(source, pool, lite.ranks)
         elif document.scheduling is not UNSET:
             tags[SCHEDULING] = _kept(source, document.scheduling, "scheduling")
-        keys += _keys(source, document.scheduling)
         structure, notes = lite.structure(uuids.new_origin() if origin is None else origin, topologies), lite.notes
-    passed_over = [*json_typed.passed_over(source, keys, kind), *passed_over]
+    passed_over = [*(json_typed.unknown_keys(source, kind) if has_unknown_keys else ()), *passed_over]
     for key, value in tags.items():
         structure.set_tag([0], key, value)
     return Loaded(structure, [], structure.name(0), (*keys_passed_over(source, passed_over), *notes))
 
 
 class _Graph(NamedTuple):
-    """The machine of a graph, the number of mapping keys in its text, the unkept parts, and notes."""
+    """The machine of a graph, whether it has keys that are ignored, the unkept parts, and notes."""
 
     structure: Structure
-    keys: int
+    has_unknown_keys: bool
     passed_over: list[str]
     notes: tuple[str, ...]
 
@@ -104,16 +103,11 @@ def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -
     if graph.writer == SHORTHAND:
         structure, notes = resource_set_shorthand.completed(structure, made.hidden, lite, origin)
     notes += lite.agree(structure)
-    keys = made.keys + 1 + (graph.writer is not UNSET) + (graph.free_ranks is not UNSET)
-    return _Graph(structure, keys, [f"scheduling.graph.{what}" for what in made.passed_over], notes)
+    return _Graph(structure, made.has_unknown_keys, [f"scheduling.graph.{what}" for what in made.passed_over], notes)
 
 
 def _values(source: Source, part: msgspec.Raw) -> Any:
     return json_typed.decode(source, Any, part=part, whole=ResourceSet)
-
-
-def _keys(source: Source, part: msgspec.Raw | UnsetType) -> int:
-    return 0 if part is UNSET else json_typed.keys_in(_values(source, part), source.file)
 
 
 def _form(source: Source, scheduling: Any) -> str:

@@ -20,9 +20,7 @@ from fluxres.documents import json_typed
 from fluxres.documents.document import Key
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats.flux.rank_blocks import Block, BlockRows, fill
-from fluxres.formats.flux.rank_hosts import HOST, hosts_of, require_path_steps
-from fluxres.formats.flux.rank_properties import properties_by_node
+from fluxres.formats.flux.ranks import HOST, Block, BlockRows, fill, hosts_of, properties_by_node, require_path_steps
 from fluxres.formats.flux.resource_set_schema import Execution
 from fluxres.formats.flux.treepool import Topologies
 from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple

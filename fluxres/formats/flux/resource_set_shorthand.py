@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import InputError
-from fluxres.formats.flux.jgf_structure import Hidden
+from fluxres.formats.flux.jgf import Hidden
 from fluxres.formats.flux.resource_set_lite import Lite
-from fluxres.formats.notes import Notes, listed
+from fluxres.formats.losses import Notes, listed
 from fluxres.graph import uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32

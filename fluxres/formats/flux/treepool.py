@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.document import Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.flux.rank_blocks import BlockRows
+from fluxres.formats.flux.ranks import BlockRows
 from fluxres.formats.flux.resource_set_schema import Storage, TreePool
 from fluxres.graph.kinds import Kind, KindTable
 from fluxres.syntax import idset

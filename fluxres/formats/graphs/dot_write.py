@@ -9,9 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from fluxres.formats import left_out
-from fluxres.formats.format import Fact
-from fluxres.formats.loaded import Hold, Output
+from fluxres.formats import losses
+from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind
@@ -28,7 +27,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     """
     title = _escape(name if name is not None else structure.name(0))
     chunks = [f'digraph "{title}" {{\n  node [shape=box];\n'.encode(), *_nodes(structure), *_edges(structure), b"}\n"]
-    lost = left_out.lines(structure, allocations, CARRIES)
+    lost = losses.lines(structure, allocations, CARRIES)
     for graph in structure.subsystems.values():
         others = [key for key in graph.attributes if key != "capacity"]
         lost += [f"graphs: {key} of edges of {graph.name}" for key in others]

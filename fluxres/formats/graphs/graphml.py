@@ -12,13 +12,12 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from fluxres import limits
 from fluxres.documents import json_typed, safe_xml
-from fluxres.documents.document import Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Key, shown
 from fluxres.documents.safe_xml import Element
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.format import Loaded
 from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
-from fluxres.formats.loaded import Loaded
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.kinds import STATES
 
@@ -239,7 +238,7 @@ class _Reading:
     def _json(self, element: Element, text: str, name: str, kind: Any) -> dict[str, Any]:
         """A mapping that is JSON in a text."""
         try:
-            found = json.loads(text, object_pairs_hook=_unique)
+            found = json.loads(text)
         except (ValueError, RecursionError) as error:
             self._refuse(element, f"{name}: expected a mapping in JSON: {shown(str(error))}")
         if not isinstance(found, dict):
@@ -250,10 +249,3 @@ class _Reading:
             if not key or not isinstance(value, kind) or long or (isinstance(value, int) and abs(value) >= limits.NUMBER_MAX):
                 self._refuse(element, f"{name}: {shown(key)} cannot be {shown(value)}")
         return found
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key occurs in it twice")
-    return found

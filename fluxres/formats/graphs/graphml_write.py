@@ -15,10 +15,9 @@ from xml.sax import saxutils
 import numpy as np
 
 from fluxres.errors import InputError
-from fluxres.formats import left_out
-from fluxres.formats.format import ALL
+from fluxres.formats import losses
+from fluxres.formats.format import ALL, Hold, Output
 from fluxres.formats.graphs.rows import CONTAINMENT
-from fluxres.formats.loaded import Hold, Output
 from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
@@ -52,7 +51,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
         + f'<graph edgedefault="directed">\n{_data("g-name", escape(about["name"]))}{_data("g-subsystems", _json(subsystems))}\n'
     )
     chunks = [head.encode(), *_nodes(structure), *_edges(structure), b"</graph>\n</graphml>\n"]
-    lost = left_out.lines(structure, allocations, CARRIES)
+    lost = losses.lines(structure, allocations, CARRIES)
     for graph in structure.subsystems.values():
         if graph.name == CONTAINMENT:
             lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")

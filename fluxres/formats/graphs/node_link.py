@@ -1,29 +1,120 @@
 """Read node-link JSON, as made by ``networkx.node_link_data``, so that a machine can be edited in networkx.
 
 An edge may have any attributes, as edges in networkx do; ``subsystem`` names its graph, and edges without it are containment.
+
+The keys are the attributes of fluxres' networkx views, with two exceptions. The numeric id is ``number``, because ``id`` is the
+key of the node. ``exclusive``, as in all formats, is ``exclusive_only`` in a view, where ``exclusive`` would mean a pool that is
+held exclusively; both keys are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.document import Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats.graphs.node_link_schema import About, NodeLink, PlainEdge, RawNodeLink
+from fluxres.formats.format import Hold, Loaded
 from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
-from fluxres.formats.loaded import Hold, Loaded
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Text = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)]
+NodeKey = Annotated[int, Meta(ge=-(2**62), le=2**62)] | Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)]
+Value = Text | int | float | bool | None
+Units = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]
+
+
+State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
+
+
+class Node(Struct, gc=False, forbid_unknown_fields=True):
+    """A pool."""
+
+    id: NodeKey
+    type: Word
+    name: Word | UnsetType | None = UNSET
+    basename: Word | UnsetType | None = UNSET
+    number: Annotated[int, Meta(ge=0, le=limits.ID_MAX)] | UnsetType | None = UNSET
+    size: Units | UnsetType | None = UNSET
+    unit: Word | UnsetType | None = UNSET
+    rank: Annotated[int, Meta(ge=0, le=2**31 - 1)] | UnsetType | None = UNSET
+    state: State | UnsetType | None = UNSET
+    exclusive: bool | UnsetType | None = UNSET
+    exclusive_only: bool | UnsetType | None = UNSET
+    uuid: Word | UnsetType | None = UNSET
+    path: str | UnsetType | None = UNSET
+    properties: dict[Word, Value] | UnsetType | None = UNSET
+    tags: dict[Word, Text | None] | UnsetType | None = UNSET
+    capacity: Units | UnsetType | None = UNSET
+    way: bool | UnsetType | None = UNSET
+
+
+class PlainEdge(Struct, gc=False, forbid_unknown_fields=True):
+    """An edge with only the attributes that nearly all edges have: it takes a third of the memory of a dictionary."""
+
+    source: NodeKey
+    target: NodeKey
+    subsystem: Word | UnsetType = UNSET
+    type: Word | UnsetType = UNSET
+    capacity: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    key: Any = UNSET
+
+
+class Held(Struct, forbid_unknown_fields=True):
+    """What a job holds: (key of a node or name of an edge, units); and what it draws for which node, starting with that node."""
+
+    job: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX)]
+    start: float
+    end: float | None
+    pools: list[tuple[NodeKey, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]]]
+    slots: Annotated[int, Meta(ge=0, le=limits.COUNT_MAX)] = 0
+    drawn: list[tuple[NodeKey, NodeKey, Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]]] = []
+
+
+class About(Struct, forbid_unknown_fields=True):
+    """The attributes of the graph: its name, its auxiliary graphs and whether they are hierarchies, its allocations."""
+
+    name: Word | None = None
+    subsystems: dict[Word, bool] | UnsetType = UNSET
+    allocations: list[Held] = []
+
+
+class NodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A graph; networkx before 3.6 calls edges links."""
+
+    nodes: Annotated[list[Node], Meta(min_length=1)]
+    edges: list[dict[str, Any]] | UnsetType = UNSET
+    links: list[dict[str, Any]] | UnsetType = UNSET
+    directed: Literal[True] | UnsetType = UNSET
+    multigraph: bool | UnsetType = UNSET
+    graph: About | UnsetType = UNSET
+
+
+class RawNodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A graph whose parts are decoded one at a time, each in the type that takes the least memory."""
+
+    nodes: Annotated[list[Node], Meta(min_length=1)]
+    edges: msgspec.Raw | UnsetType = UNSET
+    links: msgspec.Raw | UnsetType = UNSET
+    directed: Literal[True] | UnsetType = UNSET
+    multigraph: bool | UnsetType = UNSET
+    graph: msgspec.Raw | UnsetType = UNSET
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a graph, as in ``specs/node-link.schema.json``."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(NodeLink)}
+
 
 T = TypeVar("T")
 _PLAIN: Final = msgspec.json.Decoder(list[PlainEdge])
@@ -46,17 +137,12 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 class _Reading:
-    """Reads one document and counts the decoded keys, since the parser keeps the last of two equal ones."""
-
     def __init__(self, source: Source, document: RawNodeLink) -> None:
         self._source, self._nodes = source, document.nodes
         self._edges_key = "edges" if document.edges is not UNSET else "links"
         self._raw_edges = document.edges if document.edges is not UNSET else document.links
         self._about = self._part(document.graph, About) if document.graph is not UNSET else About()
         self._row: dict[int | str, int] = {}
-        self._keys = sum(getattr(document, key) is not UNSET for key in document.__struct_fields__)
-        if document.graph is not UNSET:
-            self._keys += json_typed.keys_in(msgspec.json.decode(document.graph))
 
     def _part(self, raw: msgspec.Raw, kind: type[T]) -> T:
         return json_typed.decode(self._source, kind, part=raw, whole=NodeLink)
@@ -90,8 +176,8 @@ class _Reading:
             states=column("state"),
             exclusive=[bool(a or b) for a, b in zip(column("exclusive"), column("exclusive_only"), strict=True)],
             uuids=column("uuid"),
-            properties=self._mappings("properties"),
-            tags=self._mappings("tags"),
+            properties=column("properties"),
+            tags=column("tags"),
             capacities=column("capacity"),
             ways=[bool(value) for value in column("way")],
             parents=parents,
@@ -99,9 +185,6 @@ class _Reading:
             hierarchies=frozenset() if own is UNSET else frozenset(name for name, is_tree in own.items() if is_tree),
             is_own=own is not UNSET,
         )
-        column("path")  # paths follow from names and edges
-        self._keys += len(keys)
-        json_typed.require_unique_keys(self._source, self._keys)
         self._nodes = []
         structure, vertex = rows.structure(self.fail, origin, self._source.file)
         return Loaded(structure, self._holds(structure, vertex), self._about.name or structure.name(0))
@@ -109,14 +192,7 @@ class _Reading:
     def _column(self, name: str) -> list[Any]:
         """The values of one key, None where it is missing."""
         values = [getattr(node, name) for node in self._nodes]
-        absent = values.count(UNSET)
-        self._keys += len(values) - absent
-        return [None if value is UNSET else value for value in values] if absent else values
-
-    def _mappings(self, name: str) -> list[Any]:
-        values = self._column(name)
-        self._keys += sum(len(value) for value in values if value)
-        return values
+        return [None if value is UNSET else value for value in values] if UNSET in values else values
 
     def _edges(self) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
         """Edges of containment, and of the auxiliary graphs by name."""
@@ -132,10 +208,6 @@ class _Reading:
         parents: tuple[list[int], list[int], list[int]] = ([], [], [])
         graphs: dict[str, list[Edge]] = {}
         rows, (above, below, numbers) = self._row, parents
-        self._keys += 2 * len(edges)
-        for key in ("subsystem", "type", "capacity", "key"):
-            self._keys += len(edges) - [getattr(edge, key) for edge in edges].count(UNSET)
-        self._keys += sum(json_typed.keys_in(edge.key) for edge in edges if isinstance(edge.key, dict | list))
         for number, edge in enumerate(edges):
             src, dst = rows.get(edge.source), rows.get(edge.target)
             if src is None or dst is None:
@@ -155,7 +227,6 @@ class _Reading:
     def _any_edges(self, edges: list[dict[str, Any]]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
         parents: tuple[list[int], list[int], list[int]] = ([], [], [])
         graphs: dict[str, list[Edge]] = {}
-        self._keys += json_typed.keys_in(edges)
         for number, values in enumerate(edges):
             src, dst = self._end(values, "source", number), self._end(values, "target", number)
             subsystem = values.get("subsystem", CONTAINMENT)

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from fluxres.formats import left_out
-from fluxres.formats.format import ALL
+from fluxres.formats import losses
+from fluxres.formats.format import ALL, Hold, Output
 from fluxres.formats.graphs.rows import CONTAINMENT
-from fluxres.formats.loaded import Hold, Output
 from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
@@ -33,7 +32,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     is_multi = "true" if any(len(graph) for graph in structure.subsystems.values()) else "false"
     head = f'{{"directed":true,"multigraph":{is_multi},"graph":{_json(about)},"nodes":[\n'
     chunks = [head.encode(), *_nodes(structure), b'\n],"edges":[\n', *_edges(structure), b"\n]}\n"]
-    return Output(b"".join(chunks), left_out.lines(structure, allocations, CARRIES) + _lost(structure))
+    return Output(b"".join(chunks), losses.lines(structure, allocations, CARRIES) + _lost(structure))
 
 
 def _json(value: object) -> str:
@@ -64,7 +63,7 @@ def _sort(kind: Kind) -> str:
     if kind.unit is not None:
         values["unit"] = kind.unit
     if kind.properties:
-        values["properties"] = {key: None if left_out.is_endless(value) else value for key, value in kind.properties}
+        values["properties"] = {key: None if losses.is_endless(value) else value for key, value in kind.properties}
     return _json(values)[1:-1] + ","
 
 
@@ -124,19 +123,19 @@ def _of_graph(graph: Subsystem) -> Iterator[str]:
     rows = zip(graph.src.tolist(), graph.dst.tolist(), graph.relation.tolist(), strict=True)
     for row, (u, v, relation) in enumerate(rows):
         values = [(key, column[row]) for key, column in columns]
-        more = "".join(f",{key}:{_json(value)}" for key, value in values if left_out.is_sayable(value))
+        more = "".join(f",{key}:{_json(value)}" for key, value in values if losses.is_sayable(value))
         yield f'{{"source":{u},"target":{v},{plain[relation]}{more}}}'
 
 
 def _lost(structure: Structure) -> list[str]:
     """What JSON, or an edge in networkx, cannot express."""
-    endless = by_kind(structure, lambda kind: any(left_out.is_endless(value) for _, value in kind.properties), False)
-    lost = left_out.concern(structure, "properties", np.array(endless)[structure.kind], "infinite values")
+    endless = by_kind(structure, lambda kind: any(losses.is_endless(value) for _, value in kind.properties), False)
+    lost = losses.concern(structure, "properties", np.array(endless)[structure.kind], "infinite values")
     for graph in structure.subsystems.values():
         if graph.name == CONTAINMENT:
             lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
             continue
         taken = [key for key in graph.attributes if key in _OF_AN_EDGE]
         lost += [f"graphs: {key} of edges of {graph.name}, which have another meaning there" for key in taken]
-        lost += left_out.endless_attributes(graph)
+        lost += losses.endless_attributes(graph)
     return lost

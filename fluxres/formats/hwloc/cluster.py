@@ -20,12 +20,12 @@ from fluxres import limits
 from fluxres.documents import safe_xml
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.formats.format import Loaded
 from fluxres.formats.hwloc import devices as hwloc_devices
 from fluxres.formats.hwloc import pools as hwloc_pools
 from fluxres.formats.hwloc.objects import Machine, Object, machines_of
 from fluxres.formats.hwloc.pools import Keep, Row
-from fluxres.formats.loaded import Loaded
-from fluxres.formats.notes import Notes
+from fluxres.formats.losses import Notes
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable
 

@@ -1,7 +1,7 @@
 """hwloc topologies as written by `lstopo --of xml` of hwloc 1, 2 and 3: one node and its content.
 
-Reading files needs no library. :mod:`.hwloc_pools` decides which objects become pools, for this reader and for the one of the
-local machine (:mod:`.hwloc_system`); :mod:`.hwloc_cluster` combines many nodes into a cluster.
+Reading files needs no library. :mod:`.pools` decides which objects become pools, for this reader and for the one of the
+local machine (:mod:`.system`); :mod:`.cluster` combines many nodes into a cluster.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fluxres.documents import safe_xml
 from fluxres.documents.source import Source
+from fluxres.formats.format import Loaded
 from fluxres.formats.hwloc.objects import Object, machine_of
-from fluxres.formats.loaded import Loaded
 
 __all__ = ["Object", "load", "parse", "read"]
 

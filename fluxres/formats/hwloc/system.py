@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from fluxres.errors import FluxresError, InputError
+from fluxres.formats.format import Loaded
 from fluxres.formats.hwloc import cluster as hwloc_cluster
 from fluxres.formats.hwloc.objects import Object, settled
-from fluxres.formats.loaded import Loaded
 
 if TYPE_CHECKING:
     from fluxres.hwloc import Topology

@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.errors import InputError
-from fluxres.formats import left_out
-from fluxres.formats.format import Fact
-from fluxres.formats.loaded import Hold
-from fluxres.formats.peers.inventory import RESERVED, TYPES, types_of
-from fluxres.formats.peers.inventory_runs import LABEL, SLOTS
+from fluxres.formats import losses
+from fluxres.formats.format import Fact, Hold
+from fluxres.formats.peers.inventory import LABEL, RESERVED, SLOTS, TYPES, types_of
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import regular_names
 from fluxres.graph.structure import Structure
@@ -229,8 +227,8 @@ class Inventory:
         kept[0] = True
         missing = ~kept
         missing[s.tree_end :] = False
-        found = left_out.concern(s, "pools", missing)
-        found += left_out.concern(s, "pools", lost.moved & kept, "the places")
+        found = losses.concern(s, "pools", missing)
+        found += losses.concern(s, "pools", lost.moved & kept, "the places")
         if self.hosts[0] == 0:
             found.append(f"pools: {s.where(0)} will be in a cluster when it is read")
         found += more
@@ -239,10 +237,10 @@ class Inventory:
             lost.mark("properties", np.flatnonzero(self._described()))
         lost.mark("basenames", np.flatnonzero(self._based() & ~lost.between))
         for fact, mask in lost.facts.items():
-            found += left_out.concern(s, fact, mask & kept)
+            found += losses.concern(s, fact, mask & kept)
         # A unit with no slots is down, because no pool has size 0; this state need not be reported.
         ghosts = np.array([any(key == SLOTS for key, _ in kind.properties) for kind in s.kinds])[s.kind]
-        found += left_out.lines(s, allocations, carries | {*lost.facts, "ids", "basenames", "properties"}, within=kept & ~ghosts)
+        found += losses.lines(s, allocations, carries | {*lost.facts, "ids", "basenames", "properties"}, within=kept & ~ghosts)
         return list(dict.fromkeys(found))
 
     def _based(self) -> Mask:

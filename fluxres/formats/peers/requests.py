@@ -25,8 +25,7 @@ from fluxres.formats.peers.hyperqueue.command_lines import words_of
 from fluxres.formats.peers.hyperqueue.definitions import CPUS
 from fluxres.formats.peers.hyperqueue.request import ALL, Ask, Variant
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
-from fluxres.formats.peers.inventory import RESERVED, TYPES
-from fluxres.formats.peers.inventory_runs import FRACTION_UNIT
+from fluxres.formats.peers.inventory import FRACTION_UNIT, RESERVED, TYPES
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.syntax import count as counts
 from fluxres.syntax import duration

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import shown
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.slurm.lines import Line
 from fluxres.graph.kinds import PropertyValue

@@ -15,7 +15,7 @@ from typing import Final
 
 from fluxres import limits
 from fluxres.documents import source_text
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import shown
 from fluxres.documents.source import Source
 from fluxres.documents.typed import nearest
 from fluxres.errors import InputError, LimitExceeded

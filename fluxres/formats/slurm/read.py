@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import shown
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
 from fluxres.errors import LimitExceeded
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm import topology as slurm_topology
 from fluxres.formats.slurm.lines import Line, Room, beside, lines

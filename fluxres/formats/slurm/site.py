@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.loaded import Loaded
-from fluxres.formats.notes import Notes, listed
+from fluxres.formats.format import Loaded
+from fluxres.formats.losses import Notes, listed
 from fluxres.formats.slurm.gres import Devices
-from fluxres.formats.slurm.nodes import Node, recipes
-from fluxres.formats.slurm.place import Place
+from fluxres.formats.slurm.nodes import Node, Place, recipes
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import PropertyValue

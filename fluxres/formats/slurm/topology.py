@@ -13,12 +13,11 @@ from msgspec import Meta, Struct
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats.slurm.lines import Line, Room
-from fluxres.formats.slurm.place import Place
+from fluxres.formats.slurm.nodes import Place
 from fluxres.formats.slurm.site import NETWORK, Site, Switch
 
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, NotHeld, UsageError
-from fluxres.formats.peers.flux.levels import levels_of
-from fluxres.formats.peers.flux.pool import FluxPool
+from fluxres.formats.peers.flux_pool import FluxPool, levels_of
 from fluxres.syntax import constraint
 from fluxres.syntax.flat_request import FlatRequest, flatten
 from fluxres.syntax.jobspec import Request, parse_shape

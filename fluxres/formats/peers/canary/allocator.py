@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import shown
 from fluxres.errors import InputError, NotHeld, UsageError
 from fluxres.formats.peers.canary.language import NODES, NodeRequest
 

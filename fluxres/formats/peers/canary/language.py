@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt, shown
+from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
 
 CPUS: Final = "cpus"

@@ -16,19 +16,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fluxres import limits
-from fluxres.documents import json_typed, typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
-from fluxres.documents.json_typed import Places
-from fluxres.documents.part import Part
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.formats.peers.canary import language as words
 from fluxres.formats.peers.canary.schema import Flat, Instance, Local, Nodes, Types
-from fluxres.formats.peers.canary.schema import Node as Described
-from fluxres.formats.peers.inventory import EMPTY, Host, Stock, kept_properties, structure
-from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, FRACTIONS, Run, compact
+from fluxres.formats.peers.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, Host, Run, Stock, compact, kept_properties, structure
 from fluxres.match.peer_rules import MULTINODE
 
 Grammar = Literal["any", "seed", "current"]
@@ -37,7 +32,6 @@ Grammar = Literal["any", "seed", "current"]
 #: the property of an instance that holds the unit of its slots
 UNIT: Final = "unit"
 _SLOTS_PER: Final = "slots_per_"
-_NOTHING: Final = msgspec.Raw(b"{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +113,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> [s.path(v) for v in range(2, s.n)]
     ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
     """
-    pool = _of_parts(source)
-    if pool is not None:
-        return machine(pool, source.file, origin, Places(source))
-    document = source.document
-    return machine(parse(document), source.file, origin, document)
+    return machine(parse(source.document), source.file, origin, source.document)
 
 
 def read_words(text: str, *, origin: int | None = None) -> Loaded:
@@ -135,11 +125,11 @@ def read_words(text: str, *, origin: int | None = None) -> Loaded:
     return machine(of_counts(words.parse_counts(text)), "canary:", origin, None)
 
 
-def machine(pool: ResourcePool, file: str, origin: int | None, document: Document | Places | None) -> Loaded:
+def machine(pool: ResourcePool, file: str, origin: int | None, document: Document | None) -> Loaded:
     if not pool.nodes:
         where = document.where(()) if document is not None else file
         raise InputError("the resource pool has no nodes", where=where, hint="list at least one under 'nodes'")
-    known: dict[object, tuple[tuple[Stock, ...], list[str]]] = {}
+    known: dict[bytes, tuple[tuple[Stock, ...], list[str]]] = {}
     hosts = [_host(node, document, known) for node in pool.nodes]
     properties = kept_properties(pool.properties, partial(document.where, ()) if document is not None else str)
     if pool.allow_multinode is not None:
@@ -147,13 +137,16 @@ def machine(pool: ResourcePool, file: str, origin: int | None, document: Documen
     return Loaded(structure(hosts, file=file, origin=origin, properties=properties), [], "canary")
 
 
-def _host(node: Node, document: Document | Places | None, known: dict[object, tuple[tuple[Stock, ...], list[str]]]) -> Host:
-    """The recipe of a node; nodes with the very same lists share what is made from them."""
+def _host(node: Node, document: Document | None, known: dict[bytes, tuple[tuple[Stock, ...], list[str]]]) -> Host:
+    """The recipe of a node; nodes with equal instances share what is made from them."""
 
     def where(*more: Key) -> str:
         return document.where([*node.path, *more]) if document is not None else "canary:"
 
-    key = tuple((word, id(listed)) for word, listed in node.resources.items())
+    try:
+        key = msgspec.msgpack.encode(node.resources)
+    except OverflowError:  # MessagePack has no integer of more than 64 bits
+        key = repr(node.resources).encode()
     if key not in known:
         known[key] = _stocks(node, where)
     stocks, empty = known[key]
@@ -257,7 +250,7 @@ def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
 
 
 def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
-    found = typed.convert(Part(document, values, path), Nodes)
+    found = typed.convert(SubDocument(document, values, path), Nodes)
     nodes: list[Node] = []
     seen: set[str] = set()
     for at, node in enumerate(found.nodes):
@@ -276,7 +269,7 @@ def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) 
     if "resources" in values and "local" in values:
         where = document.where([*path, "local"], key=True)
         raise InputError("both 'resources' and 'local'", where=where, hint="they mean the same; keep one")
-    part = Part(document, values, path)
+    part = SubDocument(document, values, path)
     found: Local | Flat
     if "local" in values:
         found, key = typed.convert(part, Local), "local"
@@ -311,35 +304,6 @@ def _named(listed: Sequence[Instance]) -> int | None:
         return None
     first: dict[str | int, int] = {}
     return next(at for at, name in enumerate(ids) if first.setdefault(name, at) != at)
-
-
-def _of_parts(source: Source) -> ResourcePool | None:
-    """The pool of a JSON text with nodes, decoding equal parts of nodes once; None for any other text."""
-    alike = json_typed.Alike(source)
-    try:
-        top = alike.parts(alike.data)
-        wrapped = "resource_pool" in top
-        inner = alike.parts(top["resource_pool"]) if wrapped else top
-        listed = alike.list(inner["nodes"])
-        if wrapped and len(top) > 1:
-            return None
-        path = ("resource_pool",) if wrapped else ()
-        rest = {key: alike.value(raw, Any) for key, raw in inner.items() if key != "nodes"}
-        found = msgspec.convert({**rest, "nodes": []}, Nodes)
-        checked: set[int] = set()
-        nodes: list[Node] = []
-        for at, each in enumerate(listed):
-            types = {word: alike.value(raw, list[Instance]) for word, raw in alike.parts(each.pop("resources", _NOTHING)).items()}
-            for instances in types.values():
-                if id(instances) not in checked and _named(instances) is not None:
-                    return None
-                checked.add(id(instances))
-            node = msgspec.convert({key: alike.value(raw, Any) for key, raw in each.items()}, Described)
-            nodes.append(Node(types, str(node.id), node.additional_properties, (*path, "nodes", at, "resources")))
-        is_sound = alike.is_whole() and len({node.id for node in nodes}) == len(nodes)
-    except json_typed.UNLIKE:
-        return None
-    return ResourcePool(tuple(nodes), found.additional_properties, found.allow_multinode) if is_sound else None
 
 
 def _counted(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:

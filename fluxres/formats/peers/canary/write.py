@@ -11,11 +11,9 @@ import numpy as np
 import orjson
 
 from fluxres.errors import UsageError
-from fluxres.formats.format import Fact
-from fluxres.formats.loaded import Hold, Output
+from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.peers.canary.read import UNIT
-from fluxres.formats.peers.inventory import EMPTY, NESTED
-from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, FRACTIONS, SLOTS
+from fluxres.formats.peers.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, NESTED, SLOTS
 from fluxres.formats.peers.inventory_write import MARKS, Inventory, Lost, Share
 from fluxres.graph.kinds import Kind, PropertyValue
 from fluxres.graph.structure import Structure

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 
 SLOTS_MAX: Final = (1 << 31) - 1

@@ -13,18 +13,12 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
-from msgspec import UNSET
-
-from fluxres.documents import json_typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.loaded import Loaded
-from fluxres.formats.peers.ctest import schema as ctest_schema
+from fluxres.formats.format import Loaded
 from fluxres.formats.peers.ctest.groups import ID, TYPE
-from fluxres.formats.peers.inventory import Host, Stock, structure
-from fluxres.formats.peers.inventory_runs import Run, compact
+from fluxres.formats.peers.inventory import Host, Run, Stock, compact, structure
 
 VERSION: Final = {"major": 1, "minor": 0}
 _U32_MAX: Final = (1 << 32) - 1
@@ -52,35 +46,13 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> s.path(2), s.size.item(2)
     ('/cluster/node0/gpu0', 2)
     """
-    found = _of_parts(source)
-    runs = _runs(parse(source.document, strict=False)) if found is None else found
+    runs = _runs(parse(source.document, strict=False))
 
     def where(*more: Key) -> str:
         return source.document.where([*_path(source.document), *more])
 
     stocks = [Stock(word, (tuple(some),), where=partial(where, word)) for word, some in runs.items()]
     return Loaded(structure([Host(tuple(stocks), where=where)], file=source.file, origin=origin), [], "ctest")
-
-
-def _of_parts(source: Source) -> dict[str, list[Run]] | None:
-    """The instances in a JSON text that CTest accepts as it is, using a third of the memory; None for any other text."""
-    alike = json_typed.Alike(source)
-    try:
-        top = alike.parts(alike.data)
-        alike.value(top["version"], ctest_schema.Version)
-        if top.keys() != {"version", "local"}:
-            return None
-        (socket,) = alike.list(top["local"])
-        runs: dict[str, list[Run]] = {}
-        for word, raw in socket.items():
-            listed = alike.long(raw, list[ctest_schema.Instance])
-            if not TYPE.fullmatch(word):
-                return None
-            by_slots = groupby(listed, key=lambda each: 1 if each.slots is UNSET else each.slots)
-            runs[word] = [Run(compact([each.id for each in run]), slots) for slots, run in by_slots]
-    except json_typed.UNLIKE:
-        return None
-    return runs if alike.is_whole() else None
 
 
 def _runs(machine: Machine) -> dict[str, list[Run]]:

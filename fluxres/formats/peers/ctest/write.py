@@ -14,11 +14,10 @@ import numpy as np
 import orjson
 
 from fluxres.errors import UsageError
-from fluxres.formats.format import Fact
-from fluxres.formats.loaded import Hold, Output
+from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.peers.ctest.groups import ID, TYPE
 from fluxres.formats.peers.ctest.read import VERSION
-from fluxres.formats.peers.inventory_runs import LABEL, SLOTS
+from fluxres.formats.peers.inventory import LABEL, SLOTS
 from fluxres.formats.peers.inventory_write import Inventory, Lost, Share
 from fluxres.graph.structure import Structure
 

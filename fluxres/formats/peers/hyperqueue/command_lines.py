@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
 
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling

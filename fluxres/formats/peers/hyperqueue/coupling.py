@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.peers.hyperqueue.pools import Groups, Pool
 from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, Cursor

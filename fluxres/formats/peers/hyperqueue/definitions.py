@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Kind, Labels, Listed, Pool, Range, Sum
 from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, U64_MAX, Cursor, format_amount

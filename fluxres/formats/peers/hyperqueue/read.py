@@ -3,40 +3,104 @@
 In text, each line is a worker (``hq worker start --cpus 2x4 --resource "gpus=[0,1]"``; the words ``hq worker start`` may be left
 out). Alternatively, each line is one definition, and an empty line ends a worker. A resource of labels becomes one pool per
 label, a group becomes their parent, and a sum becomes one pool with a size; see ``specs/decisions/0008-peer-systems.md``.
+
+JSON is the output of ``hq worker info --output-mode json``. A worker has many more keys, which change with every version and do
+not describe resources; they are ignored. Under ``resources`` every key is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
-from fluxres.documents import json_typed, typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
-from fluxres.documents.json_typed import Places
-from fluxres.documents.part import Part
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.loaded import Loaded
+from fluxres.formats.format import Loaded
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
-from fluxres.formats.peers.hyperqueue import version0 as hyperqueue_version0
 from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options, of_words
-from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT, Coupling
+from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT
 from fluxres.formats.peers.hyperqueue.definitions import CPUS
 from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
-from fluxres.formats.peers.hyperqueue.schema import Configuration, Number, Resource, Resources, Worker
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
-from fluxres.formats.peers.inventory import Host, Stock, structure
-from fluxres.formats.peers.inventory_runs import FRACTION_UNIT, Run
+from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
+from fluxres.formats.peers.inventory import FRACTION_UNIT, Host, Run, Stock, structure
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Label = Word | Annotated[int, Meta(ge=0, le=limits.ID_MAX)]
+Number = Annotated[int, Meta(ge=0, le=U32_MAX)]
+List = Annotated[list[Label], Meta(min_length=1)]
+
+
+class Resource(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One resource: a list or groups of labels, a range of numbers, or a sum in ten-thousandths."""
+
+    name: Word
+    kind: Literal["list", "range", "groups", "sum"]
+    values: List | UnsetType = UNSET
+    start: Number | UnsetType = UNSET
+    end: Number | UnsetType = UNSET
+    groups: Annotated[list[List], Meta(min_length=1)] | UnsetType = UNSET
+    size: Annotated[int, Meta(ge=1, le=limits.SIZE_MAX, description="In ten-thousandths of a unit.")] | UnsetType = UNSET
+
+
+class Weight(Struct, forbid_unknown_fields=True):
+    """How strongly two groups are coupled; pools by their number in the list of resources."""
+
+    resource1_idx: Number
+    group1_idx: Number
+    resource2_idx: Number
+    group2_idx: Number
+    weight: Annotated[int, Meta(ge=0, le=65_535)]
+
+
+class Coupling(Struct, forbid_unknown_fields=True):
+    weights: list[Weight] = []
+
+
+class Resources(Struct, forbid_unknown_fields=True):
+    """The resources of a worker."""
+
+    resources: list[Resource]
+    coupling: Coupling | None = None
+
+
+class Configuration(Struct):
+    """The configuration of a worker."""
+
+    resources: Resources
+    hostname: Word | UnsetType = UNSET
+    group: Word | UnsetType = UNSET
+
+
+class Worker(Struct):
+    configuration: Configuration
+    id: Number | UnsetType = UNSET
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``.
+
+    >>> json_schema()["title"]
+    'HyperQueue workers'
+    """
+    (worker, resources), definitions = msgspec.json.schema_components([Worker, Resources], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "HyperQueue workers",
+        "anyOf": [{"type": "array", "items": {"anyOf": [worker, resources]}, "minItems": 1}, worker, resources],
+        "$defs": definitions,
+    }
+
 
 #: the auxiliary graph of weights between groups, its relation, and the attribute that holds the weight
 GRAPH: Final = "coupling"
@@ -60,8 +124,9 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
     ['/cluster/node0/socket0/core0', '/cluster/node0/socket0/core1', '/cluster/node0/socket1', \
 '/cluster/node0/socket1/core2', '/cluster/node0/socket1/core3', '/cluster/node0/mem']
     """
-    workers = _of_parts(source) if source.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else list(of_words(source))
-    return machine(workers if workers is not None else _of_json(source.document), source.file, origin, fractions=fractions)
+    is_json = source.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    workers = _of_json(source.document) if is_json else list(of_words(source))
+    return machine(workers, source.file, origin, fractions=fractions)
 
 
 def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
@@ -164,7 +229,7 @@ def _beside(worker: Started) -> frozenset[int]:
     )
 
 
-def _couplings_by_pair(couplings: Iterable[Coupling]) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+def _couplings_by_pair(couplings: Iterable[hyperqueue_coupling.Coupling]) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
     found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     for each in couplings:
         found.setdefault((each.resource1, each.resource2), []).append((each.group1, each.group2, each.weight))
@@ -213,32 +278,6 @@ def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[in
 # -- JSON ------------------------------------------------------------------------------------------------------------
 
 
-def _of_parts(source: Source) -> list[Started] | None:
-    """The workers of a JSON list, decoding equal parts once; None for any other text."""
-    alike, places = json_typed.Alike(source), Places(source)
-    known: dict[int, Started] = {}
-    workers: list[Started] = []
-    try:
-        for at, entry in enumerate(alike.list(alike.data)):
-            of_worker = alike.parts(entry.pop("configuration"))
-            resources = alike.value(of_worker["resources"], Resources)
-            path = (at, "configuration", "resources")
-            if id(resources) not in known:
-                known[id(resources)] = _started(places, resources, path)
-            same = known[id(resources)]
-            kept: dict[str, Any] = {key: alike.value(of_worker[key], Any) for key in ("hostname", "group") if key in of_worker}
-            if "id" in entry:
-                alike.long(entry.pop("id"), Number)
-            alike.pass_over([*entry.values(), *(of_worker[key] for key in of_worker.keys() - {"resources", *kept})])
-            kept["resources"] = _NOTHING
-            about = msgspec.convert(kept, Configuration)
-            started = Started(partial(places.where, path), same.pools, same.couplings)
-            workers.append(_called(started, about))
-    except json_typed.UNLIKE:
-        return None
-    return workers if alike.is_whole() else None
-
-
 def _called(started: Started, about: Configuration) -> Started:
     started.name = None if about.hostname is UNSET else about.hostname
     started.group = None if about.group is UNSET or about.group == "default" else about.group
@@ -246,13 +285,13 @@ def _called(started: Started, about: Configuration) -> Started:
 
 
 def _of_json(document: Document) -> list[Started]:
-    values = document.values
+    values, known = document.values, dict[bytes, Started]()
     if isinstance(values, list):
-        return [_worker(document, entry, (at,)) for at, entry in enumerate(values)]
-    return [_worker(document, values, ())]
+        return [_worker(document, entry, (at,), known) for at, entry in enumerate(values)]
+    return [_worker(document, values, (), known)]
 
 
-def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Started:
+def _worker(document: Document, values: object, path: tuple[Key, ...], known: dict[bytes, Started]) -> Started:
     if not isinstance(values, Mapping):
         raise InputError(f"expected a worker, got {shown(values)}", where=document.where(path))
     if "configuration" in values:
@@ -261,16 +300,16 @@ def _worker(document: Document, values: object, path: tuple[Key, ...]) -> Starte
         old = None
         if isinstance(kept["configuration"], Mapping):
             about = _kept(kept["configuration"], "resources", "hostname", "group")
-            if hyperqueue_version0.is_meant(about.get("resources")):
-                old = hyperqueue_version0.pools(document, about["resources"], below)
+            if _is_version0(about.get("resources")):
+                old = _version0_pools(document, about["resources"], below)
                 about["resources"] = _NOTHING
             kept["configuration"] = about
-        worker = typed.convert(Part(document, kept, path), Worker)
+        worker = typed.convert(SubDocument(document, kept, path), Worker)
         if old is not None:
             return _called(Started(partial(document.where, below), old), worker.configuration)
-        return _called(_started(document, worker.configuration.resources, below), worker.configuration)
+        return _called(_started(document, worker.configuration.resources, below, known), worker.configuration)
     if "resources" in values:
-        return _started(document, typed.convert(Part(document, values, path), Resources), path)
+        return _started(document, typed.convert(SubDocument(document, values, path), Resources), path, known)
     hint = "a worker has a 'configuration', or 'resources' and 'coupling'"
     raise InputError("the key 'configuration' is missing", where=document.where(path), hint=hint)
 
@@ -279,7 +318,11 @@ def _kept(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: values[key] for key in keys if key in values}
 
 
-def _started(document: Document | Places, resources: Resources, path: tuple[Key, ...]) -> Started:
+def _started(document: Document, resources: Resources, path: tuple[Key, ...], known: dict[bytes, Started]) -> Started:
+    """A worker with these resources; workers with equal resources share their pools."""
+    content = msgspec.msgpack.encode(resources)
+    if content in known:
+        return Started(partial(document.where, path), known[content].pools, known[content].couplings)
     started = Started(partial(document.where, path))
     for at, entry in enumerate(resources.resources):
         started.pools.append(_pool(entry, document, (*path, "resources", at)))
@@ -288,11 +331,12 @@ def _started(document: Document | Places, resources: Resources, path: tuple[Key,
         couplings = []
         for each in weights:
             ends = sorted([(each.resource1_idx, each.group1_idx), (each.resource2_idx, each.group2_idx)])
-            couplings.append(Coupling(*ends[0], *ends[1], each.weight))
+            couplings.append(hyperqueue_coupling.Coupling(*ends[0], *ends[1], each.weight))
         started.couplings = hyperqueue_coupling.checked(couplings, started.pools)
     except InputError as error:
         where = document.where((*path, "coupling", "weights"))
         raise type(error)(error.message, where=where, hint=error.hint) from None
+    known[content] = started
     return started
 
 
@@ -300,7 +344,7 @@ def _started(document: Document | Places, resources: Resources, path: tuple[Key,
 _KEYS: Final = {"list": ("values",), "range": ("start", "end"), "groups": ("groups",), "sum": ("size",)}
 
 
-def _pool(entry: Resource, document: Document | Places, path: tuple[Key, ...]) -> Pool:
+def _pool(entry: Resource, document: Document, path: tuple[Key, ...]) -> Pool:
     keys = _KEYS[entry.kind]
     stated = [key for each in _KEYS.values() for key in each if getattr(entry, key) is not UNSET]
     for key in dict.fromkeys([*keys, *stated]):
@@ -320,3 +364,60 @@ def _pool(entry: Resource, document: Document | Places, path: tuple[Key, ...]) -
     if entry.values is not UNSET:
         return Pool(entry.name, Listed(tuple(map(str, entry.values))))
     return Pool(entry.name, hyperqueue.grouped([list(map(str, group)) for group in entry.groups or []]))
+
+
+_SIZE_MAX: Final = limits.SIZE_MAX // PER_UNIT
+
+
+class Parameters(Struct, forbid_unknown_fields=True):
+    """The amount or the range of a generic resource."""
+
+    size: Annotated[int, Meta(ge=1, le=_SIZE_MAX)] | UnsetType = UNSET
+    start: Number | UnsetType = UNSET
+    end: Number | UnsetType = UNSET
+    values: List | UnsetType = UNSET
+
+
+class Generic(Struct, forbid_unknown_fields=True):
+    """One resource other than the CPUs."""
+
+    name: Word
+    kind: Literal["sum", "list", "range", "indices"]
+    params: Parameters
+
+
+class Version0(Struct, forbid_unknown_fields=True):
+    """The resources of a worker as printed by HyperQueue 0.7 and still shown in its documentation; amounts are whole units."""
+
+    cpus: Annotated[list[List], Meta(min_length=1)]
+    generic: list[Generic] = []
+
+
+def _is_version0(values: object) -> bool:
+    """Whether the resources of a worker are in this form."""
+    return isinstance(values, Mapping) and CPUS in values and "resources" not in values
+
+
+def _version0_pools(document: Document, values: object, path: tuple[Key, ...]) -> list[Pool]:
+    """The pools of a worker.
+
+    Errors: InputError with the place.
+    """
+    found = typed.convert(SubDocument(document, values, path), Version0)
+    made = [Pool(CPUS, hyperqueue.grouped([list(map(str, group)) for group in found.cpus]))]
+    return made + [_version0_pool(each, document, (*path, "generic", at)) for at, each in enumerate(found.generic)]
+
+
+def _version0_pool(each: Generic, document: Document, path: tuple[Key, ...]) -> Pool:
+    given = each.params
+    if each.kind == "sum" and given.size is not UNSET:
+        return Pool(each.name, Sum(given.size * PER_UNIT))
+    if each.kind == "list" and given.values is not UNSET:
+        return Pool(each.name, Listed(tuple(map(str, given.values))))
+    if each.kind in ("range", "indices") and given.start is not UNSET and given.end is not UNSET:
+        if given.start <= given.end:
+            return Pool(each.name, Range(given.start, given.end))
+        message = f"Start must be greater or equal to end: got {given.start}-{given.end}"
+        raise InputError(message, where=document.where([*path, "params"]))
+    keys = {"sum": "size", "list": "values"}.get(each.kind, "start and end")
+    raise InputError(f"a {each.kind} needs {keys}", where=document.where([*path, "params"]), hint="as HyperQueue 0.7 prints it")

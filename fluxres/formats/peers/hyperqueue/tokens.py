@@ -12,7 +12,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import excerpt
+from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 
 PER_UNIT: Final = 10_000

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.documents.excerpt import shown
+from fluxres.documents.document import shown
 from fluxres.errors import InputError, LimitExceeded
 
 PREFIX: Final = "com.enioka.jqm.rm."

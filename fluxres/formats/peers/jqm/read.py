@@ -2,6 +2,9 @@
 
 A highlander manager has no resource, so it is kept as a property of its node. So is the amount that a job takes by default, since
 both are rules for jobs and not resources of a node.
+
+JQM keeps its managers in a database. A file has them in the form of its administration API (key, implementation, parameters), or
+shorter with the type and the parameters beside the key. Released versions have only three global parameters instead.
 """
 
 from __future__ import annotations
@@ -9,23 +12,80 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from fluxres.documents import json_typed, typed
-from fluxres.documents.document import Document, Key
-from fluxres.documents.excerpt import shown
-from fluxres.documents.json_typed import Places
+from fluxres import limits
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats.loaded import Loaded
-from fluxres.formats.peers.inventory import Host, Stock, kept_properties, structure
-from fluxres.formats.peers.inventory_runs import OF_FILE, Run
+from fluxres.formats.format import Loaded
+from fluxres.formats.peers.inventory import OF_FILE, Host, Run, Stock, kept_properties, structure
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Quantity, Rules
-from fluxres.formats.peers.jqm.schema import ManagedResource, Node, Site, Word
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Text = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)]
+Number = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)] | Word
+Items = str | list[Word]
+
+
+class ManagedResource(Struct, forbid_unknown_fields=True):
+    """One resource manager."""
+
+    key: Annotated[Word, Meta(description="Its name, which parameters of jobs refer to.")]
+    type: Annotated[Word | UnsetType, Meta(description="quantity, discrete or highlander.")] = UNSET
+    implementation: Annotated[
+        Word | UnsetType, Meta(description="Its class, such as com.enioka.jqm.tools.QuantityResourceManager.")
+    ] = UNSET
+    description: Text | UnsetType | None = UNSET
+    enabled: Annotated[bool, Meta(description="A disabled manager has no effect. Default: true.")] = True
+    quantity: Annotated[Number | UnsetType, Meta(description="Total amount. Default: 10.")] = UNSET
+    consumption: Annotated[Number | UnsetType, Meta(description="Amount that a job takes by default.")] = UNSET
+    list_: Annotated[
+        Items | UnsetType, Meta(description="Items, separated by commas or as a list. Default: item01 to item10.")
+    ] = msgspec.field(default=UNSET, name="list")
+    parameters: Annotated[dict[str, Any] | UnsetType, Meta(description="Parameters by name, in any capitalisation.")] = UNSET
+
+
+Managers = list[ManagedResource]
+
+
+class Node(Struct, forbid_unknown_fields=True):
+    """One node and its managers."""
+
+    name: Word | UnsetType = UNSET
+    managers: Managers | UnsetType = UNSET
+    resource_managers: Managers | UnsetType = msgspec.field(default=UNSET, name="resourceManagers")
+    discrete_list: Annotated[Items | UnsetType, Meta(description="Items of the discrete manager of a node.")] = msgspec.field(
+        default=UNSET, name="discreteRmList"
+    )
+    discrete_name: Annotated[Word | UnsetType, Meta(description="Its key. Default: ports.")] = msgspec.field(
+        default=UNSET, name="discreteRmName"
+    )
+    threads: Annotated[Number | UnsetType, Meta(description="Threads of a poller, as the manager 'thread'.")] = msgspec.field(
+        default=UNSET, name="nbThread"
+    )
+
+
+class Site(Node, forbid_unknown_fields=True):
+    """One node, or several."""
+
+    nodes: Annotated[list[Node] | UnsetType, Meta(description="Several nodes, each with its managers.")] = UNSET
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of resource managers, as in ``specs/schemas/jqm.schema.json``.
+
+    >>> json_schema()["title"]
+    'JQM resource managers'
+    """
+    schema = msgspec.json.schema(Site)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "JQM resource managers", **schema}
+
 
 #: the property that keeps what is not a resource, by key of the manager
 RULES: Final = f"{OF_FILE}managers"
@@ -43,14 +103,13 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> [(s.path(v), s.size.item(v)) for v in range(2, s.n)]
     [('/cluster/node0/thread', 3), ('/cluster/node0/p1', 1), ('/cluster/node0/p2', 1)]
     """
-    nodes, places = _of_parts(source), Places(source)
-    document: Document | Places = places if nodes is not None else source.document
-    known: dict[int, Host] = {}
+    known: dict[tuple[Stated, ...], Host] = {}
     hosts: list[Host] = []
-    for name, managers, path in nodes if nodes is not None else parse(source.document):
-        if id(managers) not in known:
-            known[id(managers)] = _host(name, managers, document, path)
-        hosts.append(replace(known[id(managers)], name=name, where=partial(document.where, path)))
+    for name, managers, path in parse(source.document):
+        same = tuple(managers)
+        if same not in known:
+            known[same] = _host(name, managers, source.document, path)
+        hosts.append(replace(known[same], name=name, where=partial(source.document.where, path)))
     return Loaded(structure(hosts, file=source.file, origin=origin), [], "jqm")
 
 
@@ -64,28 +123,6 @@ class Stated(NamedTuple):
 
 Parsed = tuple[str | None, list[Stated], tuple[Key, ...]]
 """Name of a node, its managers, and the place in the document."""
-
-
-def _of_parts(source: Source) -> list[Parsed] | None:
-    """The managers of nodes in JSON, decoding equal parts of nodes once; None for any other text."""
-    alike, places = json_typed.Alike(source), Places(source)
-    known: dict[tuple[tuple[str, int], ...], list[Stated]] = {}
-    parsed: list[Parsed] = []
-    try:
-        top = alike.parts(alike.data)
-        if top.keys() != {"nodes"}:
-            return None
-        for at, each in enumerate(alike.list(top["nodes"])):
-            name = alike.value(each.pop("name"), Word)
-            values = {key: alike.value(raw, Any) for key, raw in each.items()}
-            key = tuple((key, id(value)) for key, value in values.items())
-            path = ("nodes", at)
-            if key not in known:
-                known[key] = _node(msgspec.convert(values, Node), places, path)[1]
-            parsed.append((name, known[key], path))
-    except json_typed.UNLIKE:
-        return None
-    return parsed if parsed and alike.is_whole() else None
 
 
 def parse(document: Document) -> list[Parsed]:
@@ -105,7 +142,7 @@ def _stated(node: Node) -> list[str]:
     return [key for key in ("managers", "resource_managers", "discrete_list", "threads") if getattr(node, key) is not UNSET]
 
 
-def _node(node: Node, document: Document | Places, path: tuple[Key, ...]) -> Parsed:
+def _node(node: Node, document: Document, path: tuple[Key, ...]) -> Parsed:
     found: list[Stated] = []
     seen: set[str] = set()
     place: tuple[Key, ...]
@@ -137,7 +174,7 @@ def _node(node: Node, document: Document | Places, path: tuple[Key, ...]) -> Par
     return None if node.name is UNSET else node.name, found, path
 
 
-def _manager(given: ManagedResource, document: Document | Places, path: tuple[Key, ...]) -> Rules:
+def _manager(given: ManagedResource, document: Document, path: tuple[Key, ...]) -> Rules:
     where = partial(document.where, path)
     if (given.type is UNSET) == (given.implementation is UNSET):
         hint = f"the types are {', '.join(jqm.TYPES)}"
@@ -165,7 +202,7 @@ def _configured(type_name: str, key: str, parameters: Mapping[str, Any], where: 
         raise type(error)(f"{error.where}: {error.message}", where=where(), hint=error.hint) from None
 
 
-def _host(name: str | None, managers: Sequence[Stated], document: Document | Places, path: tuple[Key, ...]) -> Host:
+def _host(name: str | None, managers: Sequence[Stated], document: Document, path: tuple[Key, ...]) -> Host:
     where = partial(document.where, path)
     stocks: list[Stock] = []
     rules: dict[str, dict[str, Any]] = {}

@@ -10,8 +10,7 @@ import numpy as np
 import orjson
 
 from fluxres.errors import UsageError
-from fluxres.formats.format import Fact
-from fluxres.formats.loaded import Hold, Output
+from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.peers.inventory import NESTED
 from fluxres.formats.peers.inventory_write import Inventory, Lost, Share
 from fluxres.formats.peers.jqm.read import RULES

@@ -1,17 +1,77 @@
-"""Where each value of a YAML text begins.
+"""Where each value of a JSON or YAML text begins.
 
-Reading a document keeps no places.  When a message names one, the text is parsed once more, here.
+Reading a document keeps no places.  When a message names one, the text is parsed once more, here: JSON token by token up to the
+place, as it may be long; YAML as a whole, since aliases and merge keys put one text in several places.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import orjson
 import yaml
 
 Key = str | int
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+
+
+def _walk(text: str) -> Iterator[tuple[int, list[Key], bool]]:
+    """(offset, path, is a key) of every key and value of a valid JSON text, in order."""
+    path: list[Key] = []
+    maps: list[bool] = []
+    expect_key = False
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "}]":
+            maps.pop()
+            path.pop()
+            expect_key = False
+        elif token == ",":
+            if maps[-1]:
+                expect_key = True
+            else:
+                last = path[-1]
+                assert isinstance(last, int)
+                path[-1] = last + 1
+        elif token == ":":
+            expect_key = False
+        elif expect_key:
+            path[-1] = orjson.loads(token)
+            yield match.start(), path, True
+        else:
+            yield match.start(), path, False
+            if token in "{[":
+                maps.append(token == "{")
+                path.append("" if maps[-1] else 0)
+                expect_key = maps[-1]
+
+
+def _line_column(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def in_json(text: str, path: list[Key], *, key: bool = False) -> tuple[int, int]:
+    """Line and column of the value (or last key) at a path, or of the nearest one above that exists.
+
+    >>> in_json('{"a": [1, 2]}', ["a", 1])
+    (1, 11)
+    """
+    best, depth = 0, -1
+    for offset, here, is_key in _walk(text):
+        if is_key and not (key and here == path):
+            continue
+        if len(here) > depth and here == path[: len(here)]:
+            best, depth = offset, len(here)
+            if depth == len(path):
+                break
+    return _line_column(text, best)
+
+
+# -- YAML ----------------------------------------------------------------------------------------------------------------
 
 #: the event parser: LibYAML's where PyYAML was built with it
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -40,10 +100,10 @@ class Place(NamedTuple):
     inside: dict[Key, Place]
 
 
-def places(text: str) -> Place:
+def of_yaml(text: str) -> Place:
     """The place of everything in a text that was read before. Cost O(text).
 
-    >>> places("a: 1\\nb: [x, y]\\n").inside["b"].inside[1][:2]
+    >>> of_yaml("a: 1\\nb: [x, y]\\n").inside["b"].inside[1][:2]
     (2, 8)
     """
     stack: list[_Open] = []
@@ -105,7 +165,7 @@ def _entry(value: Any, key: Any, inside: dict[Key, Place]) -> Place:
     return Place(begin.line + 1, begin.column + 1, named.line + 1, named.column + 1, inside)
 
 
-def position(root: Place, path: Iterable[Key], *, key: bool = False) -> tuple[int, int]:
+def in_yaml(root: Place, path: Iterable[Key], *, key: bool = False) -> tuple[int, int]:
     """Line and column of the value (or last key) at a path, or of the nearest one above that exists."""
     found = root
     for step in path:

@@ -1,1 +1,0 @@
-"""How Flux's own resource pools choose ranks and cores."""
