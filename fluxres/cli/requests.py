@@ -9,8 +9,7 @@ must then be words as well, after `--`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +18,9 @@ import click
 
 from fluxres.cli.completing import complete_policy
 from fluxres.cli.program import Command
-from fluxres.clock import seconds
-from fluxres.errors import InfeasibleRequest, InsufficientResources, UsageError
+from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
-    from fluxres.match import Refusal
-    from fluxres.model import ResourceGraph
-    from fluxres.model.several import Shortage
     from fluxres.syntax.jobspec import Request
 
 LETTERS: Final = "Nncgx"
@@ -219,43 +214,3 @@ def endless(end: float | None, duration_s: float | None) -> tuple[float | None, 
     ((None, inf), (5.0, None))
     """
     return (None, inf) if end == inf and duration_s is None else (end, duration_s)
-
-
-def length_s(graph: ResourceGraph, start: float | None, end: float | None, duration_s: float | None) -> float | None:
-    """Seconds from start to end, if an end was given instead of a duration."""
-    if end is None:
-        return duration_s
-    begin, stop = graph.open_window(start, end)
-    return seconds(stop) - seconds(begin)
-
-
-@contextmanager
-def explained_together(why_not: Callable[[], Shortage | None]) -> Iterator[None]:
-    """As :func:`explained`, for several requests at once."""
-    try:
-        yield
-    except (InsufficientResources, InfeasibleRequest) as error:
-        shortage = why_not() if error.reasons else None
-        if shortage is None:
-            raise
-        from fluxres.render import refusals
-
-        raise shortage.error(refusals.error(shortage.refusal)) from None
-
-
-@contextmanager
-def explained(why_not: Callable[[], Refusal | None]) -> Iterator[None]:
-    """Report a refusal of the block in the style of commands: times as dates, and each reason with its part of the request.
-
-    Args:
-        why_not: asks the graph for the refusal.
-    """
-    try:
-        yield
-    except (InsufficientResources, InfeasibleRequest) as error:
-        refusal = why_not() if error.reasons else None
-        if refusal is None:
-            raise
-        from fluxres.render import refusals
-
-        raise refusals.error(refusal) from None

@@ -18,7 +18,7 @@ from fluxres.instance.nesting import Nesting
 from fluxres.instance.policy import QueuePolicy
 from fluxres.instance.runner import Runner
 from fluxres.instance.states import State
-from fluxres.model.locking import locked
+from fluxres.model.resource_graph import locked
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request

@@ -26,7 +26,7 @@ from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.match.policy import policy as require_match_policy
-from fluxres.model.locking import locked
+from fluxres.model.resource_graph import locked
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request
 

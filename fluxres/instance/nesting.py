@@ -27,7 +27,7 @@ from fluxres.instance.states import State
 from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.model import joining
-from fluxres.model.locking import locked
+from fluxres.model.resource_graph import locked
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Wanted

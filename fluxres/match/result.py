@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,16 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 NO_ROWS: Final[Int64] = np.zeros((0, 3), np.int64)
 """No draws."""
+
+
+class Queried(Protocol):
+    """A graph on which matches are found."""
+
+    generation: int
+    revision: int
+
+    def __len__(self) -> int: ...
+    def handles(self, vertices: Int32, generation: int) -> tuple[Pool, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +64,10 @@ class Match:
         slots: one group for each slot of the request, in the order written.
         counts: the number chosen for each resource vertex of the request, in the order written.
         start, end: window in ticks.
-        graph, generation, revision: where this was found: number of the graph in this process, and its state.
+        graph, generation, revision: where this was found: the graph, and its state; None if it was not requested from a graph.
+        pool_count: number of pools of that graph; numbers from there on are edges.
         policy: its name.
         fallback: whether the reference traverser had to answer.
-        handles: returns the handles of vertices; None if the match was not requested from a graph.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
     """
 
@@ -70,13 +79,13 @@ class Match:
     counts: tuple[int, ...]
     start: int
     end: int
-    graph: int = 0
+    graph: Queried | None = field(default=None, repr=False)
     generation: int = 0
     revision: int = 0
+    pool_count: int = 0
     policy: str = "first"
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
-    handles: Callable[[Int32], tuple[Pool, ...]] | None = field(default=None, repr=False)
     drawn: Int64 = field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
 
@@ -86,9 +95,9 @@ class Match:
     @property
     def pools(self) -> tuple[Pool, ...]:
         """The pools to record, in vertex order, as handles of the graph that was queried."""
-        if self.handles is None:
+        if self.graph is None:
             raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
-        return self.handles(self.vertices)
+        return self.graph.handles(self.vertices[self.vertices < self.pool_count], self.generation)
 
     @property
     def targets(self) -> list[tuple[int, int]]:
@@ -106,9 +115,9 @@ class Match:
         """The number of instances of all slots together."""
         return sum(map(len, self.slots))
 
-    def stamped(self, graph: int, generation: int, revision: int, handles: Callable[[Int32], tuple[Pool, ...]]) -> Match:
-        """The same match, marked as found on this state of this graph."""
-        return replace(self, graph=graph, generation=generation, revision=revision, handles=handles)
+    def stamped(self, graph: Queried) -> Self:
+        """The same match, marked as found on the present state of this graph."""
+        return replace(self, graph=graph, generation=graph.generation, revision=graph.revision, pool_count=len(graph))
 
     def is_equal(self, other: Match) -> bool:
         """Whether both take the same units of the same pools for the same slots over the same window."""

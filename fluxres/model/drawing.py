@@ -36,9 +36,7 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job:
     """
     if not graph.structure.kinds.may_draw:
         return named, NO_ROWS
-    from fluxres.model import matching
-
-    matcher = matching.matcher(graph)
+    matcher = graph.matcher
     matcher.follow_suppliers()
     said = matcher.typology.said({graph.structure.accounts.type.item(v) for v, _ in named})
     records = graph.records
@@ -102,9 +100,7 @@ def drawn_already(graph: ResourceGraph, named: Named, window: tuple[int, int], j
     records, accounts = graph.records, graph.structure.accounts
     if not graph.structure.kinds.may_draw or not records.is_holder(job):
         return []
-    from fluxres.model import matching
-
-    typology = matching.matcher(graph).typology
+    typology = graph.matcher.typology
     names = typology.drawn_by_itself.keys() - typology.said({accounts.type.item(v) for v, _ in named})
     draws = [typology.drawn_by_itself[kind] for kind in sorted(names)]
     whole = [(v, accounts.end.item(v)) for v, amount in named if v < graph.structure.n and amount == accounts.size.item(v)]

@@ -1,6 +1,6 @@
 """What jobs draw through the edges of auxiliary graphs, and which changes of edges that is in the way of (rule F1).
 
-All times count: callers leave out what is over (:mod:`fluxres.model.past`).
+All times count: callers leave out what is over (`changes.lasting`).
 """
 
 from __future__ import annotations

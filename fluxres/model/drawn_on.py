@@ -50,9 +50,7 @@ def drawn_on(graph: ResourceGraph, job: str, own: Mapping[int, Steps], last: Map
         return found
     typology = None
     if graph.structure.kinds.may_draw:
-        from fluxres.model import matching
-
-        matcher = matching.matcher(graph)
+        matcher = graph.matcher
         matcher.follow_suppliers()
         typology = matcher.typology
     rows = {consumers: graph.records.drawn.of(job, consumers) for consumers in sorted(ledger.accounts)}

@@ -51,7 +51,7 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
     if not held:
         throughout = "throughout" if start is not None and end is not None else "in"
         raise NotHeld(f"job '{job}' holds nothing {throughout} this window", hint="`allocated` shows what it holds")
-    eligible = Eligible(matching.matcher(graph).typology, request.constraint)
+    eligible = Eligible(graph.matcher.typology, request.constraint)
     amounts = {v: n for v, n in held.items() if eligible.of(v) and eligible.all_below(v)}
     sought = replace(request, constraint=None)
     picks, slots = _match(graph, {**amounts, **charged}, sought, policy, below=True)

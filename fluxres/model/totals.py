@@ -40,9 +40,7 @@ def drawn(graph: ResourceGraph) -> tuple[Int32, Int32]:
     """(pool, supplier) of one type, for pools whose units are those of a supplier above them."""
     if not graph.structure.sums.may_pass_on:
         return _NONE, _NONE
-    from fluxres.model import matching  # a machine in which nothing passes anything on does not pay for the matcher's import
-
-    return matching.matcher(graph).typology.paths.drawn
+    return graph.matcher.typology.paths.drawn  # a machine in which nothing passes anything on does not pay for its import
 
 
 def topmost(graph: ResourceGraph, chosen: Mask) -> Mask:

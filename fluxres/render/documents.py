@@ -10,8 +10,8 @@ from typing import Any
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.model import Pool, Problem, ResourceGraph, Span
-from fluxres.model.stage import Stage
 from fluxres.model.totals import everything
+from fluxres.model.values import Stage
 from fluxres.render.amounts import seconds_or_none
 
 Document = dict[str, Any]

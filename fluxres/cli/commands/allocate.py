@@ -9,7 +9,7 @@ import click
 from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted, answer_granted_together
-from fluxres.cli.requests import Asked, RequestCommand, endless, explained, explained_together, length_s
+from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
 
@@ -87,12 +87,10 @@ def _allocate(
         wanted, policy = asked.request, asked.policy
         if wanted is None:
             granted = graph.allocate(targets(graph, asked.pools, criteria), job=job, start=start, end=end, duration_s=duration)
+        elif or_reserve:
+            granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy)
         else:
-            with explained(lambda: graph.why_not(wanted, start, length_s(graph, start, end, duration), policy)):
-                if or_reserve:
-                    granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy)
-                else:
-                    granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
     answer_granted(settings, graph, granted)
 
 
@@ -110,9 +108,8 @@ def _allocate_together(
             (one.request if one.request is not None else targets(graph, one.pools), job)
             for one, job in zip(asked, jobs, strict=True)
         ]
-        with explained_together(lambda: graph.why_not_all(pairs, start, length_s(graph, start, end, duration), policy)):
-            if or_reserve:
-                granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
-            else:
-                granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
+        if or_reserve:
+            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
+        else:
+            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
     answer_granted_together(settings, graph, granted)

@@ -7,9 +7,8 @@ import click
 from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
-from fluxres.cli.requests import Asked, RequestCommand, explained, length_s
+from fluxres.cli.requests import Asked, RequestCommand
 from fluxres.cli.settings import OUTPUTS, Settings
-from fluxres.clock import seconds
 
 
 @click.command("grow", cls=RequestCommand, outputs=OUTPUTS)
@@ -27,13 +26,6 @@ def command(settings: Settings, job: str, asked: Asked, start: float | None, end
     if start is not None or end is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        wanted, policy = asked.request, asked.policy
-        if wanted is None:
-            granted = graph.grow(job, targets(graph, asked.pools), start=start, end=end)
-        else:
-            have = graph.allocation(job)
-            begin = max(have.start, seconds(graph.now())) if start is None else start
-            stop = have.end if end is None else end
-            with explained(lambda: graph.why_not(wanted, begin, length_s(graph, begin, stop, None), policy)):
-                granted = graph.grow(job, wanted, start=begin, end=stop, policy=policy)
+        wanted = targets(graph, asked.pools) if asked.request is None else asked.request
+        granted = graph.grow(job, wanted, start=start, end=end, policy=asked.policy)
     answer_granted(settings, graph, granted)

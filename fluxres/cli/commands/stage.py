@@ -12,7 +12,7 @@ from fluxres.cli.arguments import Moment, check_window, targets
 from fluxres.cli.completing import complete_job, complete_pool
 from fluxres.cli.holding import answer_granted
 from fluxres.cli.output import answer
-from fluxres.cli.requests import Asked, RequestCommand, endless, explained, length_s
+from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import UsageError
 
@@ -51,7 +51,7 @@ def command(
     Without arguments: list the active stages.
     """
     from fluxres.cli.stores import changing, reading
-    from fluxres.model.stage import Stage
+    from fluxres.model.values import Stage
     from fluxres.render import documents
 
     wanted, policy = asked.request, asked.policy
@@ -66,8 +66,7 @@ def command(
                 made = graph.stage(targets(graph, asked.pools), job=job, start=start, end=end, ttl_s=ttl)
             else:
                 until, length = endless(end, None)
-                with explained(lambda: graph.why_not(wanted, start, length_s(graph, start, until, length), policy)):
-                    made = graph.stage(wanted, job=job, start=start, end=until, duration_s=length, ttl_s=ttl, policy=policy)
+                made = graph.stage(wanted, job=job, start=start, end=until, duration_s=length, ttl_s=ttl, policy=policy)
             facts = [documents.stage(made)]
         _answer_stages(settings, graph, facts)
     elif commit is not None:

@@ -9,7 +9,7 @@ import click
 
 from fluxres.cli.arguments import Moment, check_window
 from fluxres.cli.output import answer
-from fluxres.cli.requests import Asked, RequestCommand, explained
+from fluxres.cli.requests import Asked, RequestCommand
 from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def command(settings: Settings, asked: Asked, after: float | None, duration: flo
     graph = reading(settings)
     now = seconds(graph.now())
     begin = now if after is None else after
-    with explained(lambda: graph.why_not(wanted, begin, duration, policy)):
-        first = graph.earliest(wanted, begin, duration, policy)
-        # If there is no start, this explains why.
-        found = graph.match(wanted, begin if first is None else first, duration, policy)
+    first = graph.earliest(wanted, begin, duration, policy)
+    found = graph.match(wanted, begin if first is None else first, duration, policy)  # if there is no start, this explains why
     start = seconds(found.start)
 
     def document() -> dict[str, Any]:
