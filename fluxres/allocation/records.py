@@ -18,26 +18,47 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Drawn, Rows
-from fluxres.allocation.job_draws import JobDraws
-from fluxres.allocation.owners import ELSEWHERE, HIDDEN, STAGE_OWNER
-from fluxres.allocation.planned import Batch, Change, Piece, Planned, Target, freed
-from fluxres.allocation.staged import Staged
+from fluxres.allocation.job_draws import JobDraws, OwnDraws
+from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
-from fluxres.allocation.upstream import Upstream
 from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 
-if TYPE_CHECKING:
-    from fluxres.allocation.own_draws import OwnDraws
+HIDDEN: Final = "\x00"
+"""First character of the names of owners that are not jobs."""
+STAGE_OWNER: Final = HIDDEN + "stage:"
+"""Prefix of the owner of a stage's records; the id of the stage follows."""
+ELSEWHERE: Final = HIDDEN + "elsewhere"
+"""Owner of what other instances draw from the suppliers that a child instance shares with them."""
+
+
+class Upstream(Protocol):
+    """Gives a graph units of the suppliers that it has only as ways: the parent of a child instance."""
+
+    def refresh(self) -> None:
+        """Update the records of what is held elsewhere."""
+
+    def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        """Get those of these units that come from the parent.
+
+        Errors: InsufficientResources; nothing changes then.
+        """
+
+    def give(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        """Give them back."""
+
+    def note_route(self) -> None:
+        """Note that a job draws along a route; see `Records.upward`."""
+
 
 _NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
 """The ids that stages get; a journal that was typed by hand may have others."""
@@ -241,8 +262,6 @@ class Records:
 
     @cached_property
     def _own_draws(self) -> OwnDraws:
-        from fluxres.allocation.own_draws import OwnDraws  # imports the matcher, which nothing else here needs
-
         return OwnDraws(self.structure)
 
     # -- allocating -------------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from typing import Final, TextIO
 import click
 
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StoreError, UsageError, exit_status
-from fluxres.render.amounts import when_from
-from fluxres.render.text import printable
+from fluxres.render.text import printable, when_from
 
 INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141

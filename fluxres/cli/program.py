@@ -53,6 +53,15 @@ COMMANDS: Final = {
     "log": "Show the events of a graph.",
     "completion": "Print the completion script for a shell.",
 }
+_FILES: Final = {
+    **dict.fromkeys(("info", "find", "available", "allocated", "aggregate"), "show"),
+    **dict.fromkeys(("free", "grow", "shrink", "extend"), "allocate"),
+    **dict.fromkeys(("when", "why"), "match"),
+    **dict.fromkeys(("tag", "state", "copy", "merge", "unlink", "move"), "machine"),
+    **dict.fromkeys(("load", "graphs", "save", "check", "log"), "store"),
+    "convert": "formats",
+}
+"""The modules of :mod:`fluxres.cli.commands` in which commands are, where their name is another."""
 STAND_INS: Final = {
     "query": "Match requests on a graph, like Fluxion's resource-query.",
 }
@@ -128,7 +137,8 @@ class Program(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS and cmd_name not in STAND_INS:
             return None
-        command: click.Command = import_module(f"fluxres.cli.commands.{cmd_name}").command
+        module = import_module(f"fluxres.cli.commands.{_FILES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

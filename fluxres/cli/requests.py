@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fluxres.cli.completing import complete_policy
+from fluxres.cli.arguments import complete_policy
 from fluxres.cli.program import Command
 from fluxres.errors import UsageError
 

@@ -18,7 +18,7 @@ import click
 from fluxres import limits
 
 if TYPE_CHECKING:
-    from fluxres.render.style import Style
+    from fluxres.render.text import Style
 
 POOL_OUTPUTS: Final = ("table", "json", "paths", "folded")
 """Forms of output of commands that list pools."""
@@ -68,7 +68,7 @@ class Settings:
 
     def style(self) -> Style:
         """Colour for standard output (https://no-color.org is honoured)."""
-        from fluxres.render.style import Style
+        from fluxres.render.text import Style
 
         if self.color == "auto":
             plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"

@@ -16,15 +16,13 @@ import numpy as np
 
 from fluxres.allocation import plans, steps, together
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
-from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
-from fluxres.allocation.planned import Batch, Change, Piece
+from fluxres.allocation.planned import Batch, Change, Piece, Staged
 from fluxres.allocation.plans import Implies
-from fluxres.allocation.records import Records, empty_planner
-from fluxres.allocation.staged import Staged
+from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, positive_ticks, seconds
 from fluxres.errors import FluxresError, StaleHandle, UsageError
-from fluxres.model import drawing, events, extending, targets
+from fluxres.model import events, extending, supply, targets
 from fluxres.model.values import Allocation, Stage, Window, columns
 from fluxres.syntax.moment import in_message
 
@@ -103,11 +101,11 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
-def allocate(graph: ResourceGraph, job: str, named: drawing.Named, window: Window) -> Allocation:
+def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window) -> Allocation:
     """Allocate pools to a job, with what they draw by themselves from their suppliers."""
     drawn = NO_ROWS
     if graph.structure.kinds.may_draw:
-        parts = drawing.by_window(graph, named, window, job)
+        parts = supply.by_window(graph, named, window, job)
         if len(parts) > 1:
             return _allocate_by_window(graph, job, parts)
         ((window, named, drawn),) = parts
@@ -118,7 +116,7 @@ def allocate(graph: ResourceGraph, job: str, named: drawing.Named, window: Windo
 def _give(
     graph: ResourceGraph,
     job: str,
-    named: drawing.Named,
+    named: supply.Named,
     window: Window,
     drawn: Rows,
     implies: Implies,
@@ -126,7 +124,7 @@ def _give(
     is_routed: bool | None = None,
 ) -> None:
     start, end = window
-    with drawing.NamingConsumers(graph, drawn):
+    with supply.NamingConsumers(graph, drawn):
         planned = plans.allocate(graph.records, named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
     structure = graph.structure
@@ -135,7 +133,7 @@ def _give(
     graph.revision += 1
 
 
-def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.Part]) -> Allocation:
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part]) -> Allocation:
     """Allocate pools over consecutive windows in which they draw different units: in all of them, or in none."""
     structure = graph.structure
     shares = [
@@ -281,11 +279,11 @@ def stage(
     return _stage(graph, staged, drawn, implies)
 
 
-def stage_by_window(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, ttl_s: Length) -> Stage:
+def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window: Window, ttl_s: Length) -> Stage:
     """Lock pools for a job, with what they draw by themselves and the job does not draw already."""
     expires = _expires(graph, job, window, ttl_s)
-    parts = drawing.by_window(graph, named, window, job)
-    relied_on = tuple(drawing.drawn_already(graph, named, window, job))
+    parts = supply.by_window(graph, named, window, job)
+    relied_on = tuple(supply.drawn_already(graph, named, window, job))
     rows = tuple((start, end, *row) for (start, end), _, drawn in parts for row in drawn.tolist())
     most: dict[int, int] = {}
     for _, charged, _ in parts:
@@ -305,7 +303,7 @@ def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> i
 
 
 def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
-    with drawing.NamingConsumers(graph, drawn):
+    with supply.NamingConsumers(graph, drawn):
         planned = plans.stage(graph.records, staged, implies=implies)
     require_room(graph, *((changed, window) for window, changed in planned))
     structure = graph.structure

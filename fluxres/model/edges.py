@@ -20,7 +20,7 @@ from fluxres.graph.edges import Value
 from fluxres.graph.feeds import ANY, SUPPLY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining, targets
-from fluxres.model.drawn import Ends, require_drawn
+from fluxres.model.supply import Ends, require_drawn
 from fluxres.model.targets import Where
 
 if TYPE_CHECKING:

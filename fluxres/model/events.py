@@ -17,7 +17,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import plans, together
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.staged import Staged
+from fluxres.allocation.planned import Staged
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError

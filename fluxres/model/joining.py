@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import plans, steps
 from fluxres.allocation.audit import check_records
-from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.planned import Batch
-from fluxres.allocation.records import Records, empty_planner
+from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
@@ -27,7 +26,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, targets
-from fluxres.model.drawn import Ends, require_drawn, require_kept
+from fluxres.model.supply import Ends, require_drawn, require_kept
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:

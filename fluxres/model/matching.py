@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.allocation.owners import STAGE_OWNER
+from fluxres.allocation.records import STAGE_OWNER
 from fluxres.clock import FOREVER, positive_ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.syntax.jobspec import Request

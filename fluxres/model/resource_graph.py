@@ -22,9 +22,8 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Drawn
-from fluxres.allocation.planned import Batch
+from fluxres.allocation.planned import Batch, Staged
 from fluxres.allocation.records import Records, empty_planner
-from fluxres.allocation.staged import Staged
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
 from fluxres.errors import StaleHandle, UsageError

@@ -21,7 +21,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.match import Match, Policy, Refusal, SlotGroup
-from fluxres.model import changes, drawing, events, matching, targets
+from fluxres.model import changes, events, matching, supply, targets
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Window, columns
 from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
@@ -45,7 +45,7 @@ class Part(NamedTuple):
     place: str
     job: str
     request: Request | None
-    pools: list[drawing.Part]
+    pools: list[supply.Part]
     length: int
 
     def named(self) -> list[Share]:
@@ -156,7 +156,7 @@ def _part(
         if sought_only:
             raise UsageError("expected a request, got pools by name", hint="pools that are named are given at a start")
         named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
-        return Part(place, job, None, drawing.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
+        return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = as_request(cast("Wanted", what))
     return Part(place, job, request, [], matching.length(request, length))
 
@@ -250,7 +250,7 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
                 for share in part.named():
-                    with drawing.NamingConsumers(graph, share.drawn):
+                    with supply.NamingConsumers(graph, share.drawn):
                         lock(share)
                 continue
             with located(part.place):

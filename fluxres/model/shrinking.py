@@ -26,7 +26,7 @@ from fluxres.graph.structure import Structure
 from fluxres.match import Matcher, Policy
 from fluxres.match.eligible import Eligible
 from fluxres.model import matching
-from fluxres.model.drawn import downward
+from fluxres.model.supply import downward
 from fluxres.syntax import unit
 from fluxres.syntax.jobspec import Request
 

@@ -14,8 +14,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.match import Refusal
 from fluxres.match.reasons import Cause, PartReport
 from fluxres.model.several import Shortage
-from fluxres.render.amounts import seconds_or_none, when, when_from
-from fluxres.render.style import PLAIN, Style
+from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from
 
 LINKS: Final = {"held-above": ",", "supply": ", held", "inside": ", some of it held"}
 """The words between a cause and the jobs that hold the pools, where the cause does not mention them."""

@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.render.folding import fold_all
-from fluxres.render.holders import notes
-from fluxres.render.names import folded
-from fluxres.render.signatures import UInt64, groups, looks, mixed, of_text
-from fluxres.render.style import PLAIN, Style
-from fluxres.render.table import Column, table
+from fluxres.render.folding import UInt64, fold_all, folded, groups, looks, mixed, of_text
+from fluxres.render.listings import notes
+from fluxres.render.text import PLAIN, Column, Style, table
 from fluxres.render.tree import Branch
 
 

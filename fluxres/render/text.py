@@ -1,4 +1,4 @@
-"""Text on a terminal: its width, padding, and control characters made visible.
+"""Text on a terminal: control characters made visible, units and times, colour, and tables.
 
 Names, tags and job ids come from files and other people. An escape sequence in one must not be able to recolour a terminal or
 hide a line, so everything shown goes through :func:`printable`.
@@ -6,7 +6,13 @@ hide a line, so everything shown goes through :func:`printable`.
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fluxres.syntax import moment
 
 
 def printable(text: str) -> str:
@@ -48,3 +54,112 @@ def plural(count: int, noun: str) -> str:
     ('1 pool', '2 pools')
     """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def units(amount: int, unit: str | None) -> str:
+    """An amount with its unit.
+
+    >>> units(128, "GiB"), units(8, None)
+    ('128 GiB', '8')
+    """
+    return str(amount) if unit is None else f"{amount} {unit}"
+
+
+def when(seconds: float) -> str:
+    """A time for a table; calendar times to the second.
+
+    >>> when(3600.0), when(0.5), when(float("inf"))
+    ('3600', '0.5', '-')
+    """
+    if moment.EPOCH_FROM_S < seconds < math.inf:
+        return moment.format(float(math.floor(seconds)))
+    return moment.format(seconds)
+
+
+def when_from(seconds: float) -> str:
+    """The time from which on something is possible; calendar times are rounded up to the next second, so that it is possible
+    then, too.
+
+    >>> when_from(3600.0), when_from(1.5)
+    ('3600', '1.5')
+    """
+    return when(float(math.ceil(seconds)) if moment.EPOCH_FROM_S < seconds < math.inf else seconds)
+
+
+def seconds_or_none(seconds: float) -> float | None:
+    """A time for JSON, which has no infinity: no end is null.
+
+    >>> seconds_or_none(float("inf"))
+    """
+    return None if math.isinf(seconds) else seconds
+
+
+_CODES: Final = {"heading": "1", "bad": "31", "warn": "33", "job": "36", "faint": "2"}
+_STATE_ROLES: Final = {"down": "bad", "failing": "bad", "drain": "warn", "degraded": "warn", "unknown": "warn"}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Paints text by role, or leaves it plain.
+
+    >>> Style(False).paint("down", "bad"), Style(True).paint("down", "bad")
+    ('down', '\\x1b[31mdown\\x1b[0m')
+    """
+
+    enabled: bool = False
+
+    def paint(self, text: str, role: str | None) -> str:
+        """The text in the colour of a role: heading, bad, warn, job or faint; None is plain."""
+        if not self.enabled or role is None or not text.strip():
+            return text
+        return f"\x1b[{_CODES[role]}m{text}\x1b[0m"
+
+
+PLAIN: Final = Style()
+
+
+def state_role(state: str) -> str | None:
+    return _STATE_ROLES.get(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Args:
+        title: its heading.
+        right: whether its cells are aligned to the right, as numbers are.
+        role: gives the colour role of a cell from its text.
+    """
+
+    title: str
+    right: bool = False
+    role: Callable[[str], str | None] | None = None
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+    """The lines of a table; a column of empty cells is left out.
+
+    >>> print("\\n".join(table([Column("TYPE"), Column("POOLS", right=True)], [["core", "128"], ["gpu", "16"]])))
+    TYPE  POOLS
+    core    128
+    gpu      16
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    kept = [i for i in range(len(columns)) if not cells or any(row[i] for row in cells)]
+    widths = {i: max([width(row[i]) for row in cells] + [width(columns[i].title) if header else 0]) for i in kept}
+
+    def line(row: Sequence[str], role_of: Callable[[int, str], str | None]) -> str:
+        texts = []
+        for i in kept:
+            last = i == kept[-1] and not columns[i].right
+            text = row[i] if last else pad(row[i], widths[i], right=columns[i].right)
+            texts.append(style.paint(text, role_of(i, row[i])))
+        return "  ".join(texts).rstrip()
+
+    def cell_role(i: int, text: str) -> str | None:
+        role = columns[i].role
+        return None if role is None else role(text)
+
+    lines = [line([column.title for column in columns], lambda _i, _text: "heading")] if header and kept else []
+    return lines + [line(row, cell_role) for row in cells]

@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.render.amounts import units
-from fluxres.render.holders import holders, notes, tag_text
-from fluxres.render.names import folded
-from fluxres.render.signatures import Subtrees, groups, looks
-from fluxres.render.style import PLAIN, Style, state_role
-from fluxres.render.table import Column, table
+from fluxres.render.folding import Subtrees, folded, groups, looks
+from fluxres.render.listings import holders, notes, tag_text
+from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import Moment, check_window, targets
-from fluxres.cli.completing import complete_job, complete_pool
-from fluxres.cli.holding import answer_granted
-from fluxres.cli.output import answer
+from fluxres.cli.arguments import Moment, check_window, complete_job, complete_pool, targets
+from fluxres.cli.output import answer, answer_granted
 from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import UsageError
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--commit", metavar="ID", help="Turn this stage into an allocation of its job.")
 @click.option("--release", metavar="ID", help="Release this stage.")
 @click.pass_obj
-def command(
+def stage_command(
     settings: Settings,
     asked: Asked,
     job: str | None,

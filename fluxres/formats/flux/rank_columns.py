@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.allocation.execution_targets import CHILDREN
+from fluxres.allocation.resource_set import CHILDREN
 from fluxres.formats.flux.rank_hosts import HOST
 from fluxres.formats.flux.rank_properties import BARRED, pairs_of
 from fluxres.formats.flux.resource_set_told import Targets, Told, offered

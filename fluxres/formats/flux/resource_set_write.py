@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from fluxres import limits
-from fluxres.allocation.execution_targets import CHILDREN
+from fluxres.allocation.resource_set import CHILDREN
 from fluxres.errors import InputError, UsageError
 from fluxres.formats import left_out
 from fluxres.formats.flux import jgf_write
