@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fluxres import clock
 from fluxres.allocation import steps
+from fluxres.allocation.drawn import NO_ROWS
 from fluxres.allocation.planned import Batch, Change, Part, Piece, Planned, Staged, Target
 from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.allocation.steps import Steps
@@ -105,7 +106,7 @@ def match(
         covered = vertices[(amounts > 1) & (amounts == size[vertices]) & (stop[vertices] > vertices + 1)].tolist()
     else:
         covered = []
-    return Batch(vertices, amounts, covered, start, end)
+    return Batch(vertices, amounts, covered, start, end, NO_ROWS)
 
 
 def _plan(
@@ -129,11 +130,13 @@ def _plan(
         _require_unnested(records, changes)
         return changes
     changes = []
-    covered = _Covered(records.accounts.end)
+    covered, holds = _Covered(records.accounts.end), records.is_holder(owner)
     for v in sorted(wanted):
         around: list[tuple[int, int]] = []
         if implies is True or v in implies:
-            around = [*covered.around(v), *records.exclusive_above(v, owner, start, end)]
+            around = covered.around(v)
+            if holds:
+                around += records.exclusive_above(v, owner, start, end)
         changes.append(_plan_one(records, v, wanted[v], owner, job, start, end, around))
         covered.add(changes[-1])
         _require_implied_fits(records, changes[-1], job, {owner, job})

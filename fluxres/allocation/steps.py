@@ -140,7 +140,10 @@ def touches(steps: Steps, start: int, end: int) -> bool:
     >>> touches(((0, 10, 4),), 10, 12)
     False
     """
-    return any(s < end and start < e for s, e, _ in steps)
+    for s, e, _ in steps:  # noqa: SIM110  # called for every holder of every pool: a generator is slower
+        if s < end and start < e:
+            return True
+    return False
 
 
 def least(steps: Steps, start: int, end: int) -> int:

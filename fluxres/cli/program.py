@@ -15,7 +15,7 @@ import click
 
 from fluxres import __version__
 from fluxres.cli.failures import report, tell
-from fluxres.cli.settings import EverywhereOption, Settings, everywhere
+from fluxres.cli.settings import EverywhereOption, Settings, everywhere, keep
 from fluxres.errors import FluxresError, InputWarning
 
 COMMANDS: Final = {
@@ -86,6 +86,11 @@ class Command(click.Command):
         self.outputs = tuple(outputs)
         self.params = [*self.params, *everywhere()]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        keep(ctx)
+        return rest
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, unless it does not support the requested form of output."""
         settings = ctx.ensure_object(Settings)
@@ -120,6 +125,11 @@ class Group(click.Group):
         super().__init__(*args, **settings)
         self.outputs = tuple(outputs)
         self.params = [*self.params, *everywhere()]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        keep(ctx)
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command's options first, then the common ones, then the subcommands."""

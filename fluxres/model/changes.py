@@ -110,7 +110,7 @@ def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window
             return _allocate_by_window(graph, job, parts)
         ((window, named, drawn),) = parts
     _give(graph, job, named, window, drawn, implicit(named, drawn), is_routed=False)
-    return Allocation(graph, job, columns(named), window)
+    return Allocation(graph, job, named, window)
 
 
 def _give(
@@ -332,7 +332,7 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
         return Allocation.of_windows(
             graph, staged.job, [(window, part.targets) for (window, _), part in zip(planned, staged.parts(), strict=True)]
         )
-    return Allocation(graph, staged.job, columns(staged.targets), (staged.start, staged.end), staged.slots)
+    return Allocation(graph, staged.job, list(staged.targets), (staged.start, staged.end), staged.slots)
 
 
 def release(graph: ResourceGraph, stage: str) -> None:

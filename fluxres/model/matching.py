@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.allocation.records import STAGE_OWNER
-from fluxres.clock import FOREVER, positive_ticks
+from fluxres.allocation.records import HIDDEN, STAGE_OWNER
+from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
@@ -18,13 +18,6 @@ from fluxres.syntax.moment import in_message
 if TYPE_CHECKING:
     from fluxres.match import Match, Policy, Refusal
     from fluxres.model.resource_graph import ResourceGraph
-
-
-def length(request: Request, given: int | None) -> int:
-    """Length of the allocation in ticks: the one given, else that of the request, else FOREVER."""
-    if given is not None:
-        return given
-    return FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
 
 
 def match(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Match:
@@ -69,19 +62,18 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
     """Why a request has no match over a window in ticks, with the jobs in the way; None when it has one."""
-    records, now = graph.records, graph.now()
+    records, now, held = graph.records, graph.now(), graph.records.held
 
     def named(owner: str) -> str:
-        job = records.job_behind(owner)
         staged = records.stages.get(owner.removeprefix(STAGE_OWNER)) if owner.startswith(STAGE_OWNER) else None
         is_over = staged is not None and staged.expires <= now
-        return f"{job} (its stage is over: expire() drops it)" if is_over else job
+        return f"{records.job_behind(owner)} (its stage is over: expire() drops it)" if is_over else records.job_behind(owner)
 
     def holders(v: int, start: int, end: int) -> list[tuple[str, int]]:
         return [
-            (named(owner), max(e for _, e, _ in steps.within(held, start, FOREVER)))
-            for owner, held in records.held.get(v, {}).items()
-            if steps.touches(held, start, end)
+            (named(owner) if owner.startswith(HIDDEN) else owner, spans[-1][1])
+            for owner, spans in held.get(v, {}).items()
+            if steps.touches(spans, start, end)
         ]
 
     return graph.matcher.why_not(request, *window, policy, holders=holders)
@@ -106,7 +98,7 @@ def require_fresh(graph: ResourceGraph, found: Match) -> None:
 
 def require_picks(found: Match) -> None:
     """Refuse to allocate a match without pools to record."""
-    if not len(found):
+    if not len(found.vertices):
         raise UsageError(
             "the request only asks for shared pools, for which nothing is recorded",
             hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",

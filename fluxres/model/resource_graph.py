@@ -219,7 +219,9 @@ class ResourceGraph:
         """The window of a request in ticks: as long as said, else as the request says, else without end."""
         now = self.now()
         start = now if at is None else ticks(at, name)
-        return start, min(start + matching.length(request, length), FOREVER)
+        if length is None:
+            length = FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
+        return start, min(start + length, FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 

@@ -17,13 +17,13 @@ from fluxres import limits
 from fluxres.allocation import together
 from fluxres.allocation.drawn import implicit
 from fluxres.allocation.together import Found, Share, located, locking
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import FOREVER, positive_ticks, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.match import Match, Policy, Refusal, SlotGroup
 from fluxres.model import changes, events, matching, supply, targets
 from fluxres.model.targets import Targets
-from fluxres.model.values import Allocation, Window, columns
+from fluxres.model.values import Allocation, Window
 from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 from fluxres.syntax.vertex import Vertex
 
@@ -158,7 +158,14 @@ def _part(
         named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
         return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = as_request(cast("Wanted", what))
-    return Part(place, job, request, [], matching.length(request, length))
+    return Part(place, job, request, [], _length(request, length))
+
+
+def _length(request: Request, given: int | None) -> int:
+    """Length of an allocation in ticks: the one given, else that of the request, else FOREVER."""
+    if given is not None:
+        return given
+    return FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
 
 
 def requests_of(wanted: Iterable[Wanted], length: int | None) -> list[Part]:
@@ -172,7 +179,7 @@ def requests_of(wanted: Iterable[Wanted], length: int | None) -> list[Part]:
     for number, what in enumerate(wanted):
         with located(_place(number, "")):
             request = as_request(what)
-            found.append(Part(_place(number, ""), "", request, [], matching.length(request, length)))
+            found.append(Part(_place(number, ""), "", request, [], _length(request, length)))
     if not found:
         raise UsageError("no requests", hint="give at least one")
     return found
@@ -513,7 +520,7 @@ def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]]) -> list[Alloc
     return [
         Allocation.of_windows(graph, share.job, [((each.start, each.end), each.targets) for each in of_part])
         if len(of_part) > 1
-        else Allocation(graph, share.job, columns(share.targets), (share.start, share.end), share.slots)
+        else Allocation(graph, share.job, list(share.targets), (share.start, share.end), share.slots)
         for of_part in parts
         for share in of_part[:1]
     ]

@@ -75,7 +75,7 @@ class Allocation:
     Args:
         graph: whose pools they are.
         job: id of the job.
-        held: pools, and edges with a capacity, with the units of each; None where `several` says it.
+        held: pools, and edges with a capacity, with the units of each, as columns or as pairs; empty where `several` says it.
         window: (start, end) in ticks, from the beginning of the earliest record to the end of the latest.
         nslots: number of slots of the requests; 0 where pools were named, None where it is unknown.
         implied: what was drawn below pools held exclusively, in the graph of R where a parent instance gives it on request.
@@ -102,7 +102,7 @@ class Allocation:
         self,
         graph: ResourceGraph,
         job: str,
-        held: Held | None,
+        held: Held | list[Target],
         window: Window,
         nslots: int | None = 0,
         implied: Sequence[Target] = (),
@@ -122,7 +122,7 @@ class Allocation:
     ) -> Allocation:
         """The allocation of records with windows of their own, in order of vertex and start."""
         window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-        return cls(graph, job, None, window, nslots, implied, held)
+        return cls(graph, job, [], window, nslots, implied, held)
 
     @classmethod
     def of_windows(cls, graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
@@ -136,8 +136,8 @@ class Allocation:
     @property
     def held(self) -> Held:
         """Pools, and edges with a capacity, with the units of each: the largest amount, and nothing below an exclusive pool."""
-        if self._held is None:
-            self._held = _most(self._structure, self._several)
+        if isinstance(self._held, list):
+            self._held = _most(self._structure, self._several) if self._several else columns(self._held)
         return self._held
 
     @property
@@ -160,8 +160,11 @@ class Allocation:
     def spans(self) -> tuple[Span, ...]:
         """The records, by pool and start."""
         if self._spans is None:
-            where = self._structure.accounts.where
-            self._spans = tuple([Span(self.job, n, seconds(s), seconds(e), where(v)) for v, s, e, n in self.records])
+            records = self.records
+            names = self._structure.accounts.wheres([v for v, *_ in records])
+            self._spans = tuple(
+                [Span(self.job, n, seconds(s), seconds(e), name) for (_, s, e, n), name in zip(records, names, strict=True)]
+            )
         return self._spans
 
     @property

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fluxres.allocation.planned import Staged
 from fluxres.clock import FOREVER, seconds
 from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
 from fluxres.model.totals import everything
-from fluxres.model.values import Stage
 from fluxres.render.text import seconds_or_none
 
 if TYPE_CHECKING:
@@ -98,10 +98,9 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
     ]
 
 
-def stage(s: Stage) -> Document:
+def stage(graph: ResourceGraph, staged: Staged) -> Document:
     """An active stage."""
-    staged = s.graph.records.require_stage(s.stage)
-    where = s.graph.structure.accounts.where
+    where = graph.structure.accounts.where
     return {
         "stage": staged.stage,
         "job": staged.job,

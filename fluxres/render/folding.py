@@ -209,7 +209,7 @@ def fold(structure: Structure, vertices: Int32, looks: UInt64, *, typeable: bool
     """
     split = int(np.searchsorted(vertices, structure.tree_end))
     inside = _inside(structure, vertices[:split], looks[:split]) if split else []
-    return inside + _outside(structure, vertices[split:], looks[split:], typeable)
+    return inside if split == len(vertices) else inside + _outside(structure, vertices[split:], looks[split:], typeable)
 
 
 def fold_edges(structure: Structure, edges: Int32) -> list[Fold]:
@@ -271,10 +271,11 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     top, look, suffix = vertices, looks, np.zeros(len(vertices), np.int64)
     count, first = np.ones(len(vertices), np.int64), vertices
     suffixes, done, names = [""], [], dict[int, str]()
+    by_id = np.array([kind.name is None or template.is_invertible(kind.name) for kind in structure.kinds], np.bool_)
     while len(top):
         parent = structure.parent[top]
         segments = _Segments(mixed((suffix << 32) + parent, look))
-        sets = segments.add(_named(structure, top))
+        sets = segments.add(_named(structure, top, by_id))
         count, first = segments.add(count), segments.least(first)
         number = np.zeros(len(sets), np.int64)
         below, suffixes_below, suffixes = suffix[segments.first], suffixes, []
@@ -292,9 +293,12 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     return sorted(done, key=lambda item: item.vertex)
 
 
-def _named(structure: Structure, vertices: Int32) -> UInt64:
-    """A number for the name of each pool; equal for equal names of one kind."""
-    by_id = np.array([kind.name is None or template.is_invertible(kind.name) for kind in structure.kinds], np.bool_)
+def _named(structure: Structure, vertices: Int32, by_id: NDArray[np.bool_]) -> UInt64:
+    """A number for the name of each pool; equal for equal names of one kind.
+
+    Args:
+        by_id: by kind, whether names differ by the id alone.
+    """
     if by_id.all() and not structure.names:
         return mixed(structure.kind[vertices], structure.id[vertices])
     own = ~by_id[structure.kind[vertices]]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fluxres.allocation.planned import Staged
 from fluxres.clock import FOREVER, seconds
 from fluxres.graph.structure import Structure
 from fluxres.match import Match
@@ -135,21 +135,22 @@ def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[t
     """Pools and edges of which the same amount is held: the first of each line, its path, number and units."""
     chosen = np.unique(np.array(list(vertices), np.int32))
     pools = chosen[chosen < structure.n]
-    items = fold(structure, pools, mixed(structure.kind[pools])) + fold_edges(structure, chosen[len(pools) :])
+    items = fold(structure, pools, mixed(structure.kind[pools]))
+    if len(pools) < len(chosen):
+        items += fold_edges(structure, chosen[len(pools) :])
     return [(item.vertex, [item.text, str(item.count), units(amount, structure.accounts.unit(item.vertex))]) for item in items]
 
 
-def stages(graph: ResourceGraph, facts: Sequence[Document], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def stages(graph: ResourceGraph, found: Sequence[Staged], *, header: bool = True, style: Style = PLAIN) -> list[str]:
     """Stages as a table; pools of which a stage has the same amount share a line, and units of different pools are not added."""
-    number = graph.structure.accounts.number
     rows = []
-    for d in facts:
+    for staged in found:
         groups: dict[int, list[int]] = {}
-        for pool in d["pools"]:
-            groups.setdefault(pool["amount"], []).append(number(pool["path"]))
+        for v, amount in staged.targets:
+            groups.setdefault(amount, []).append(v)
         lines = [line for amount, vertices in groups.items() for line in _alike(graph.structure, vertices, amount)]
-        times = [when(d["start"]), *(when(inf if d[key] is None else d[key]) for key in ("end", "expires"))]
-        rows += [[d["stage"], d["job"], *line, *times] for _, line in sorted(lines)]
+        times = [when(seconds(tick)) for tick in (staged.start, staged.end, staged.expires)]
+        rows += [[staged.stage, staged.job, *line, *times] for _, line in sorted(lines)]
     columns = [
         Column("STAGE"),
         *_HELD,

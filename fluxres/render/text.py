@@ -146,20 +146,24 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: b
     gpu      16
     """
     cells = [[printable(cell) for cell in row] for row in rows]
-    kept = [i for i in range(len(columns)) if not cells or any(row[i] for row in cells)]
-    widths = {i: max([width(row[i]) for row in cells] + [width(columns[i].title) if header else 0]) for i in kept}
+    texts_of = [*zip(*cells, strict=True)] if cells else [()] * len(columns)
+    kept = [(column, texts) for column, texts in zip(columns, texts_of, strict=True) if not cells or any(texts)]
+    if not kept:
+        return [""] * len(cells)
+    shown = [_aligned(*column, header=header, style=style, is_last=number == len(kept) - 1) for number, column in enumerate(kept)]
+    return ["  ".join(line).rstrip() for line in zip(*shown, strict=True)]
 
-    def line(row: Sequence[str], role_of: Callable[[int, str], str | None]) -> str:
-        texts = []
-        for i in kept:
-            last = i == kept[-1] and not columns[i].right
-            text = row[i] if last else pad(row[i], widths[i], right=columns[i].right)
-            texts.append(style.paint(text, role_of(i, row[i])))
-        return "  ".join(texts).rstrip()
 
-    def cell_role(i: int, text: str) -> str | None:
-        role = columns[i].role
-        return None if role is None else role(text)
-
-    lines = [line([column.title for column in columns], lambda _i, _text: "heading")] if header and kept else []
-    return lines + [line(row, cell_role) for row in cells]
+def _aligned(column: Column, texts: Sequence[str], *, header: bool, style: Style, is_last: bool) -> list[str]:
+    """The cells of one column, its heading first, painted and padded to one width."""
+    roles = [column.role and column.role(text) for text in texts] if style.enabled else [None] * len(texts)
+    if header:
+        texts, roles = [column.title, *texts], ["heading", *roles]
+    widths = [width(text) for text in texts]
+    most = max(widths, default=0)
+    found = []
+    for text, role, own in zip(texts, roles, widths, strict=True):
+        blanks = "" if is_last and not column.right else " " * (most - own)
+        cell = blanks + text if column.right else text + blanks
+        found.append(style.paint(cell, role) if style.enabled else cell)
+    return found

@@ -10,8 +10,8 @@ import click
 from fluxres.cli.arguments import complete_pool
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
-from fluxres.cli.saving import note_supply
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import note_supply
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:

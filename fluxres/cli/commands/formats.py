@@ -31,7 +31,7 @@ def convert_command(
     IN and OUT may be - for standard input and output, and compressed (.gz, .zst, .xz, .bz2). Whatever the format of OUT cannot
     express is reported on standard error.
     """
-    from fluxres.cli.saving import answer_report, save_file
+    from fluxres.cli.stores import answer_report, save_file
     from fluxres.store.files import load
 
     with progress(2) as shown:

@@ -78,8 +78,7 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
 
     Ancestors are included to keep the pools connected to the root. Nothing is allocated in the copy.
     """
-    from fluxres.cli.saving import is_file, note_supply, save_file
-    from fluxres.cli.stores import reading, store
+    from fluxres.cli.stores import is_file, note_supply, reading, save_file, store
     from fluxres.render import documents, listings
 
     if path is not None and job is not None:

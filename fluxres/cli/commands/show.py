@@ -74,7 +74,7 @@ def _show_tree(settings: Settings, graph: ResourceGraph, pool: Pool | None, dept
 
 
 def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: int | None, top: Pool | None) -> None:
-    from fluxres.render import documents, folding, listings, subsystem, tree
+    from fluxres.render import documents, folding, listings, tree
 
     structure = graph.structure
     shown = structure.subsystem(name)
@@ -84,7 +84,7 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
         head: dict[str, Any] = {} if top is None else {"pool": documents.pool(top)}
         head |= {"subsystem": name, "hierarchy": shown.hierarchy}
         if shown.hierarchy:
-            return {**head, "tree": _tree_document(graph, subsystem.forest(graph, shown, depth, at))}
+            return {**head, "tree": _tree_document(graph, tree.forest(graph, shown, depth, at))}
         groups = [
             {
                 "from": folding.fold_all(structure, sources.tolist(), typeable=True),
@@ -92,7 +92,7 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
                 "both_ways": arrow == "↔",
                 "edge": {key: value for key, value in shown.edge_data(row).items() if key != "subsystem"},
             }
-            for sources, arrow, targets, row in subsystem.edge_groups(structure, shown, at)
+            for sources, arrow, targets, row in tree.edge_groups(structure, shown, at)
         ]
         return {**head, "edges": groups}
 
@@ -101,9 +101,9 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
             yield from listings.pool(top, style=style)
             yield ""
         if shown.hierarchy:
-            yield from tree.draw(graph, subsystem.forest(graph, shown, depth, at), style=style)
+            yield from tree.draw(graph, tree.forest(graph, shown, depth, at), style=style)
         else:
-            yield from subsystem.edges(structure, shown, at=at, header=settings.header, style=style)
+            yield from tree.edges(structure, shown, at=at, header=settings.header, style=style)
 
     answer(settings, document=document, lines=lines)
 

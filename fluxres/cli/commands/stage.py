@@ -15,8 +15,8 @@ from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
+    from fluxres.allocation.planned import Staged
     from fluxres.model import ResourceGraph
-    from fluxres.render.documents import Document
 
 
 @click.command("stage", cls=RequestCommand)
@@ -49,8 +49,6 @@ def stage_command(
     Without arguments: list the active stages.
     """
     from fluxres.cli.stores import changing, reading
-    from fluxres.model.values import Stage
-    from fluxres.render import documents
 
     wanted, policy = asked.request, asked.policy
     if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
@@ -65,8 +63,8 @@ def stage_command(
             else:
                 until, length = endless(end, None)
                 made = graph.stage(wanted, job=job, start=start, end=until, duration_s=length, ttl_s=ttl, policy=policy)
-            facts = [documents.stage(made)]
-        _answer_stages(settings, graph, facts)
+            staged = graph.records.require_stage(made.stage)
+        _answer_stages(settings, graph, [staged])
     elif commit is not None:
         with changing(settings) as graph:
             granted = graph.commit(commit)
@@ -77,15 +75,15 @@ def stage_command(
         answer(settings, document=lambda: {"released": release}, lines=lambda _style: [f"{release} is released"])
     else:
         graph = reading(settings)
-        active = [Stage(graph, s.stage, s.job) for s in list(graph.records.stages.values())]
-        _answer_stages(settings, graph, [documents.stage(s) for s in active if s.active])
+        now = graph.now()
+        _answer_stages(settings, graph, [staged for staged in graph.records.stages.values() if staged.expires > now])
 
 
-def _answer_stages(settings: Settings, graph: ResourceGraph, facts: Sequence[Document]) -> None:
-    from fluxres.render.listings import stages
+def _answer_stages(settings: Settings, graph: ResourceGraph, found: Sequence[Staged]) -> None:
+    from fluxres.render import documents, listings
 
     answer(
         settings,
-        document=lambda: {"stages": list(facts)},
-        lines=lambda style: stages(graph, facts, header=settings.header, style=style),
+        document=lambda: {"stages": [documents.stage(graph, staged) for staged in found]},
+        lines=lambda style: listings.stages(graph, found, header=settings.header, style=style),
     )

@@ -39,8 +39,7 @@ def load_command(
     or the URL of another store; or several files, each of a part of the machine. The graph becomes the one in use.
     """
     from fluxres import clock
-    from fluxres.cli.saving import note_supply
-    from fluxres.cli.stores import store
+    from fluxres.cli.stores import note_supply, store
     from fluxres.documents.source import Sources
     from fluxres.render import documents, listings
     from fluxres.store.files import load
@@ -138,8 +137,7 @@ def save_command(
     Whatever the format cannot express is reported on standard error. A file whose name ends in .gz, .zst, .xz or .bz2 is
     compressed.
     """
-    from fluxres.cli.saving import answer_report, note_supply, save_file
-    from fluxres.cli.stores import reading, store
+    from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
     from fluxres.store.files import save_stored
 
     if path is not None:
