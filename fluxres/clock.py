@@ -107,6 +107,16 @@ def length_ticks(seconds: Length, what: str = "duration_s") -> int:
     return round(seconds * TICKS_PER_S) if 0 <= seconds <= limits.TIME_MAX_S else _extreme(seconds, what)
 
 
+def positive_ticks(seconds: Length, what: str = "duration_s") -> int:
+    """As :func:`length_ticks`, of at least one tick."""
+    if type(seconds) is float and 1 <= seconds <= limits.TIME_MAX_S:
+        return round(seconds * TICKS_PER_S)
+    found = length_ticks(seconds, what)
+    if found < 1:
+        raise UsageError(f"{what}: expected a positive number of seconds, got {seconds!r:.80}")
+    return found
+
+
 def _extreme(seconds: float, what: str) -> int:
     if seconds == math.inf:
         return FOREVER

@@ -115,6 +115,7 @@ class InsufficientResources(FluxresError):
     Args:
         earliest: the first time in seconds at which it would succeed, or None when not known.
         reasons: by path, what is in the way.
+        explanation: what the message and the reasons were made from, a `Refusal` or a `Shortage`, to word it in another way.
     """
 
     code = "insufficient"
@@ -127,9 +128,11 @@ class InsufficientResources(FluxresError):
         hint: str = "",
         earliest: float | None = None,
         reasons: Mapping[str, str] | None = None,
+        explanation: object = None,
     ) -> None:
         super().__init__(message, where=where, hint=hint)
         self.earliest = earliest
+        self.explanation = explanation
         self.reasons = dict(reasons or {})
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,12 +144,22 @@ class InfeasibleRequest(FluxresError):
 
     Args:
         reasons: by path or by part of the request, what rules it out.
+        explanation: as for InsufficientResources.
     """
 
     code = "infeasible"
 
-    def __init__(self, message: str, *, where: str = "", hint: str = "", reasons: Mapping[str, str] | Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str = "",
+        hint: str = "",
+        reasons: Mapping[str, str] | Sequence[str] = (),
+        explanation: object = None,
+    ) -> None:
         super().__init__(message, where=where, hint=hint)
+        self.explanation = explanation
         self.reasons = reasons if isinstance(reasons, Mapping) else list(reasons)
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 from fluxres import FluxresError, ResourceGraph
 from fluxres.allocation import plans
 from fluxres.allocation.drawn import Ledger
-from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
+from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand

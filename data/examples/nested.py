@@ -8,7 +8,7 @@ from pathlib import Path
 
 import fluxres
 from fluxres.instance import State
-from fluxres.render import instances
+from fluxres.render import listings
 
 now = 0.0
 machine = fluxres.load(Path(__file__).parents[1] / "clusters" / "demo.yaml")
@@ -18,7 +18,7 @@ top = fluxres.Instance(machine, queue_policy="easy", match_policy="low", clock=l
 def show(what: str) -> None:
     """Print the present state, and verify that the rules hold."""
     print(f"-- {what}")
-    print("\n".join(instances.lines(top)))
+    print("\n".join(listings.instances(top)))
     assert top.check() == []
 
 

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
-from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
-from fluxres.allocation.records import Records
+from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records
 from fluxres.clock import FOREVER
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Problem

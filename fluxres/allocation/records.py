@@ -18,26 +18,47 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Drawn, Rows
-from fluxres.allocation.job_draws import JobDraws
-from fluxres.allocation.owners import ELSEWHERE, HIDDEN, STAGE_OWNER
-from fluxres.allocation.planned import Batch, Change, Piece, Planned, Target, freed
-from fluxres.allocation.staged import Staged
+from fluxres.allocation.job_draws import JobDraws, OwnDraws
+from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
-from fluxres.allocation.upstream import Upstream
 from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 
-if TYPE_CHECKING:
-    from fluxres.allocation.own_draws import OwnDraws
+HIDDEN: Final = "\x00"
+"""First character of the names of owners that are not jobs."""
+STAGE_OWNER: Final = HIDDEN + "stage:"
+"""Prefix of the owner of a stage's records; the id of the stage follows."""
+ELSEWHERE: Final = HIDDEN + "elsewhere"
+"""Owner of what other instances draw from the suppliers that a child instance shares with them."""
+
+
+class Upstream(Protocol):
+    """Gives a graph units of the suppliers that it has only as ways: the parent of a child instance."""
+
+    def refresh(self) -> None:
+        """Update the records of what is held elsewhere."""
+
+    def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        """Get those of these units that come from the parent.
+
+        Errors: InsufficientResources; nothing changes then.
+        """
+
+    def give(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+        """Give them back."""
+
+    def note_route(self) -> None:
+        """Note that a job draws along a route; see `Records.upward`."""
+
 
 _NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
 """The ids that stages get; a journal that was typed by hand may have others."""
@@ -241,8 +262,6 @@ class Records:
 
     @cached_property
     def _own_draws(self) -> OwnDraws:
-        from fluxres.allocation.own_draws import OwnDraws  # imports the matcher, which nothing else here needs
-
         return OwnDraws(self.structure)
 
     # -- allocating -------------------------------------------------------------------------------------------------------
@@ -316,10 +335,12 @@ class Records:
         self._record(planned, owner, start, end)
 
     def _record(self, changes: Iterable[Change], owner: str, start: int, end: int) -> None:
+        above: dict[int, int] = {}
         for change in changes:
-            self._note(change.v, owner, change.amount, start, end)
+            self._note(change.v, owner, change.amount, start, end, above)
             if change.covers:
                 self._cover(change.v, change.covers)
+        self._count_above(above, owner, 1)
 
     def _apply_around(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
         """Apply changes that absorb records of the owner, or that an exclusive pool of the owner implies."""
@@ -414,8 +435,10 @@ class Records:
         else:
             for v, amount, s, e in pieces:
                 self._release([v], [amount], s, e)
+        above: dict[int, int] = {}
         for v, amount, s, e in pieces:
-            self._erase(v, owner, amount, s, e)
+            self._erase(v, owner, amount, s, e, above)
+        self._count_above(above, owner, -1)
         if has_implied:
             for v, _, s, e in sorted(pieces):
                 self._return_implied(v, owner, s, e)
@@ -690,8 +713,12 @@ class Records:
             if not pools:
                 del self.implied[owner]
 
-    def _note(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Add units to a record."""
+    def _note(self, v: int, owner: str, amount: int, start: int, end: int, above: dict[int, int] | None = None) -> None:
+        """Add units to a record.
+
+        Args:
+            above: collects the parents of pools with a first record, which the caller counts together.
+        """
         holders = self.held.setdefault(v, {})
         before = holders.get(owner)
         if before is not None:
@@ -699,10 +726,18 @@ class Records:
             return
         holders[owner] = ((start, end, amount),)
         self._pools_of.setdefault(owner, set()).add(v)
-        self._count_one_above(v, owner, 1)
+        parent = self.accounts.parent.item(v)
+        if above is None:
+            self._count_above({parent: 1}, owner, 1)
+        else:
+            above[parent] = above.get(parent, 0) + 1
 
-    def _erase(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Subtract units from a record."""
+    def _erase(self, v: int, owner: str, amount: int, start: int, end: int, above: dict[int, int] | None = None) -> None:
+        """Subtract units from a record.
+
+        Args:
+            above: collects the parents of pools without a record any more, which the caller counts together.
+        """
         holders = self.held[v]
         after = steps.add(holders[owner], start, end, -amount)
         if after:
@@ -715,7 +750,11 @@ class Records:
         pools.discard(v)
         if not pools:
             del self._pools_of[owner]
-        self._count_one_above(v, owner, -1)
+        parent = self.accounts.parent.item(v)
+        if above is None:
+            self._count_above({parent: 1}, owner, -1)
+        else:
+            above[parent] = above.get(parent, 0) + 1
 
     def _write(self) -> None:
         """Turn the batches into records."""
@@ -731,33 +770,20 @@ class Records:
             self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
             self.drawn.add(owner, batch.drawn, batch.start, batch.end)
 
-    def _count_shared(self, v: int, owner: str, change: int) -> None:
-        owners = self._shared.setdefault(v, {})
-        count = owners.get(owner, 0) + change
-        if count:
-            owners[owner] = count
-        else:
-            del owners[owner]
-            if not owners:
-                del self._shared[v]
-
-    def _count_one_above(self, v: int, owner: str, sign: int) -> None:
-        """Count one record that came (1) or went (-1) at every pool above it (rule A4)."""
-        parent = self.accounts.parent.item
-        u = parent(v)
-        while u >= 0:
-            self._count_shared(u, owner, sign)
-            u = parent(u)
-
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
         """Count records that came (1) or went (-1), by the pool right above them, at that pool and every pool above (rule A4)."""
-        parent = self.accounts.parent.item
+        parent, shared = self.accounts.parent.item, self._shared
         while records:
             higher: dict[int, int] = {}
             for u, number in records.items():
                 if u < 0:
                     continue
-                self._count_shared(u, owner, sign * number)
+                owners = shared.setdefault(u, {})
+                owners[owner] = owners.get(owner, 0) + sign * number
+                if not owners[owner]:
+                    del owners[owner]
+                    if not owners:
+                        del shared[u]
                 above = parent(u)
                 higher[above] = higher.get(above, 0) + number
             records = higher

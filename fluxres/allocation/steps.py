@@ -140,7 +140,10 @@ def touches(steps: Steps, start: int, end: int) -> bool:
     >>> touches(((0, 10, 4),), 10, 12)
     False
     """
-    return any(s < end and start < e for s, e, _ in steps)
+    for s, e, _ in steps:  # noqa: SIM110  # called for every holder of every pool: a generator is slower
+        if s < end and start < e:
+            return True
+    return False
 
 
 def least(steps: Steps, start: int, end: int) -> int:
@@ -212,3 +215,38 @@ def inside(start: int, end: int, windows: list[tuple[int, int]]) -> list[tuple[i
     [(2, 5), (9, 10)]
     """
     return without(start, end, without(start, end, windows))
+
+
+Subtrees = list[tuple[int, int]]
+"""Disjoint and ascending."""
+
+
+def topmost(pools: Subtrees) -> Subtrees:
+    """Of subtrees in any order, those that are in no other.
+
+    >>> topmost([(4, 6), (1, 7), (1, 2), (9, 10)])
+    [(1, 7), (9, 10)]
+    """
+    found: Subtrees = []
+    for start, stop in sorted(pools, key=lambda pool: (pool[0], -pool[1])):
+        if not found or start >= found[-1][1]:
+            found.append((start, stop))
+    return found
+
+
+def both(pools: Subtrees, others: Subtrees) -> Subtrees:
+    """What is in both sets.
+
+    >>> both([(1, 7)], [(2, 3), (5, 9)])
+    [(2, 3), (5, 7)]
+    """
+    return [part for start, stop in pools for part in inside(start, stop, others)]
+
+
+def minus(pools: Subtrees, others: Subtrees) -> Subtrees:
+    """What is in the first set and not in the second.
+
+    >>> minus([(1, 7)], [(2, 3), (5, 9)])
+    [(1, 2), (3, 5)]
+    """
+    return [part for start, stop in pools for part in without(start, stop, others)]

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import plans
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.owners import STAGE_OWNER
+from fluxres.allocation.planned import Staged
 from fluxres.allocation.plans import Implies
-from fluxres.allocation.records import Records
-from fluxres.allocation.staged import Staged
+from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UsageError
 from fluxres.graph.auxiliary import Int32

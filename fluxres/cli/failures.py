@@ -14,9 +14,8 @@ from typing import Final, TextIO
 
 import click
 
-from fluxres.errors import FluxresError, InsufficientResources, StoreError, UsageError, exit_status
-from fluxres.render.amounts import when_from
-from fluxres.render.text import printable
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StoreError, UsageError, exit_status
+from fluxres.render.text import printable, when_from
 
 INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141
@@ -55,6 +54,10 @@ def _lines(error: FluxresError) -> list[str]:
 
 
 def _as_fluxres(error: BaseException) -> FluxresError:
+    if isinstance(error, InsufficientResources | InfeasibleRequest) and error.explanation is not None:
+        from fluxres.render import refusals
+
+        return refusals.worded(error)
     if isinstance(error, FluxresError):
         return error
     if isinstance(error, click.UsageError):

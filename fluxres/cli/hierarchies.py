@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.launch.facts import Facts
-from fluxres.render.style import PLAIN, Style
-from fluxres.render.table import Column, table
+from fluxres.render.text import PLAIN, Column, Style, table
 
 if TYPE_CHECKING:
     from fluxres.launch.hierarchy import Ensemble, Outcome

@@ -1,20 +1,20 @@
-"""Output: the same facts as a table, as JSON, or as paths for another command."""
+"""Output: the same facts as a table, as JSON, or as paths for another command; and what commands that find or change say."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, Settings
-from fluxres.render.style import Style
-from fluxres.render.text import printable
+from fluxres.render.text import Style, printable
 
 if TYPE_CHECKING:
-    from fluxres.model import Allocation, Selection
+    from fluxres.model import Allocation, ResourceGraph, Selection
+    from fluxres.render.text import Style
 
 
 def answer(
@@ -98,3 +98,144 @@ def _is_utf8() -> bool:
 def note(text: str) -> None:
     """Print a line on standard error that is not part of the output."""
     tell(f"fluxres: {text}\n")
+
+
+def list_pools(
+    settings: Settings, found: Selection, at: float | None, during: tuple[float, float] | None, limit: int | None
+) -> None:
+    """List pools as a table with equal ones folded, as JSON, or as paths; `limit` counts lines, but pools in JSON and paths."""
+    from fluxres.render import documents, listings
+
+    graph = found.graph
+    start, end = graph.window(at, None) if during is None else graph.open_window(*during)
+    first = found if limit is None or len(found) <= limit else graph.select(found.vertices[:limit])
+
+    def document() -> dict[str, Any]:
+        return {"count": len(found), "pools": (documents.pool(p, at, during) for p in first)}
+
+    def lines(style: Style) -> Iterable[str]:
+        if not found:
+            return []
+        text, more = listings.pools(found, start, end, limit=limit, header=settings.header, style=style)
+        if more:
+            note(f"{more} more pools")
+        return text
+
+    if not found:
+        note("no pools")
+    answer(settings, document=document, lines=lines, pools=lambda: first)
+
+
+def note_unmet(graph: ResourceGraph, text: str) -> None:
+    """If criteria found nothing, report the values in them that no pool has."""
+    from fluxres.model.search import unmet
+    from fluxres.syntax import criteria
+
+    for sentence in unmet(graph, criteria.parse(text)):
+        note(sentence)
+
+
+def answer_granted(settings: Settings, graph: ResourceGraph, granted: Allocation) -> None:
+    """What a job has just been allocated."""
+    _answer(settings, graph, [granted], lambda: _granted(granted))
+
+
+def answer_granted_together(settings: Settings, graph: ResourceGraph, granted: Sequence[Allocation]) -> None:
+    """What several jobs have been allocated together."""
+    _answer(settings, graph, granted, lambda: {"allocations": [_granted(one) for one in granted]})
+
+
+def _granted(granted: Allocation) -> dict[str, Any]:
+    from fluxres.render.text import seconds_or_none
+
+    return {
+        "job": granted.job,
+        "start": granted.start,
+        "end": seconds_or_none(granted.end),
+        "pools": [{"path": s.pool, "amount": s.amount} for s in granted.spans],
+    }
+
+
+def _answer(
+    settings: Settings, graph: ResourceGraph, granted: Sequence[Allocation], document: Callable[[], dict[str, Any]]
+) -> None:
+    import numpy as np
+
+    def lines(style: Style) -> list[str]:
+        from fluxres.render import listings
+
+        return listings.records(graph, [row for one in granted for row in _rows(one)], header=settings.header, style=style)
+
+    answer(
+        settings,
+        document=document,
+        lines=lines,
+        pools=lambda: graph.select(np.unique(np.array([p.vertex for one in granted for p in one.pools], np.int32))),
+        allocations=lambda: granted,
+    )
+
+
+def _rows(allocation: Allocation) -> list[tuple[str, int, int, int, int]]:
+    """The records of an allocation as (job, vertex, start, end, amount)."""
+    return [(allocation.job, *record) for record in allocation.records]
+
+
+def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -> None:
+    """What was released from a job, and what it still holds."""
+    from fluxres.clock import FOREVER
+    from fluxres.render import documents, listings
+
+    job = taken.job
+    held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
+
+    def document() -> dict[str, Any]:
+        return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_spans(graph, job, held, "left")}
+
+    def lines(style: Style) -> Iterable[str]:
+        gone = listings.records(graph, _rows(taken), header=settings.header, style=style)
+        return [f"released from {job}:", *gone, *_left_lines(settings, graph, job, held, style)]
+
+    answer(settings, document=document, lines=lines)
+
+
+def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
+    """Everything that a job holds, by pool and window."""
+    from fluxres.clock import FOREVER
+    from fluxres.render import listings
+
+    held = listings.held_within(graph, graph.now(), FOREVER, job)
+    answer(
+        settings,
+        document=lambda: {"job": job, **_spans(graph, job, held, "held")},
+        lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
+    )
+
+
+def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
+    """What a job still holds after a release."""
+    from fluxres.clock import FOREVER
+    from fluxres.render import listings
+
+    held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
+    answer(
+        settings,
+        document=lambda: {"job": job, **_spans(graph, job, held, "left")},
+        lines=lambda style: _left_lines(settings, graph, job, held, style),
+    )
+
+
+def _spans(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], key: str) -> dict[str, Any]:
+    from fluxres.clock import FOREVER
+    from fluxres.render import documents
+
+    return {key: documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}
+
+
+def _left_lines(
+    settings: Settings, graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], style: Style
+) -> Iterable[str]:
+    from fluxres.render import listings
+
+    if not held:
+        return [f"{job} holds nothing now"]
+    return [f"{job} still holds:", *listings.records(graph, held, header=settings.header, style=style)]

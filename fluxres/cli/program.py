@@ -15,7 +15,7 @@ import click
 
 from fluxres import __version__
 from fluxres.cli.failures import report, tell
-from fluxres.cli.settings import EverywhereOption, Settings, everywhere
+from fluxres.cli.settings import EverywhereOption, Settings, everywhere, keep
 from fluxres.errors import FluxresError, InputWarning
 
 COMMANDS: Final = {
@@ -53,6 +53,15 @@ COMMANDS: Final = {
     "log": "Show the events of a graph.",
     "completion": "Print the completion script for a shell.",
 }
+_FILES: Final = {
+    **dict.fromkeys(("info", "find", "available", "allocated", "aggregate"), "show"),
+    **dict.fromkeys(("free", "grow", "shrink", "extend"), "allocate"),
+    **dict.fromkeys(("when", "why"), "match"),
+    **dict.fromkeys(("tag", "state", "copy", "merge", "unlink", "move"), "machine"),
+    **dict.fromkeys(("load", "graphs", "save", "check", "log"), "store"),
+    "convert": "formats",
+}
+"""The modules of :mod:`fluxres.cli.commands` in which commands are, where their name is another."""
 STAND_INS: Final = {
     "query": "Match requests on a graph, like Fluxion's resource-query.",
 }
@@ -76,6 +85,11 @@ class Command(click.Command):
         super().__init__(*args, **settings)
         self.outputs = tuple(outputs)
         self.params = [*self.params, *everywhere()]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        keep(ctx)
+        return rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, unless it does not support the requested form of output."""
@@ -112,6 +126,11 @@ class Group(click.Group):
         self.outputs = tuple(outputs)
         self.params = [*self.params, *everywhere()]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        keep(ctx)
+        return rest
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command's options first, then the common ones, then the subcommands."""
         _write_options(self, ctx, formatter)
@@ -128,7 +147,8 @@ class Program(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS and cmd_name not in STAND_INS:
             return None
-        command: click.Command = import_module(f"fluxres.cli.commands.{cmd_name}").command
+        module = import_module(f"fluxres.cli.commands.{_FILES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

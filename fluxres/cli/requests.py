@@ -9,23 +9,20 @@ must then be words as well, after `--`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fluxres.cli.completing import complete_policy
+from fluxres.cli.arguments import complete_policy
 from fluxres.cli.program import Command
-from fluxres.clock import seconds
-from fluxres.errors import InfeasibleRequest, InsufficientResources, UsageError
+from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
-    from fluxres.match import Refusal
-    from fluxres.model import ResourceGraph
-    from fluxres.model.several import Shortage
     from fluxres.syntax.jobspec import Request
 
 LETTERS: Final = "Nncgx"
@@ -49,6 +46,11 @@ _LANGUAGE: Final = click.Option(
 )
 
 
+_REQUIRES: Final = click.Option(
+    ["--requires"], metavar="QUERY", help="Request: only nodes that meet this query, such as 'ssd -host:node[0-7]'."
+)
+
+
 def _policy_option(default: str) -> click.Option:
     others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
     text = f"Pools to prefer: {default} (default), {others}, …"
@@ -60,30 +62,52 @@ class Asked:
 
     Args:
         words: as typed.
-        short: the values of -N, -n, -c, -g and -x, None or False where not given.
+        letters: the values of -N, -n, -c, -g and -x that were given.
         policy: the name given.
         default: the policy if none was given.
         language: the other system whose language the word is in.
+        requires: a query (RFC 35) that the nodes of the request must meet.
 
-    Errors: UsageError for pools together with a request, two requests, and a policy for pools; InputError for an invalid request.
+    Errors: UsageError for pools together with a request, two requests, and a policy or query for pools; InputError for an invalid
+    request or query.
     """
 
     def __init__(
         self,
         words: Sequence[str],
-        short: Sequence[str | bool | None] = (),
+        letters: Mapping[str, str | bool] = MappingProxyType({}),
         policy: str | None = None,
         default: str = "first",
         language: str | None = None,
+        requires: str | None = None,
     ) -> None:
-        letters = {letter: _stated(value) for letter, value in zip(LETTERS, short, strict=bool(short)) if value}
         if language is not None and (letters or len(words) != 1):
             message = f"--request-format needs a single word, got {len(words)} words and {len(letters)} short options"
             raise UsageError(message, hint=f"quote the request of {language}; put it after -- if it begins with -")
         self.pools = [word for word in words if names_pool(word)] if language is None else []
         texts = [word for word in words if word not in self.pools]
+        if len(texts) + len(self.pools) + bool(letters) > 1:
+            self._require_one_kind(texts, letters)
+        self.request: Request | None = None
         if letters:
-            texts.append(" ".join(f"-{letter}" if value is True else f"-{letter} {value}" for letter, value in letters.items()))
+            from fluxres.syntax import jobspec, options
+
+            self.request = jobspec.Request(options.of_letters(letters))
+        elif texts:
+            self.request = _read(texts[0], language)
+        if self.request is None and (policy is not None or requires is not None):
+            option = "--policy" if policy is not None else "--requires"
+            raise UsageError(f"{option} needs a request", hint="leave it out for named pools")
+        if self.request is not None and requires is not None:
+            self.request = _constrained(self.request, requires)
+        self.policy = default if policy is None else policy
+
+    def _require_one_kind(self, texts: list[str], letters: Mapping[str, str | bool]) -> None:
+        if letters:
+            texts = [
+                *texts,
+                " ".join(f"-{letter}" if value is True else f"-{letter} {value}" for letter, value in letters.items()),
+            ]
         if len(texts) > 1:
             raise UsageError(
                 f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}",
@@ -94,10 +118,6 @@ class Asked:
                 f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
                 hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of the two",
             )
-        self.request = _of_letters(letters) if letters else _read(texts[0], language) if texts else None
-        if policy is not None and self.request is None:
-            raise UsageError("--policy needs a request", hint="leave it out for named pools")
-        self.policy = default if policy is None else policy
 
     def needed(self) -> Request:
         """The request of a command that accepts nothing else.
@@ -129,16 +149,13 @@ def names_pool(word: str) -> bool:
     return _POOL.match(word) is not None or is_edge(word) or _UUID.fullmatch(word) is not None
 
 
-def _stated(value: str | bool) -> str | bool:
-    """The value of a short option, which may be written as `-N=4`."""
-    return value.strip().removeprefix("=").strip() if isinstance(value, str) else value
+def _constrained(request: Request, query: str) -> Request:
+    """The request, on nodes that meet its own constraint and a query."""
+    from fluxres.syntax.constraint import And
+    from fluxres.syntax.constraint_query import constraint_of
 
-
-def _of_letters(letters: Mapping[str, str | bool]) -> Request:
-    from fluxres.syntax import options
-    from fluxres.syntax.jobspec import Request
-
-    return Request(options.of_letters(letters))
+    asked = constraint_of(query)
+    return replace(request, constraint=asked if request.constraint is None else And((request.constraint, asked)))
 
 
 def _read(word: str, language: str | None) -> Request:
@@ -156,25 +173,27 @@ def _read(word: str, language: str | None) -> Request:
 
 def each(
     words: Sequence[str],
-    short: Sequence[str | bool | None],
+    letters: Mapping[str, str | bool],
     policy: str | None,
     jobs: Sequence[str],
     language: str | None = None,
+    requires: str | None = None,
 ) -> list[Asked]:
     """The requests of several jobs, one word each, in their order.
 
     Errors: UsageError if jobs and words do not correspond; as Asked, with the word.
     """
-    if any(short):
+    if letters:
         message = "options such as -N apply to one job, but several were named"
         raise UsageError(message, hint="write each request as one word after --, such as -- '-N4 -c8' '-n2'")
     if len(words) != len(jobs):
         number = f"{len(words)} request{'s' * (len(words) != 1)} and {len(jobs)} jobs"
         raise UsageError(f"{number} were given", hint="name one job for each request, in their order, or one job for all pools")
-    one_is_sought = not all(map(names_pool, words))
     if language is not None:
-        return [Asked([word], policy=policy, language=language) for word in words]
-    return [Asked([word], policy=None if names_pool(word) and one_is_sought else policy) for word in words]
+        return [Asked([word], policy=policy, language=language, requires=requires) for word in words]
+    if all(map(names_pool, words)):
+        return [Asked([word], policy=policy, requires=requires) for word in words]
+    return [Asked([word]) if names_pool(word) else Asked([word], policy=policy, requires=requires) for word in words]
 
 
 class RequestCommand(Command):
@@ -189,7 +208,7 @@ class RequestCommand(Command):
     def __init__(self, *args: Any, policy: str = "first", **settings: Any) -> None:
         super().__init__(*args, **settings)
         arguments = sum(isinstance(param, click.Argument) for param in self.params)
-        self.params[arguments:arguments] = [*_OPTIONS, _LANGUAGE, _policy_option(policy)]
+        self.params[arguments:arguments] = [*_OPTIONS, _REQUIRES, _LANGUAGE, _policy_option(policy)]
         self.policy = policy
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -202,12 +221,18 @@ class RequestCommand(Command):
         """Run it with the request of its words and options."""
         given = ctx.params
         short = [given.pop(str(option.name)) for option in _OPTIONS]
-        words, policy, language = given.pop("words"), given.pop("policy"), given.pop("language")
+        letters = {
+            letter: value.strip().removeprefix("=").strip() if isinstance(value, str) else value  # -N=4 is -N 4
+            for letter, value in zip(LETTERS, short, strict=True)
+            if value
+        }
+        words, policy = given.pop("words"), given.pop("policy")
+        language, requires = given.pop("language"), given.pop("requires")
         jobs = given.get("jobs", ())
-        several = len(jobs) > 1
-        given["asked"] = (
-            each(words, short, policy, jobs, language) if several else Asked(words, short, policy, self.policy, language)
-        )
+        if len(jobs) > 1:
+            given["asked"] = each(words, letters, policy, jobs, language, requires)
+        else:
+            given["asked"] = Asked(words, letters, policy, self.policy, language, requires)
         return super().invoke(ctx)
 
 
@@ -219,43 +244,3 @@ def endless(end: float | None, duration_s: float | None) -> tuple[float | None, 
     ((None, inf), (5.0, None))
     """
     return (None, inf) if end == inf and duration_s is None else (end, duration_s)
-
-
-def length_s(graph: ResourceGraph, start: float | None, end: float | None, duration_s: float | None) -> float | None:
-    """Seconds from start to end, if an end was given instead of a duration."""
-    if end is None:
-        return duration_s
-    begin, stop = graph.open_window(start, end)
-    return seconds(stop) - seconds(begin)
-
-
-@contextmanager
-def explained_together(why_not: Callable[[], Shortage | None]) -> Iterator[None]:
-    """As :func:`explained`, for several requests at once."""
-    try:
-        yield
-    except (InsufficientResources, InfeasibleRequest) as error:
-        shortage = why_not() if error.reasons else None
-        if shortage is None:
-            raise
-        from fluxres.render import refusals
-
-        raise shortage.error(refusals.error(shortage.refusal)) from None
-
-
-@contextmanager
-def explained(why_not: Callable[[], Refusal | None]) -> Iterator[None]:
-    """Report a refusal of the block in the style of commands: times as dates, and each reason with its part of the request.
-
-    Args:
-        why_not: asks the graph for the refusal.
-    """
-    try:
-        yield
-    except (InsufficientResources, InfeasibleRequest) as error:
-        refusal = why_not() if error.reasons else None
-        if refusal is None:
-            raise
-        from fluxres.render import refusals
-
-        raise refusals.error(refusal) from None

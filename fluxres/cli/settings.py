@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ import click
 from fluxres import limits
 
 if TYPE_CHECKING:
-    from fluxres.render.style import Style
+    from fluxres.render.text import Style
 
 POOL_OUTPUTS: Final = ("table", "json", "paths", "folded")
 """Forms of output of commands that list pools."""
@@ -68,7 +67,7 @@ class Settings:
 
     def style(self) -> Style:
         """Colour for standard output (https://no-color.org is honoured)."""
-        from fluxres.render.style import Style
+        from fluxres.render.text import Style
 
         if self.color == "auto":
             plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
@@ -80,19 +79,19 @@ class EverywhereOption(click.Option):
     """An option of every command."""
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if ctx.get_parameter_source(param.name or "") is not click.core.ParameterSource.DEFAULT:
-        setattr(ctx.ensure_object(Settings), str(param.name), value)
-
-
-def _keep_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.ensure_object(Settings).output = "json"
-
-
-def _keep_no_header(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.ensure_object(Settings).header = False
+def keep(ctx: click.Context) -> None:
+    """Move the common options from the parameters of a command to the settings, in the order given: the last one wins."""
+    settings = ctx.ensure_object(Settings)
+    for name in [name for name in ctx.params if name in _COMMON]:
+        value = ctx.params.pop(name)
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
+            continue
+        if name == "json":
+            settings.output = "json"
+        elif name == "no_header":
+            settings.header = False
+        else:
+            setattr(settings, name, value)
 
 
 class Duration(click.ParamType[float]):
@@ -107,8 +106,11 @@ class Duration(click.ParamType[float]):
         return value if isinstance(value, float) else duration.parse(value)
 
 
-def _option(*names: str, callback: Callable[..., None] = _keep, **settings: Any) -> EverywhereOption:
-    return EverywhereOption(list(names), expose_value=False, callback=callback, **settings)
+_COMMON: Final = ("store", "graph", "json", "output", "no_header", "color", "wait_s")
+
+
+def _option(*names: str, **settings: Any) -> EverywhereOption:
+    return EverywhereOption(list(names), **settings)
 
 
 def everywhere() -> list[click.Parameter]:
@@ -116,14 +118,14 @@ def everywhere() -> list[click.Parameter]:
     return [
         _option("--store", metavar="URL", help="The store. Default: $FLUXRES_STORE, else SQLite in the XDG data directory."),
         _option("--graph", metavar="NAME", help="The graph in the store. Default: the one in use."),
-        _option("--json", is_flag=True, callback=_keep_json, help="Print JSON; the same as -o json."),
+        _option("--json", is_flag=True, help="Print JSON; the same as -o json."),
         _option(
             "-o",
             "--output",
             type=click.Choice((*OUTPUTS, *JOB_OUTPUTS)),
             help="Output form. Default: table. paths, folded: commands that list pools; R: commands that list allocations.",
         ),
-        _option("--no-header", is_flag=True, callback=_keep_no_header, help="Omit table headings."),
+        _option("--no-header", is_flag=True, help="Omit table headings."),
         _option("--color", type=click.Choice(("auto", "always", "never")), help="Colour. Default: auto, only on a terminal."),
         _option(
             "--wait",

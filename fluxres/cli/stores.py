@@ -1,18 +1,21 @@
-"""Access to the graph of a command: read it, or change it under the store's lock."""
+"""The graph of a command: read it, change it under the store's lock, or save it elsewhere and report what was lost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fluxres import clock
-from fluxres.cli.output import note
+from fluxres.cli.output import answer, note
 from fluxres.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
     from fluxres.store import Holder, SqliteStore
+    from fluxres.store.files import SaveReport
 
 
 def store(settings: Settings) -> SqliteStore:
@@ -44,3 +47,72 @@ def changing(settings: Settings) -> Iterator[ResourceGraph]:
 def trying(settings: Settings) -> Iterator[ResourceGraph]:
     """The same graph, read for a dry run: changes stay in memory."""
     yield reading(settings)
+
+
+def is_file(dest: str) -> bool:
+    """Whether a destination is a file or another store, and not the name of a graph.
+
+    >>> [is_file(text) for text in ("part", "./part", "part.yaml", "-")]
+    [False, True, True, True]
+    """
+    return dest == "-" or "/" in dest or bool(Path(dest).suffix)
+
+
+def save_file(
+    graph: ResourceGraph, dest: str, format_name: str | None = None, *, replace: bool = False, strict: bool = False
+) -> SaveReport | None:
+    """Write a complete graph to a file, a store, or standard output (``-``, without a report)."""
+    from fluxres.store.files import bytes_of, save
+
+    if dest != "-":
+        return save(graph, dest, format=format_name, replace=replace, strict=strict)
+    import sys
+
+    written = bytes_of(graph, format_name or "cluster", strict=strict)
+    for left in written.left_out:
+        note(f"left out: {left}")
+    if written.note:
+        note(written.note)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(written.data)
+    sys.stdout.buffer.flush()
+    return None
+
+
+def note_supply(graph: ResourceGraph, before: Structure | None = None) -> None:
+    """Warn on standard error about draws that suppliers can never provide, as `fluxres check` does.
+
+    Args:
+        before: problems before a change, which are not repeated.
+    """
+    from fluxres.model.audit import check_supply
+    from fluxres.render.text import printable
+
+    known = set() if before is None else set(check_supply(before))
+    for problem in (one for one in check_supply(graph.structure) if one not in known):
+        note(printable(f"{problem.where}: {problem.message}" if problem.where else problem.message))
+
+
+def answer_report(settings: Settings, report: SaveReport | None) -> None:
+    """Report a save; what the format could not express also goes to standard error."""
+    from fluxres.render.text import plural
+
+    if report is None:
+        return
+    for left in report.left_out:
+        note(f"left out: {left}")
+    if report.note:
+        note(report.note)
+    what = plural(report.pools, "pool") if report.events is None else plural(report.events, "change")
+    answer(
+        settings,
+        document=lambda: {
+            "dest": report.dest,
+            "format": report.format,
+            "pools": report.pools,
+            "changes": report.events,
+            "left_out": list(report.left_out),
+            "note": report.note,
+        },
+        lines=lambda _style: [f"{report.dest}: {what}, {report.format}"],
+    )

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from fluxres.errors import StoreError, UsageError
 from fluxres.experiments.execution import Outcome, Progress, execute
@@ -41,7 +42,8 @@ def outcomes(runs: list[Run], folder: ResultsFolder, address: str, on_progress: 
     try:
         by_key = {run.key: run for run in runs}
         # Keys are unique per campaign: a second campaign with the same run keys must not get the results of the first.
-        futures = client.map(remote, runs, key=[f"{run.key}-{id(by_key)}" for run in runs], pure=False, retries=1)
+        campaign = uuid4().hex
+        futures = client.map(remote, runs, key=[f"{run.key}-{campaign}" for run in runs], pure=False, retries=1)
         keys = dict(zip(futures, by_key, strict=True))
         for number, future in enumerate(_as_completed(futures, client), 1):
             run = by_key[keys[future]]

@@ -7,7 +7,7 @@ need not distinguish edges from pools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, NamedTuple, Protocol
@@ -71,6 +71,7 @@ class Pools(Protocol):
     def name(self, v: int) -> str: ...
     def path(self, v: int) -> str: ...
     def where(self, v: int) -> str: ...
+    def wheres(self, vertices: Sequence[int]) -> list[str]: ...
     def uuid(self, v: int) -> str: ...
     def vertex(self, where: str) -> int: ...
 
@@ -270,6 +271,12 @@ class Accounts:
         For example ``power: /demo/rack0 -> /demo/rack0/node3``.
         """
         return self._named(v, self.pools.where)
+
+    def wheres(self, vertices: Sequence[int]) -> list[str]:
+        """As :meth:`where`, for many."""
+        if max(vertices, default=-1) < self.pools.n:
+            return self.pools.wheres(vertices)
+        return [self.where(v) for v in vertices]
 
     def by_uuid(self, v: int) -> str:
         """A name for an account that survives when pools move and that :meth:`number` accepts: uuids in place of paths."""

@@ -187,6 +187,20 @@ class Structure:
             parent = self.parent.item(parent)
         return "/" + "/".join(reversed(names))
 
+    def wheres(self, vertices: Iterable[int]) -> list[str]:
+        """As :meth:`where`, for many pools: the path of a parent is made once for all its children."""
+        above = {-1: ""}
+        parent_of, found = self.parent.item, list[str]()
+        for v in vertices:
+            if v >= self.tree_end:
+                found.append(self.where(v))
+                continue
+            parent = parent_of(v)
+            if parent not in above:
+                above[parent] = self.path(parent)
+            found.append(f"{above[parent]}/{self.name(v)}")
+        return found
+
     @cached_property
     def hierarchy(self) -> str:
         """The name of the containment hierarchy, which is the name of its root."""

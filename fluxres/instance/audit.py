@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fluxres.allocation import steps
-from fluxres.allocation.owners import ELSEWHERE
+from fluxres.allocation.records import ELSEWHERE
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY

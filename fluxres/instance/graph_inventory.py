@@ -65,7 +65,7 @@ class GraphInventory:
     def _matcher(self) -> Matcher:
         if self.graph.records.upstream is not None:
             self.graph.records.upstream.refresh()
-        return matching.matcher(self.graph)
+        return self.graph.matcher
 
     # -- asking ------------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining
-from fluxres.model.locking import locked
+from fluxres.model.resource_graph import locked
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fluxres.allocation.refusals import units
+from fluxres.allocation.plans import units
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources
 from fluxres.syntax import fluid

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
-from fluxres.allocation.owners import ELSEWHERE
+from fluxres.allocation.records import ELSEWHERE
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
@@ -24,7 +24,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
 from fluxres.model import changes, joining
-from fluxres.model.drawn import Ends
+from fluxres.model.supply import Ends
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from fluxres.graph.structure import Problem
 from fluxres.model.pool import Pool
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.model.selection import Selection
-from fluxres.model.stage import Stage
-from fluxres.model.values import Allocation, Span
+from fluxres.model.values import Allocation, Span, Stage
 
 __all__ = ["Allocation", "Pool", "Problem", "ResourceGraph", "Selection", "Span", "Stage"]

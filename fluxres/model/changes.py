@@ -6,40 +6,29 @@ fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import plans, steps, together
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
-from fluxres.allocation.planned import Batch, Change, Piece, Target
+from fluxres.allocation.planned import Batch, Change, Piece, Staged
 from fluxres.allocation.plans import Implies
-from fluxres.allocation.resource_set import resource_set, scheduling
-from fluxres.allocation.staged import Staged
-from fluxres.allocation.steps import Steps
+from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.allocation.together import Share
-from fluxres.clock import FOREVER, Length, length_ticks, seconds
-from fluxres.errors import StaleHandle, UsageError
-from fluxres.graph.auxiliary import Int32
-from fluxres.graph.structure import Structure
-from fluxres.model import drawing, events, extending, targets
-from fluxres.model.pool import Pool
-from fluxres.model.stage import Stage
-from fluxres.model.values import Allocation, Span
+from fluxres.clock import FOREVER, Length, positive_ticks, seconds
+from fluxres.errors import FluxresError, StaleHandle, UsageError
+from fluxres.model import events, extending, supply, targets
+from fluxres.model.values import Allocation, Stage, Window, columns
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.match import Placement
     from fluxres.model.resource_graph import ResourceGraph
-
-Window = tuple[int, int]
-Held = tuple[Int32, NDArray[np.int64]]
-"""Vertices, ascending, each once, and the units of each."""
 
 
 def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
@@ -93,81 +82,6 @@ def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change],
     graph.planner.require_room(windows)
 
 
-def given(
-    graph: ResourceGraph,
-    job: str,
-    held: Callable[[], Held],
-    window: Window,
-    nslots: int | None = 0,
-    implied: Sequence[Target] = (),
-) -> Allocation:
-    """The Allocation of what a job got in one window."""
-    # Most callers look at R or at nothing: pools and spans are made on demand.
-    structure, generation = graph.structure, graph.generation
-
-    def pools() -> tuple[Pool, ...]:
-        return tuple([Pool(graph, v, generation) for v in held()[0].tolist() if v < structure.n])
-
-    def spans() -> tuple[Span, ...]:
-        return tuple([graph.span(job, amount, *window, structure.accounts.where(v)) for v, amount in pairs(held())])
-
-    r = DeferredR(structure, held, window, nslots, implied)
-    return Allocation(job, pools, spans, r, (seconds(window[0]), seconds(window[1])))
-
-
-def columns(named: Iterable[tuple[int, int]]) -> Held:
-    """Pairs of vertex and amount as columns; amounts of a vertex named twice add up."""
-    total: dict[int, int] = {}
-    for v, amount in named:
-        total[v] = total.get(v, 0) + amount
-    vertices = sorted(total)
-    return np.array(vertices, np.int32), np.array([total[v] for v in vertices], np.int64)
-
-
-def pairs(held: Held) -> list[tuple[int, int]]:
-    """Columns as pairs of vertex and amount."""
-    return list(zip(held[0].tolist(), held[1].tolist(), strict=True))
-
-
-class DeferredR:
-    """R of the pools held, made on demand, with the graph of them where the caller names its form.
-
-    Args:
-        implied: what was drawn below pools held exclusively; the graph includes those that a parent instance gives on request.
-    """
-
-    __slots__ = ("held", "implied", "nslots", "structure", "window")
-
-    def __init__(
-        self,
-        structure: Structure,
-        held: Callable[[], Held],
-        window: Window,
-        nslots: int | None,
-        implied: Sequence[Target] = (),
-    ) -> None:
-        self.structure = structure
-        self.held = held
-        self.window = window
-        self.nslots = nslots
-        self.implied = implied
-
-    def __call__(self, form: str | None) -> dict[str, Any]:
-        held = vertices, amounts = self.held()
-        if self.structure.accounts.n > self.structure.n:  # R has no edges
-            pools = vertices < self.structure.n
-            vertices, amounts = vertices[pools], amounts[pools]
-        r = resource_set(self.structure, vertices, amounts, *self.window, self.nslots)
-        if form is None:
-            return r
-        linked = self.structure.accounts.linked
-        asked = [(v, amount) for v, amount in self.implied if linked is not None and linked[v]]
-        return {**r, "scheduling": scheduling(self.structure, *(columns(pairs(held) + asked) if asked else held), form)}
-
-    def __reduce__(self) -> tuple[type[DeferredR], tuple[Any, ...]]:
-        return DeferredR, (self.structure, partial(tuple, self.held()), self.window, self.nslots, tuple(self.implied))
-
-
 def require_end(graph: ResourceGraph, window: Window) -> None:
     """Refuse an allocation that begins later than now and has no end (RFC 16), and one that has ended already.
 
@@ -187,22 +101,22 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
-def allocate(graph: ResourceGraph, job: str, named: drawing.Named, window: Window) -> Allocation:
+def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window) -> Allocation:
     """Allocate pools to a job, with what they draw by themselves from their suppliers."""
     drawn = NO_ROWS
     if graph.structure.kinds.may_draw:
-        parts = drawing.by_window(graph, named, window, job)
+        parts = supply.by_window(graph, named, window, job)
         if len(parts) > 1:
             return _allocate_by_window(graph, job, parts)
         ((window, named, drawn),) = parts
     _give(graph, job, named, window, drawn, implicit(named, drawn), is_routed=False)
-    return given(graph, job, lambda: columns(named), window)
+    return Allocation(graph, job, named, window)
 
 
 def _give(
     graph: ResourceGraph,
     job: str,
-    named: drawing.Named,
+    named: supply.Named,
     window: Window,
     drawn: Rows,
     implies: Implies,
@@ -210,7 +124,7 @@ def _give(
     is_routed: bool | None = None,
 ) -> None:
     start, end = window
-    with drawing.NamingConsumers(graph, drawn):
+    with supply.NamingConsumers(graph, drawn):
         planned = plans.allocate(graph.records, named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
     structure = graph.structure
@@ -219,7 +133,7 @@ def _give(
     graph.revision += 1
 
 
-def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.Part]) -> Allocation:
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part]) -> Allocation:
     """Allocate pools over consecutive windows in which they draw different units: in all of them, or in none."""
     structure = graph.structure
     shares = [
@@ -238,16 +152,7 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[drawing.
     pools = sum(len(share.targets) for share in shares)
     together.grant(graph.records, shares, lambda: tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1
-    return of_windows(graph, job, [(window, named) for window, named, _ in parts])
-
-
-def of_windows(graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
-    """The Allocation of what a job got in consecutive windows."""
-    spans: dict[int, Steps] = {}
-    for (start, end), named in parts:
-        for v, amount in named:
-            spans[v] = steps.add(spans.get(v, ()), start, end, amount)
-    return of_spans(graph, job, [(v, s, e, n) for v, held in sorted(spans.items()) for s, e, n in held], 0)
+    return Allocation.of_windows(graph, job, [(window, named) for window, named, _ in parts])
 
 
 def allocate_more(
@@ -287,7 +192,7 @@ def commit_match(graph: ResourceGraph, found: Placement, job: str, *, anew: bool
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
     graph.revision += 1
-    return given(graph, job, lambda: (found.vertices, found.amounts), window, slots, found.implied)
+    return Allocation(graph, job, (found.vertices, found.amounts), window, slots, found.implied)
 
 
 def free(
@@ -311,40 +216,6 @@ def free(
     graph.records.free(pieces, job, slots)
     graph.revision += 1
     return pieces
-
-
-def of_spans(
-    graph: ResourceGraph,
-    job: str,
-    held: Sequence[tuple[int, int, int, int]],
-    nslots: int | None = None,
-    implied: Sequence[Target] = (),
-) -> Allocation:
-    """The Allocation of records of one job.
-
-    Args:
-        held: (vertex, start, end, amount) in ticks, by vertex and start.
-        nslots: for R; None where it is unknown.
-        implied: vertices below pools held exclusively, and the most units drawn there at one time.
-    """
-    structure = graph.structure
-
-    def most() -> Held:
-        # R has one window, the longest, one amount per pool, the largest, and nothing below an exclusive pool.
-        amounts = {v: amount for v, _, _, amount in sorted(held, key=itemgetter(3))}
-        size, end, reach = structure.accounts.size, structure.accounts.end, 0
-        named: list[Target] = []
-        for v, amount in sorted(amounts.items()):
-            if v >= reach:
-                named.append((v, amount))
-                reach = end.item(v) if amount == size.item(v) else reach
-        return columns(named)
-
-    window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-    r = DeferredR(structure, most, window, nslots, implied)
-    spans = tuple(graph.span(job, amount, s, e, structure.accounts.where(v)) for v, s, e, amount in held)
-    pools = dict.fromkeys(v for v, *_ in held if v < structure.n)
-    return Allocation(job, tuple(Pool(graph, v) for v in pools), spans, r)
 
 
 def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
@@ -408,15 +279,16 @@ def stage(
     return _stage(graph, staged, drawn, implies)
 
 
-def stage_by_window(graph: ResourceGraph, job: str, named: drawing.Named, window: Window, ttl_s: Length) -> Stage:
+def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window: Window, ttl_s: Length) -> Stage:
     """Lock pools for a job, with what they draw by themselves and the job does not draw already."""
     expires = _expires(graph, job, window, ttl_s)
-    parts = drawing.by_window(graph, named, window, job)
-    relied_on = tuple(drawing.drawn_already(graph, named, window, job))
+    parts = supply.by_window(graph, named, window, job)
+    relied_on = tuple(supply.drawn_already(graph, named, window, job))
     rows = tuple((start, end, *row) for (start, end), _, drawn in parts for row in drawn.tolist())
     most: dict[int, int] = {}
     for _, charged, _ in parts:
-        for v, amount in pairs(columns(charged)):
+        vertices, amounts = columns(charged)
+        for v, amount in zip(vertices.tolist(), amounts.tolist(), strict=True):
             most[v] = max(most.get(v, 0), amount)
     drawn = np.concatenate([of_part for _, _, of_part in parts])
     staged = Staged(graph.new_stage_id(), job, tuple(sorted(most.items())), *window, expires, relied_on=relied_on)
@@ -427,14 +299,11 @@ def stage_by_window(graph: ResourceGraph, job: str, named: drawing.Named, window
 def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> int:
     targets.job_id(job)
     require_end(graph, window)
-    life = length_ticks(ttl_s, "ttl_s")
-    if life < 1:
-        raise UsageError(f"ttl_s: expected a positive number of seconds, got {ttl_s!r}")
-    return min(graph.now() + life, FOREVER)
+    return min(graph.now() + positive_ticks(ttl_s, "ttl_s"), FOREVER)
 
 
 def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
-    with drawing.NamingConsumers(graph, drawn):
+    with supply.NamingConsumers(graph, drawn):
         planned = plans.stage(graph.records, staged, implies=implies)
     require_room(graph, *((changed, window) for window, changed in planned))
     structure = graph.structure
@@ -460,10 +329,10 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
     graph.records.commit(stage, planned)
     graph.revision += 1
     if len(planned) > 1:
-        return of_windows(
+        return Allocation.of_windows(
             graph, staged.job, [(window, part.targets) for (window, _), part in zip(planned, staged.parts(), strict=True)]
         )
-    return given(graph, staged.job, lambda: columns(staged.targets), (staged.start, staged.end), staged.slots)
+    return Allocation(graph, staged.job, list(staged.targets), (staged.start, staged.end), staged.slots)
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
@@ -479,3 +348,62 @@ def expire_stages(graph: ResourceGraph) -> None:
     if graph.records.stages:
         for stage in graph.records.expired_stages(graph.now()):
             release(graph, stage)
+
+
+# -- what is over ------------------------------------------------------------------------------------------------------
+#
+# A record whose end has passed stays until :meth:`ResourceGraph.expire`.  A change of the shape that is refused with such records
+# and not without them, or that would drop or alter them, drops all that is over first, with the event of `expire` (rule T2).
+
+
+def next_records(graph: ResourceGraph, make: Callable[[Records], Records], now: int | None = None) -> Records:
+    """The records of the next generation; what is over expires first where it is in the way of them.
+
+    Args:
+        make: makes them of those that the graph has, or refuses. It looks at all times: what is over is no concern of it.
+        now: of an instance, for which time stands still while it does something; that of the graph by default.
+
+    Errors: those of `make`, for what is held now or later; nothing changes then.
+    """
+    now = graph.now() if now is None else now
+    with suppress(FluxresError):
+        return make(graph.records)
+    made = make(lasting(graph, now))
+    expire_all(graph, now)
+    return made
+
+
+def expire_all(graph: ResourceGraph, now: int) -> None:
+    """Drop what is over: the records that ended by now, and the stages of which the window has."""
+    for over in graph.records.stages_over(now):
+        release(graph, over)
+    expire(graph, now)
+
+
+def lasting(graph: ResourceGraph, now: int) -> Records:
+    """The records of a graph without what is over, beside them.
+
+    Cost: that of a duplicate.
+    """
+    records = graph.records
+    left = Records(graph.structure, empty_planner(graph.structure))
+    left.take_all(records)
+    for stage in left.stages_over(now):
+        left.release(stage)
+    for job, pieces in left.ended(now):
+        left.free(pieces, job)
+    for v, holders in records.held.items():
+        if ELSEWHERE in holders:
+            left.set_elsewhere(v, tuple(steps.within(holders[ELSEWHERE], now, FOREVER)))
+    return left
+
+
+def is_over(records: Records, pools: Container[int], now: int) -> bool:
+    """Whether anything of these pools was held, or implied, and is no longer."""
+    over = {STAGE_OWNER + stage for stage in records.stages_over(now)}
+    for owner in records.pools_of:
+        if owner != ELSEWHERE:
+            for v in records.pools_with_implied(owner):
+                if v in pools and (records.given(v, owner)[0][1] <= now or owner in over):
+                    return True
+    return False

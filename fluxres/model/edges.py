@@ -19,8 +19,8 @@ from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, UNIT
 from fluxres.graph.edges import Value
 from fluxres.graph.feeds import ANY, SUPPLY
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, joining, past, targets
-from fluxres.model.drawn import Ends, require_drawn
+from fluxres.model import changes, joining, targets
+from fluxres.model.supply import Ends, require_drawn
 from fluxres.model.targets import Where
 
 if TYPE_CHECKING:
@@ -126,6 +126,6 @@ def _take(graph: ResourceGraph, structure: Structure, ends: Ends, event: dict[st
         require_drawn(own, structure, [ends])
         return joining.taken(graph, structure, own, np.arange(structure.n, dtype=np.int32))
 
-    records = past.next_records(graph, make)
+    records = changes.next_records(graph, make)
     changes.tell_now(graph, event)
     graph.restructure(structure, records)

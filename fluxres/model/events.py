@@ -17,7 +17,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import plans, together
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.staged import Staged
+from fluxres.allocation.planned import Staged
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError
@@ -44,7 +44,8 @@ class PatientSink(ABC):
 
 
 def _named(structure: Structure, pools: list[tuple[int, int]] | list[tuple[int, int | None]]) -> list[list[Any]]:
-    return [[structure.accounts.where(v), amount] for v, amount in pools]
+    names = structure.accounts.wheres([v for v, _ in pools])
+    return [[name, amount] for name, (_, amount) in zip(names, pools, strict=True)]
 
 
 def _end(end: int | None) -> int | None:

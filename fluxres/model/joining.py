@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import plans, steps
 from fluxres.allocation.audit import check_records
-from fluxres.allocation.owners import ELSEWHERE, STAGE_OWNER
 from fluxres.allocation.planned import Batch
-from fluxres.allocation.records import Records, empty_planner
+from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
@@ -26,8 +25,8 @@ from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.model import changes, past, targets
-from fluxres.model.drawn import Ends, require_drawn, require_kept
+from fluxres.model import changes, targets
+from fluxres.model.supply import Ends, require_drawn, require_kept
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -198,16 +197,12 @@ def _count_below(records: Records, job: str, v: int, moment: int, size: NDArray[
 
 def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The pools of auxiliary graphs that a part needs so that its charges take the same paths."""
-    from fluxres.model import matching
-
-    return matching.matcher(graph).typology.paths.along(kept)
+    return graph.matcher.typology.paths.along(kept)
 
 
 def _distributed(graph: ResourceGraph) -> frozenset[int]:
     """Numbers of the types that auxiliary graphs distribute, and of these graphs."""
-    from fluxres.model import matching
-
-    return matching.matcher(graph).typology.paths.channels
+    return graph.matcher.typology.paths.channels
 
 
 def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
@@ -267,7 +262,7 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
 
 
 def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int | None = None) -> None:
-    """Add another graph; `now` is as for :func:`past.next_records`."""
+    """Add another graph; `now` is as for :func:`changes.next_records`."""
     if now is None:
         changes.expire_stages(graph)
     if other.records.stages:
@@ -279,11 +274,11 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int |
         return _joined(graph, structure, (own, from_own), (theirs, from_other))
 
     try:
-        records = past.next_records(graph, lambda own: make(own, other.records), now)
+        records = changes.next_records(graph, lambda own: make(own, other.records), now)
     except FluxresError as error:
         now = graph.now() if now is None else now
         try:
-            make(past.lasting(graph, now), past.lasting(other, now))
+            make(changes.lasting(graph, now), changes.lasting(other, now))
         except FluxresError:
             raise error from None
         raise _over_in(other, error, now) from None
@@ -419,7 +414,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
         require_kept(own, structure, old_to_new)
         return taken(graph, structure, own, old_to_new)
 
-    records = past.next_records(graph, make)
+    records = changes.next_records(graph, make)
     changes.tell_now(
         graph,
         {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
@@ -442,7 +437,7 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
         return taken(graph, structure, own, old_to_new)
 
     _give_way(graph, above, now)
-    records = past.next_records(graph, make, now)
+    records = changes.next_records(graph, make, now)
     where = graph.structure.where(v)
     changes.tell_now(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
     graph.restructure(structure, records)
@@ -450,8 +445,8 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
 
 def _give_way(graph: ResourceGraph, changed: Container[int], now: int) -> None:
     """Let what is over expire where the graph is about to have fewer units of its accounts (rule T2)."""
-    if past.is_over(graph.records, changed, now):
-        past.expire(graph, now)
+    if changes.is_over(graph.records, changed, now):
+        changes.expire_all(graph, now)
 
 
 def require_removable(graph: ResourceGraph, v: int, waiting: Container[str], now: int) -> None:
@@ -564,7 +559,7 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
             raise MergeConflict(f"what is held does not fit there: {problems[0].message}", where=problems[0].where)
         return records
 
-    records = past.next_records(graph, make)
+    records = changes.next_records(graph, make)
     changes.tell_now(graph, event)
     graph.restructure(structure, records)
 

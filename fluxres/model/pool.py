@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from fluxres.clock import Length, Time, seconds
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.kinds import EXCLUSIVE, PropertyValue
 from fluxres.model.values import Allocation, Span
 
 if TYPE_CHECKING:
-    from fluxres.clock import Length, Time
     from fluxres.model.resource_graph import ResourceGraph
 
 Direction = Literal["out", "in", "both"]
@@ -58,7 +58,7 @@ class Pool:
         )
 
     def __hash__(self) -> int:
-        return hash((id(self.graph), self._vertex, self._generation))
+        return hash((self.graph, self._vertex, self._generation))
 
     def __repr__(self) -> str:
         if self._generation != self.graph.generation:
@@ -299,7 +299,7 @@ class Pool:
             lo, hi = self.graph.open_window(start, end)
             where = self.where
             return [
-                self.graph.span(job, amount, s, e, where)
+                Span(job, amount, seconds(s), seconds(e), where)
                 for job, s, e, amount in self.graph.records.spans(self.vertex, lo, hi)
                 if (s <= now) == begun
             ]

@@ -8,45 +8,47 @@ it as a whole, the sink (a journal, where there is one) gets the event, and only
 from __future__ import annotations
 
 import gc
-import math
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import wraps
 from itertools import count
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import steps
-from fluxres.allocation.planned import Batch
+from fluxres.allocation.drawn import Drawn
+from fluxres.allocation.planned import Batch, Staged
 from fluxres.allocation.records import Records, empty_planner
-from fluxres.clock import FOREVER, Clock, Length, Time, fixed, length_ticks, now_ticks, seconds, ticks
-from fluxres.errors import UsageError
+from fluxres.allocation.steps import Steps
+from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
+from fluxres.errors import StaleHandle, UsageError
+from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, edges, events, extending, joining, pickling, search, targets, totals, walking
-from fluxres.model.destroyed import Destroyed
-from fluxres.model.locking import all_of, locked
+from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
-from fluxres.model.stage import Stage
 from fluxres.model.targets import Targets, Where
-from fluxres.model.values import Allocation, Span
+from fluxres.model.values import Allocation, Stage, Window
 from fluxres.syntax import criteria as language
 from fluxres.syntax.criteria import Criteria
-from fluxres.syntax.jobspec import as_request
+from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
 
-# `fluxres.model.matching` and `fluxres.model.several` are imported where a request is answered: the first request pays for the
-# import of the matcher, and commands that only name pools do not.
+# The matcher and `fluxres.model.several` are imported where a request is answered: the first request pays for the import, and
+# commands that only name pools do not.
 if TYPE_CHECKING:
     import networkx
 
     from fluxres.graph.views import StructureRef
-    from fluxres.match import Matcher, Policy, Refusal
-    from fluxres.model.matching import Match
+    from fluxres.match import Matcher, Placement, Policy, Refusal
+    from fluxres.model.match import Match
     from fluxres.model.several import Shortage
     from fluxres.syntax.jobspec import Wanted
 
@@ -62,6 +64,35 @@ def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
     if start is not None:
         raise UsageError(f"both a start ({start}) and at ({at}) were given", hint="they mean the same: give one of them")
     return at, "at"
+
+
+class Locked(Protocol):
+    """What has a lock."""
+
+    lock: RLock
+
+
+Self = TypeVar("Self", bound=Locked)
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Concatenate[Self, Given], Answer]:
+    """A method that holds the lock of its object."""
+
+    @wraps(method)
+    def call(self: Self, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+class _Destroyed:
+    """Replaces structure, records and planner of a destroyed graph: whatever is done with it raises StaleHandle."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise StaleHandle("this graph was destroyed", hint="load or copy it again")
 
 
 class ResourceGraph:
@@ -91,13 +122,13 @@ class ResourceGraph:
         self.keepers: WeakSet[changes.Keeper] = WeakSet()
         self.planner = empty_planner(structure)
         self.records = Records(structure, self.planner)
-        self.matcher: Matcher | None = None
+        self._matcher: Matcher | None = None
         self._views: StructureRef | None = None
 
     def __reduce__(self) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
         """A graph is pickled by value, with its clock and without its sink; handles are pickled with their graph."""
         with self.lock:
-            return pickling.reduced(self)
+            return _reduced(self)
 
     @locked
     def __copy__(self) -> ResourceGraph:
@@ -114,7 +145,7 @@ class ResourceGraph:
 
     @locked
     def __repr__(self) -> str:
-        if isinstance(self.structure, Destroyed):
+        if isinstance(self.structure, _Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
         jobs = self._lasting(now_ticks(self.clock))  # unlike now(), this does not ask the parent instance
         return f"<ResourceGraph {self.name}: {len(self)} pools, {len(jobs)} jobs>"
@@ -148,10 +179,7 @@ class ResourceGraph:
         start = now if at is None else ticks(at, name)
         if duration_s is None:
             return start, start + 1
-        length = length_ticks(duration_s)
-        if length < 1:
-            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r}")
-        return start, min(start + length, FOREVER)
+        return start, min(start + positive_ticks(duration_s), FOREVER)
 
     def open_window(self, start: Time | None, end: Time | None, name: str = "start") -> tuple[int, int]:
         """A start (now by default) and an end (none by default) in seconds as a window in ticks.
@@ -179,11 +207,22 @@ class ResourceGraph:
             return self.open_window(start, end, name)
         return self.window(start, duration_s, name)
 
-    def _duration(self, start: Time | None, end: Time | None, duration_s: Length | None, name: str = "start") -> Length | None:
+    def _length(
+        self, duration_s: Length | None, start: Time | None = None, end: Time | None = None, name: str = "start"
+    ) -> int | None:
+        """Ticks of the duration, or from start to end; None where neither is given, and a request says how long."""
         if end is None:
-            return duration_s
+            return None if duration_s is None else positive_ticks(duration_s)
         lo, hi = self._given_window(start, end, duration_s, name)
-        return seconds(hi - lo) if hi < FOREVER else math.inf
+        return hi - lo if hi < FOREVER else FOREVER
+
+    def _request_window(self, request: Request, at: Time | None, length: int | None, name: str = "at") -> Window:
+        """The window of a request in ticks: as long as said, else as the request says, else without end."""
+        now = self.now()
+        start = now if at is None else ticks(at, name)
+        if length is None:
+            length = FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
+        return start, min(start + length, FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 
@@ -205,6 +244,11 @@ class ResourceGraph:
         Errors: UnknownPool naming the part of the path that does not exist.
         """
         return Pool(self, targets.vertex(self, where))
+
+    @locked
+    def handles(self, vertices: Int32, generation: int) -> tuple[Pool, ...]:
+        """The pools with these numbers in a generation."""
+        return tuple([Pool(self, v, generation) for v in vertices.tolist()])
 
     def select(self, vertices: Int32) -> Selection:
         """A selection of these vertex numbers (ascending)."""
@@ -410,13 +454,18 @@ class ResourceGraph:
             for v, spans in self.records.implied.get(job, {}).items()
             if (amounts := [amount for s, e, amount in spans if s < hi and lo < e])
         ]
-        return changes.of_spans(self, job, held, self.records.slots_of.get(job) if at is None else None, implied)
-
-    def span(self, job: str, amount: int, start: int, end: int, where: str) -> Span:
-        """A record, its ticks as seconds."""
-        return Span(job, amount, seconds(start), seconds(end), where)
+        return Allocation.of_records(self, job, held, self.records.slots_of.get(job) if at is None else None, implied)
 
     # -- matching a request ------------------------------------------------------------------------------------------
+
+    @property
+    def matcher(self) -> Matcher:
+        """The matcher of this generation, made when it is first needed."""
+        if self._matcher is None:
+            from fluxres.match import Matcher
+
+            self._matcher = Matcher(self.structure, self.planner)
+        return self._matcher
 
     def match(
         self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
@@ -435,9 +484,11 @@ class ResourceGraph:
         Errors: InsufficientResources with the earliest time, InfeasibleRequest with the reasons, InputError.
         """
         with self.lock:
-            from fluxres.model import matching
+            from fluxres.model.match import stamped
 
-            return matching.match(self, wanted, at, duration_s, policy)
+            request = as_request(wanted)
+            found = matching.match(self, request, self._request_window(request, at, self._length(duration_s)), policy)
+            return stamped(self, found)
 
     @locked
     def satisfiable(self, wanted: Wanted) -> bool:
@@ -445,29 +496,23 @@ class ResourceGraph:
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        from fluxres.model import matching
-
-        return matching.matcher(self).satisfiable(as_request(wanted))
+        return self.matcher.satisfiable(as_request(wanted))
 
     @locked
     def why_not(
         self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Refusal | None:
         """Why a request has no match; None when it has one.  `.sentences()` puts it in words."""
-        from fluxres.model import matching
-
         request = as_request(wanted)
-        return matching.explained(self, request, matching.window_of(self, request, at, duration_s), policy)
+        return matching.explained(self, request, self._request_window(request, at, self._length(duration_s)), policy)
 
     @locked
     def earliest(
         self, wanted: Wanted, after: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> float | None:
         """The first start, in seconds, at which a request has a match; None when there is none."""
-        from fluxres.model import matching
-
         request = as_request(wanted)
-        found = matching.first(self, request, matching.window_of(self, request, after, duration_s, "after"), policy)
+        found = matching.first(self, request, self._request_window(request, after, self._length(duration_s), "after"), policy)
         return None if found is None else seconds(found.start)
 
     # -- matching several requests at once ---------------------------------------------------------------------------
@@ -492,10 +537,11 @@ class ResourceGraph:
         Errors: as match, with the number of the request that has no match.
         """
         from fluxres.model import several
+        from fluxres.model.match import stamped
 
-        parts = several.requests_of(wanted, duration_s)
+        parts = several.requests_of(wanted, self._length(duration_s))
         found = several.match(self, parts, self.window(at, None)[0], policy)
-        return [match for match in found if match is not None]
+        return [stamped(self, match) for match in found if match is not None]
 
     @locked
     def why_not_all(
@@ -515,7 +561,7 @@ class ResourceGraph:
         from fluxres.model import several
 
         start = self.window(at, None)[0]
-        parts = several.parts_or_requests(self, list(wanted), duration_s, start)
+        parts = several.parts_or_requests(self, list(wanted), self._length(duration_s), start)
         return several.why_not(self, parts, start, policy)
 
     @locked
@@ -529,7 +575,8 @@ class ResourceGraph:
         """The first start, in seconds, at which several requests have a match together; None when there is none."""
         from fluxres.model import several
 
-        start = several.start_of_all(self, several.requests_of(wanted, duration_s), self.window(after, None, "after")[0], policy)
+        parts = several.requests_of(wanted, self._length(duration_s))
+        start = several.start_of_all(self, parts, self.window(after, None, "after")[0], policy)
         return None if start is None else seconds(start)
 
     # -- allocating --------------------------------------------------------------------------------------------------
@@ -562,10 +609,13 @@ class ResourceGraph:
             changes.expire_stages(self)
             begin, name = _one_start(start, at)
             if targets.is_request(self, wanted):
-                from fluxres.model import matching
-
-                length = self._duration(begin, end, duration_s, name)
-                return matching.allocate(self, cast("Wanted", wanted), job, begin, length, policy, name)
+                targets.job_id(job)
+                request = as_request(cast("Wanted", wanted))
+                span = self._request_window(request, begin, self._length(duration_s, begin, end, name), name)
+                if begin is not None:
+                    changes.require_end(self, span)
+                revision = self.revision
+                return self._give(request, job, span, policy, self.matcher.match(request, *span, policy), revision)
             window = self._given_window(begin, end, duration_s, name)
             changes.require_end(self, window)
             return changes.allocate(self, targets.job_id(job), targets.with_amounts(self, cast("Targets", wanted)), window)
@@ -584,10 +634,26 @@ class ResourceGraph:
         Errors: InsufficientResources where there is no such time, InfeasibleRequest; nothing changes then.
         """
         with self.lock:
-            from fluxres.model import matching
-
             changes.expire_stages(self)
-            return matching.reserve(self, wanted, job, after, duration_s, policy)
+            targets.job_id(job)
+            request = as_request(wanted)
+            window = self._request_window(request, after, self._length(duration_s), "after")
+            revision = self.revision
+            found = matching.first(self, request, window, policy)
+            if found is not None and (after is not None or found.start > window[0]):
+                changes.require_end(self, (found.start, found.end))
+            return self._give(request, job, window, policy, found, revision)
+
+    def _give(
+        self, request: Request, job: str, window: Window, policy: str | Policy, found: Placement | None, revision: int
+    ) -> Allocation:
+        """Allocate what was found for a request on a revision, or explain why nothing was."""
+        if found is None:
+            raise matching.error(self, request, window, policy)
+        if self.revision != revision:  # a policy of the caller did it: nothing else runs in between
+            raise StaleHandle("the graph changed while the request was matched", hint="try again")
+        matching.require_picks(found)
+        return changes.commit_match(self, found, job)
 
     def commit_match(self, found: Match, *, job: str) -> Allocation:
         """Allocate the pools that `match` found to a job.
@@ -595,9 +661,11 @@ class ResourceGraph:
         Errors: StaleHandle when the graph has changed since; nothing changes then.
         """
         with self.lock:
-            from fluxres.model import matching
-
-            return matching.give(self, found, job)
+            targets.job_id(job)
+            matching.require_fresh(self, found)
+            matching.require_picks(found)
+            changes.require_end(self, (found.start, found.end))
+            return changes.commit_match(self, found, job)
 
     @locked
     def grow(
@@ -620,9 +688,8 @@ class ResourceGraph:
         changes.require_end(self, window)
         if not targets.is_request(self, wanted):
             return changes.allocate(self, targets.job_id(job), targets.with_amounts(self, cast("Targets", wanted)), window)
-        from fluxres.model import matching
-
-        return matching.give(self, matching.match_within(self, cast("Wanted", wanted), window, policy), job)
+        request, revision = as_request(cast("Wanted", wanted)), self.revision
+        return self._give(request, targets.job_id(job), window, policy, self.matcher.match(request, *window, policy), revision)
 
     # -- allocating to several jobs at once --------------------------------------------------------------------------
 
@@ -653,7 +720,7 @@ class ResourceGraph:
         changes.expire_stages(self)
         begin, name = _one_start(start, at)
         first = self.open_window(begin, None, name)[0]
-        parts = several.parts_of(self, wanted, self._duration(begin, end, duration_s, name), first)
+        parts = several.parts_of(self, wanted, self._length(duration_s, begin, end, name), first)
         return several.give(self, parts, first, policy)
 
     @locked
@@ -676,7 +743,7 @@ class ResourceGraph:
 
         changes.expire_stages(self)
         begin = self.open_window(after, None, "after")[0]
-        parts = several.parts_of(self, wanted, duration_s, begin, sought_only=True)
+        parts = several.parts_of(self, wanted, self._length(duration_s), begin, sought_only=True)
         start = several.start_of_all(self, parts, begin, policy)
         return several.give(self, parts, begin if start is None else start, policy)
 
@@ -749,7 +816,7 @@ class ResourceGraph:
             named = targets.resolve(self, cast("Targets", wanted))
         freed = changes.free(self, job, named, lo, hi, slots)
         pieces = freed.pieces() if isinstance(freed, Batch) else freed
-        return changes.of_spans(self, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
+        return Allocation.of_records(self, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
 
     @locked
     def set_end(self, job: str, end: Time | None = None, *, duration_s: Length | None = None) -> Allocation:
@@ -805,10 +872,9 @@ class ResourceGraph:
         with self.lock:
             changes.expire_stages(self)
             if targets.is_request(self, wanted):
-                from fluxres.model import matching
-
-                length = self._duration(start, end, duration_s)
-                found = matching.match(self, cast("Wanted", wanted), start, length, policy, "start")
+                request = as_request(cast("Wanted", wanted))
+                span = self._request_window(request, start, self._length(duration_s, start, end), "start")
+                found = matching.match(self, request, span, policy)
                 matching.require_picks(found)
                 window = found.start, found.end
                 return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
@@ -846,8 +912,8 @@ class ResourceGraph:
         Errors: UsageError for an unknown state, UnknownPool.
         """
         self._mark("state", where, lambda vertices: self.structure.set_state(vertices, state), events.check_state(state))
-        if self.matcher is not None:
-            self.matcher.forget()
+        if self._matcher is not None:
+            self._matcher.forget()
 
     @locked
     def tag(self, where: Where | Selection | Sequence[Where], key: str, value: str | None = None) -> None:
@@ -956,13 +1022,13 @@ class ResourceGraph:
         Any later use of the graph, its pools, selections and stages raises StaleHandle.  An Allocation and a networkx view keep
         the columns they need.  Cost: a run of the garbage collector.
         """
-        if isinstance(self.structure, Destroyed):
+        if isinstance(self.structure, _Destroyed):
             return
         self.withdraw_views()
-        gone: Any = Destroyed()
+        gone: Any = _Destroyed()
         self.generation += 1
         self.structure = self.records = self.planner = gone
-        self.matcher = None
+        self._matcher = None
         self.sink = None
         # A planner and its levels refer to each other, as do a structure and its lookup: counting references frees neither.
         gc.collect()
@@ -974,7 +1040,7 @@ class ResourceGraph:
         # First: a handle that another thread asks reads the structure before it compares generations.
         self.generation += 1
         self.structure, self.records, self.planner = structure, records, records.planner
-        self.matcher = None
+        self._matcher = None
         self.revision += 1
 
     # -- edges of auxiliary graphs -----------------------------------------------------------------------------------
@@ -1067,3 +1133,55 @@ class ResourceGraph:
     def check(self) -> list[Problem]:
         """Audit the rules on live data; empty when all hold (specs/rules.md)."""
         return audit.check(self)
+
+
+def all_of(*graphs: ResourceGraph) -> ExitStack:
+    """The locks of several graphs, taken in one order, so that two threads never wait for each other."""
+    held = ExitStack()
+    for graph in sorted(graphs, key=lambda graph: graph.number):
+        held.enter_context(graph.lock)
+    return held
+
+
+_Held = dict[int, dict[str, Steps]]
+
+
+def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
+    """What pickle asks a graph for: structure, who holds what, and the clock.
+
+    A sink is not part of it, and neither is the instance above that the graph of a child asks.
+
+    Errors: UsageError for a clock that cannot be pickled; StaleHandle for a destroyed graph.
+    """
+    records, clock = graph.records, graph._clock_given
+    try:
+        pickle.dumps(clock)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"the clock of graph '{graph.name}' cannot be pickled: {error}",
+            hint="use fluxres.clock.system or a function of a module, or set clock to None",
+        ) from None
+    held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of, records.drawn)
+    counters = (graph.generation, graph.revision, records.stages_made)
+    return _revived, (type(graph), surgery.by_itself(graph.structure), graph.name, clock, held, counters)
+
+
+def _revived(
+    kind: type[ResourceGraph],
+    structure: Structure,
+    name: str,
+    clock: Clock | None,
+    held: tuple[
+        dict[int, dict[str, Steps]], dict[str, dict[int, Steps]], Iterable[str], dict[str, Staged], dict[str, int], Drawn
+    ],
+    counters: tuple[int, int, int],
+) -> ResourceGraph:
+    graph = kind(structure, name=name, clock=clock)
+    before = Records(structure, graph.planner)
+    recorded, before.implied, owners, before.stages, slots_of, before.drawn = held
+    before.held.update(recorded)
+    before.pools_of = {owner: set() for owner in owners}
+    before.slots_of = slots_of
+    graph.records.take_all(before)
+    graph.generation, graph.revision, graph.records.stages_made = counters
+    return graph

@@ -3,19 +3,25 @@
 A comparison becomes one mask over all pools.  What pools of one kind share is tested once per kind and
 spread by one gather; amounts come from the planner as a column; only questions about jobs look at records,
 of which there are as many as pools held, not as pools.
+
+An empty selection is an answer: a program that looks for GPUs on a machine without any has asked a good question.  For a person
+it is often a slip of the pen, so :func:`unmet` says for commands which value is on no pool at all, and what may have been meant.
 """
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import StaleHandle, UsageError
@@ -23,14 +29,14 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, Kind
 from fluxres.graph.structure import CONTAINMENT
 from fluxres.model import targets
-from fluxres.model.considered import Mask, considered
 from fluxres.model.pool import Pool
 from fluxres.model.targets import Place
-from fluxres.model.totals import available_units
+from fluxres.model.totals import Mask, available_units, considered
 from fluxres.syntax.criteria import All, And, Compare, Criteria, Not, Or
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
+
 
 _ORDER: Final[dict[str, Callable[..., Any]]] = {
     "<": np.less,
@@ -317,3 +323,67 @@ def _qualified(have: Mapping[str, object], node: Compare) -> bool:
         return bool(_ORDER[node.op](float(text), float(wanted)))
     except ValueError:
         return bool(_ORDER[node.op](text, wanted))
+
+
+_COMPARED_MAX: Final = 1000
+"""Known values that a wrong one is compared with: more take longer than a reader waits for a hint."""
+
+
+def unmet(graph: ResourceGraph, criteria: Criteria) -> Iterator[str]:
+    """A sentence for each value asked for that no pool of the graph has."""
+    match criteria:
+        case And() | Or():
+            for item in criteria.items:
+                yield from unmet(graph, item)
+        case Compare(op="="):
+            yield from _compared(graph, criteria)
+        case All() | Not() | Compare():
+            return
+
+
+def _compared(graph: ResourceGraph, node: Compare) -> Iterator[str]:
+    known = _known(graph, node.key)
+    if known is None or node.flag is not None:
+        return
+    texts = node.texts if node.qualifier is None else (node.qualifier,)
+    values = dict.fromkeys(known)
+    for text in texts:
+        if text not in values:
+            yield f"no {node.key} '{text[: limits.NAME_LENGTH_MAX]}' in this graph{_instead(text, values)}"
+
+
+def _instead(text: str, known: Iterable[str]) -> str:
+    some = list(islice(known, _COMPARED_MAX))
+    close = difflib.get_close_matches(text[:64], some, n=3, cutoff=0.7)
+    if close:
+        return f" (did you mean {' or '.join(close)}?)"
+    shown = ", ".join(some[: limits.WHY_NAMES_MAX])
+    return f" (there is {shown}{' …' * (len(some) > limits.WHY_NAMES_MAX)})" if some else " (there is none)"
+
+
+def _kinds(graph: ResourceGraph) -> Iterator[Kind]:
+    structure = graph.structure
+    return (structure.kinds[number] for number in np.flatnonzero(np.bincount(structure.kind)).tolist())
+
+
+def _known(graph: ResourceGraph, key: str) -> Iterable[str] | None:
+    """The values that pools of the graph have for a key; None for a key without a list of them."""
+    structure = graph.structure
+    match key:
+        case "type":
+            return structure.types
+        case "basename":
+            return (kind.basename for kind in _kinds(graph))
+        case "unit":
+            return (kind.unit for kind in _kinds(graph) if kind.unit is not None)
+        case "property":
+            return (name for kind in _kinds(graph) for name, _ in kind.properties)
+        case "tag":
+            return (name for tags in structure.tags.values() for name in tags)
+        case "subsystem":
+            return [CONTAINMENT, structure.hierarchy, *structure.subsystems]
+        case "hierarchy":
+            return structure.hierarchies()
+        case "job":
+            return graph.jobs()
+    return None

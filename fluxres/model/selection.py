@@ -11,7 +11,6 @@ import numpy as np
 
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.auxiliary import Int32
-from fluxres.model.destroyed import require_alive
 from fluxres.model.pool import Pool
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Selection:
         Errors: StaleHandle after the graph changed its structure, or was destroyed.
         """
         if self._generation != self.graph.generation:
-            require_alive(self.graph)
+            len(self.graph)  # of a graph that was destroyed, StaleHandle says so
             raise StaleHandle("this selection was made before the graph changed its structure", hint="search again")
         return self._vertices
 
@@ -53,7 +52,7 @@ class Selection:
         return (Pool(graph, v, self._generation) for v in self.vertices.tolist())
 
     def __len__(self) -> int:
-        require_alive(self.graph)
+        len(self.graph)  # StaleHandle, if it was destroyed
         return len(self._vertices)
 
     def __bool__(self) -> bool:

@@ -2,14 +2,13 @@
 
 Requests are matched one after another, each with the matches of those before it locked.  A request that finds nothing although it
 would alone is matched before the others in another try: the one with the least choice goes first.  If no order works, they are
-matched as one request, whose parts the matcher weighs against each other (:mod:`fluxres.model.weighing`).
+matched as one request, whose parts the matcher weighs against each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
@@ -18,16 +17,18 @@ from fluxres import limits
 from fluxres.allocation import together
 from fluxres.allocation.drawn import implicit
 from fluxres.allocation.together import Found, Share, located, locking
-from fluxres.clock import FOREVER, Length, seconds
+from fluxres.clock import FOREVER, positive_ticks, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
-from fluxres.match import Placement, Policy, Refusal
-from fluxres.model import changes, drawing, events, matching, targets, weighing
+from fluxres.match import Placement, Policy, Refusal, SlotGroup
+from fluxres.model import changes, events, matching, supply, targets
 from fluxres.model.targets import Targets
-from fluxres.model.values import Allocation
+from fluxres.model.values import Allocation, Window
 from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
+from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
+    from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
 
@@ -45,7 +46,7 @@ class Part(NamedTuple):
     place: str
     job: str
     request: Request | None
-    pools: list[drawing.Part]
+    pools: list[supply.Part]
     length: int
 
     def named(self) -> list[Share]:
@@ -102,8 +103,10 @@ class Shortage:
             reasons[self.place] = _BESIDE
         if isinstance(error, InfeasibleRequest) or self.is_never:
             hint = error.hint if self.refusal.never else _NEVER
-            return InfeasibleRequest(error.message, where=where, hint=hint, reasons=reasons)
-        return InsufficientResources(error.message, where=where, hint=error.hint, earliest=error.earliest, reasons=reasons)
+            return InfeasibleRequest(error.message, where=where, hint=hint, reasons=reasons, explanation=self)
+        return InsufficientResources(
+            error.message, where=where, hint=error.hint, earliest=error.earliest, reasons=reasons, explanation=self
+        )
 
 
 _BESIDE: Final = "by itself it has a match; the others take what it needs"
@@ -117,7 +120,7 @@ def _place(number: int, job: str) -> str:
 def parts_of(
     graph: ResourceGraph,
     wanted: Iterable[tuple[Targets | Wanted, str]],
-    duration_s: Length | None,
+    length: int | None,
     start: int,
     *,
     sought_only: bool = False,
@@ -126,6 +129,7 @@ def parts_of(
 
     Args:
         wanted: pairs of a request, or pools by name, and a job.
+        length: in ticks; where it is None each request says how long.
         sought_only: refuse pools by name.
 
     Errors: UsageError, InputError, UnknownPool with the number of the part.
@@ -140,26 +144,32 @@ def parts_of(
             raise LimitExceeded(f"more than {limits.TOGETHER_MAX} requests at once", where=place)
         with located(place):
             targets.job_id(job)
-            found.append(_part(graph, place, what, job, duration_s, start, sought_only))
+            found.append(_part(graph, place, what, job, length, start, sought_only))
     if not found:
         raise UsageError("no requests", hint="give at least one pair of request and job")
     return found
 
 
 def _part(
-    graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, duration_s: Length | None, start: int, sought_only: bool
+    graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, length: int | None, start: int, sought_only: bool
 ) -> Part:
     if not targets.is_request(graph, what):
         if sought_only:
             raise UsageError("expected a request, got pools by name", hint="pools that are named are given at a start")
-        length = matching.length(None, duration_s)
-        named = targets.with_amounts(graph, cast("Targets", what))
-        return Part(place, job, None, drawing.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
+        named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
+        return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = as_request(cast("Wanted", what))
-    return Part(place, job, request, [], matching.length(request.duration_s, duration_s))
+    return Part(place, job, request, [], _length(request, length))
 
 
-def requests_of(wanted: Iterable[Wanted], duration_s: Length | None) -> list[Part]:
+def _length(request: Request, given: int | None) -> int:
+    """Length of an allocation in ticks: the one given, else that of the request, else FOREVER."""
+    if given is not None:
+        return given
+    return FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
+
+
+def requests_of(wanted: Iterable[Wanted], length: int | None) -> list[Part]:
     """As :func:`parts_of`, for requests without jobs.
 
     Errors: UsageError, InputError with the number of the request.
@@ -170,17 +180,17 @@ def requests_of(wanted: Iterable[Wanted], duration_s: Length | None) -> list[Par
     for number, what in enumerate(wanted):
         with located(_place(number, "")):
             request = as_request(what)
-            found.append(Part(_place(number, ""), "", request, [], matching.length(request.duration_s, duration_s)))
+            found.append(Part(_place(number, ""), "", request, [], _length(request, length)))
     if not found:
         raise UsageError("no requests", hint="give at least one")
     return found
 
 
-def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], duration_s: Length | None, start: int) -> list[Part]:
+def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], length: int | None, start: int) -> list[Part]:
     """As :func:`parts_of` for pairs, and as :func:`requests_of` for requests alone."""
     if wanted and isinstance(wanted[0], tuple):
-        return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), duration_s, start)
-    return requests_of(cast("Sequence[Wanted]", wanted), duration_s)
+        return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), length, start)
+    return requests_of(cast("Sequence[Wanted]", wanted), length)
 
 
 # -- matching ------------------------------------------------------------------------------------------------------------
@@ -222,7 +232,7 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
         for share in (share for i in named for share in parts[i].named()):
             lock(share)
         requests = [request for request in (parts[i].request for i in sought) if request is not None]
-        found = weighing.matches(graph, requests, start, end, policy)
+        found = match_joined(graph, requests, start, end, policy)
     if found is None or _meet(graph, [(parts[i].job or parts[i].place, each) for i, each in zip(sought, found, strict=True)]):
         return None
     return _Fit(dict(zip(sought, found, strict=True)), [*named, *sought], None)
@@ -248,11 +258,11 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
             part, end = parts[i], min(start + parts[i].length, FOREVER)
             if part.request is None:
                 for share in part.named():
-                    with drawing.NamingConsumers(graph, share.drawn):
+                    with supply.NamingConsumers(graph, share.drawn):
                         lock(share)
                 continue
             with located(part.place):
-                match = matching.matcher(graph).match(part.request, start, end, policy)
+                match = graph.matcher.match(part.request, start, end, policy)
             if match is None:
                 return _Fit(found, list(order), i)
             found[i] = match
@@ -261,7 +271,94 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
     return _Fit(found, list(order), None)
 
 
-def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[matching.Match | None]:
+def match_joined(
+    graph: ResourceGraph, requests: Sequence[Request], start: int, end: int, policy: str | Policy
+) -> list[Placement] | None:
+    """A match for each request, disjoint, by matching them as one; None where there is none, or none that can be split.
+
+    The matcher weighs the parts of one request against each other, so requests with the same window and constraint can be joined.
+    The match is split by slots.  A pool outside any slot, and units of one pool for two requests, cannot be attributed to a
+    request, and the nodes of one request would have to meet those of another.
+    """
+    if any(request.constraint != requests[0].constraint for request in requests):
+        return None
+    if any(_meets(request) or not _is_in_slots(request.resources) for request in requests):
+        return None
+    matcher = graph.matcher
+    try:
+        found = matcher.match(joined(requests), start, end, policy)
+    except LimitExceeded:
+        return None
+    return None if found is None else _apart(graph, found, [matcher.lengths(request) for request in requests])
+
+
+def _meets(request: Request) -> bool:
+    """Whether a request asks for units between its nodes."""
+    return any(vertex.between is not None for vertex in request.vertices())
+
+
+def _is_in_slots(vertices: Sequence[Vertex]) -> bool:
+    """Whether everything that is allocated is part of a slot."""
+    return all(
+        vertex.is_slot or (bool(vertex.children) and not vertex.is_exclusive and _is_in_slots(vertex.children))
+        for vertex in vertices
+    )
+
+
+def _apart(graph: ResourceGraph, found: Placement, lengths: Sequence[tuple[int, int]]) -> list[Placement] | None:
+    """The match of each request.
+
+    Args:
+        lengths: number of counts and of slots, by request.
+    """
+    owner = np.full(len(found), -1, np.int64)
+    group = count = 0
+    parts: list[tuple[Sequence[SlotGroup], tuple[int, ...]]] = []
+    for number, (counts, slots) in enumerate(lengths):
+        groups = found.slots[group : group + slots]
+        for one in groups:
+            if np.isin(owner[one.picks], (-1, number), invert=True).any():
+                return None
+            owner[one.picks] = number
+        parts.append((groups, found.counts[count : count + counts]))
+        group, count = group + slots, count + counts
+    within = found.vertices[found.whole]
+    if (owner < 0).any() or (_around(graph, within, found.shared) >= 0).any():
+        return None  # a pool that is only shared may belong to another request
+    return [_attributed(graph, found, np.flatnonzero(owner == number), *part) for number, part in enumerate(parts)]
+
+
+def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np.ndarray:
+    """By vertex, the position of the exclusive pool that it is or is in; -1 for none."""
+    at = whole.searchsorted(vertices, "right") - 1
+    ends = graph.structure.accounts.end[whole]
+    return np.where(at >= 0, np.where(vertices < ends[at], at, -1), -1) if len(whole) else np.full(len(vertices), -1)
+
+
+def _attributed(
+    graph: ResourceGraph, found: Placement, own: np.ndarray, groups: Sequence[SlotGroup], counts: tuple[int, ...]
+) -> Placement:
+    vertices, whole = found.vertices[own], found.whole[own]
+    below = _around(graph, vertices[whole], np.array([v for v, _ in found.implied], np.int64)) >= 0
+    implied = tuple(row for row, is_own in zip(found.implied, below.tolist(), strict=True) if is_own)
+    return Placement(
+        vertices,
+        found.amounts[own],
+        whole,
+        np.zeros(0, np.int32),
+        tuple(SlotGroup(one.label, one.starts, own.searchsorted(one.picks)) for one in groups),
+        counts,
+        found.start,
+        found.end,
+        policy=found.policy,
+        fallback=found.fallback,
+        is_routed=found.is_routed,
+        implied=implied,
+        drawn=found.drawn[np.isin(found.drawn[:, 1], [*vertices.tolist(), *(v for v, _ in implied)])],
+    )
+
+
+def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Placement | None]:
     """The match of each part at one start, None for pools by name.
 
     Errors: InsufficientResources, InfeasibleRequest with the number of the request that has no match.
@@ -269,7 +366,7 @@ def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str |
     fit = _fit(graph, parts, start, policy)
     if fit.failed is not None:
         raise _shortage(graph, parts, fit, start, policy).error()
-    return [matching.stamped(graph, fit.matches[i]) if i in fit.matches else None for i in range(len(parts))]
+    return [fit.matches.get(i) for i in range(len(parts))]
 
 
 def start_of_all(graph: ResourceGraph, parts: Sequence[Part], after: int, policy: str | Policy) -> int | None:
@@ -295,7 +392,7 @@ def _start_of_each(graph: ResourceGraph, parts: Sequence[Part], after: int, poli
         for part in parts:
             assert part.request is not None  # callers ask for requests only
             with located(part.place):
-                found = matching.matcher(graph).earliest(part.request, part.length, start, policy)
+                found = graph.matcher.earliest(part.request, part.length, start, policy)
             if found is None:
                 return None
             agreed = agreed + 1 if found.start == start else 1
@@ -348,9 +445,9 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
     """Whether even the idle machine with everything up cannot match all parts at once."""
     requests = [part.request for part in parts if part.request is not None]
-    if any(request.constraint is not None or weighing.meets(request) for request in requests):
+    if any(request.constraint is not None or _meets(request) for request in requests):
         return False  # these cannot be joined: a request has one constraint, and one place where its nodes meet
-    if matching.matcher(graph).satisfiable(joined(requests)):
+    if graph.matcher.satisfiable(joined(requests)):
         return False
     structure = surgery.duplicate(graph.structure)
     structure.state[:] = 0
@@ -376,7 +473,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
     )
 
 
-def commit(graph: ResourceGraph, matches: Iterable[tuple[matching.Match, str]]) -> list[Allocation]:
+def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[Allocation]:
     """Allocate several matches to their jobs, all of them or none."""
     shares = []
     for number, (found, job) in enumerate(matches):
@@ -415,16 +512,16 @@ def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]]) -> list[Alloc
         with located(share.place):
             changes.require_end(graph, (share.start, share.end))
     pools = sum(len(share.targets) for share in shares)
-    windows: dict[changes.Window, list[int]] = {}
+    windows: dict[Window, list[int]] = {}
     for share in shares:
         windows.setdefault((share.start, share.end), []).extend(v for v, _ in share.targets)
     graph.planner.require_room(windows)
     together.grant(graph.records, shares, lambda: changes.tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1
     return [
-        changes.of_windows(graph, share.job, [((each.start, each.end), each.targets) for each in of_part])
+        Allocation.of_windows(graph, share.job, [((each.start, each.end), each.targets) for each in of_part])
         if len(of_part) > 1
-        else changes.given(graph, share.job, partial(changes.columns, share.targets), (share.start, share.end), share.slots)
+        else Allocation(graph, share.job, list(share.targets), (share.start, share.end), share.slots)
         for of_part in parts
         for share in of_part[:1]
     ]

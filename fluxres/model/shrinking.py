@@ -26,7 +26,7 @@ from fluxres.graph.structure import Structure
 from fluxres.match import Matcher, Policy
 from fluxres.match.eligible import Eligible
 from fluxres.model import matching
-from fluxres.model.drawn import downward
+from fluxres.model.supply import downward
 from fluxres.syntax import unit
 from fluxres.syntax.jobspec import Request
 
@@ -51,7 +51,7 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
     if not held:
         throughout = "throughout" if start is not None and end is not None else "in"
         raise NotHeld(f"job '{job}' holds nothing {throughout} this window", hint="`allocated` shows what it holds")
-    eligible = Eligible(matching.matcher(graph).typology, request.constraint)
+    eligible = Eligible(graph.matcher.typology, request.constraint)
     amounts = {v: n for v, n in held.items() if eligible.of(v) and eligible.all_below(v)}
     sought = replace(request, constraint=None)
     picks, slots = _match(graph, {**amounts, **charged}, sought, policy, below=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
-from fluxres.graph.accounts import is_edge
+from fluxres.graph.accounts import ARROW, is_edge
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.forest import Forest
 from fluxres.graph.structure import Structure
@@ -165,6 +165,8 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
 def is_request(graph: ResourceGraph, wanted: object) -> bool:
     """Whether this is a request (a shape, options, a jobspec, a Request), and not pools by name."""
     if isinstance(wanted, str):
+        if wanted.startswith("-") and "/" not in wanted and ARROW not in wanted:  # short options
+            return True
         if wanted.lstrip()[:1] == "{" and '"' in wanted:  # JSON, whatever it contains
             return True
         # A key of a shape may name a pool, such as {to:network:/core0}.

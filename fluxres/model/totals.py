@@ -15,12 +15,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.auxiliary import Int32
-from fluxres.model.considered import Mask, giving
+from fluxres.graph.structure import Structure
 from fluxres.model.targets import Place
 from fluxres.syntax import unit
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
+
+
+Mask = NDArray[np.bool_]
+
+
+def considered(structure: Structure) -> Mask | None:
+    """By vertex, the pools that a search can find; None for all.
+
+    What is a way outside the tree has nothing to give and nothing in it (rules M1, N1); the way within the tree has.
+    """
+    outside = structure.ways[structure.tree_end :]
+    if not outside.any():
+        return None
+    found = np.ones(structure.n, np.bool_)
+    found[structure.tree_end :] = ~outside
+    return found
+
+
+def giving(structure: Structure) -> Mask | None:
+    """By vertex, the pools with units to give, whichever job holds them; None for all."""
+    return None if structure.units is structure.size else ~structure.ways
+
 
 Int64 = NDArray[np.int64]
 _NONE: Final = np.zeros(0, np.int32)
@@ -40,9 +62,7 @@ def drawn(graph: ResourceGraph) -> tuple[Int32, Int32]:
     """(pool, supplier) of one type, for pools whose units are those of a supplier above them."""
     if not graph.structure.may_pass_on:
         return _NONE, _NONE
-    from fluxres.model import matching  # a machine in which nothing passes anything on does not pay for the matcher's import
-
-    return matching.matcher(graph).typology.paths.drawn
+    return graph.matcher.typology.paths.drawn  # a machine in which nothing passes anything on does not pay for its import
 
 
 def topmost(graph: ResourceGraph, chosen: Mask) -> Mask:

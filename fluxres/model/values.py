@@ -1,14 +1,35 @@
-"""What the face answers with: spans and allocations, immutable."""
+"""What the face answers with: spans, allocations and stages."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.allocation import steps
+from fluxres.allocation.planned import Target
+from fluxres.allocation.resource_set import resource_set
+from fluxres.allocation.resource_set import scheduling as graph_of
+from fluxres.allocation.steps import Steps
+from fluxres.clock import FOREVER, now_ticks, seconds
+from fluxres.errors import StaleHandle
+from fluxres.graph.auxiliary import Int32
+
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.model.pool import Pool
+    from fluxres.model.resource_graph import ResourceGraph
+
+Window = tuple[int, int]
+Held = tuple[Int32, NDArray[np.int64]]
+"""Vertices, ascending, each once, and the units of each."""
+Record = tuple[int, int, int, int]
+"""Vertex, start and end in ticks, units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +58,124 @@ class Span:
         return self.end - self.start
 
 
+def columns(named: Iterable[Target]) -> Held:
+    """Pairs of vertex and amount as columns; amounts of a vertex named twice add up."""
+    total: dict[int, int] = {}
+    for v, amount in named:
+        total[v] = total.get(v, 0) + amount
+    vertices = sorted(total)
+    return np.array(vertices, np.int32), np.array([total[v] for v in vertices], np.int64)
+
+
 class Allocation:
     """Pools with units given to one job; iterates over the pools.  A value: it does not follow later changes.
 
     Two are equal that have the same job and the same spans of the same pools.
 
     Args:
+        graph: whose pools they are.
         job: id of the job.
-        pools: the pools that carry a record, in vertex order, or what makes them.
-        spans: the records, by pool and start, or what makes them: most callers never look.
-        r: makes the resource set, with the graph in this form where one is named.
-        window: (start, end) in seconds, where all records have the same.
+        held: pools, and edges with a capacity, with the units of each, as columns or as pairs; empty where `several` says it.
+        window: (start, end) in ticks, from the beginning of the earliest record to the end of the latest.
+        nslots: number of slots of the requests; 0 where pools were named, None where it is unknown.
+        implied: what was drawn below pools held exclusively, in the graph of R where a parent instance gives it on request.
+        several: the records, where they differ in their windows: (vertex, start, end, units), by vertex and start.
+
+    Cost: O(1); pools and spans are made when they are first asked for.
     """
 
-    __slots__ = ("_pools", "_r", "_spans", "_window", "job")
+    __slots__ = (
+        "_generation",
+        "_graph",
+        "_held",
+        "_implied",
+        "_nslots",
+        "_pools",
+        "_several",
+        "_spans",
+        "_structure",
+        "job",
+        "window",
+    )
 
     def __init__(
         self,
+        graph: ResourceGraph,
         job: str,
-        pools: tuple[Pool, ...] | Callable[[], tuple[Pool, ...]],
-        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
-        r: Callable[[str | None], dict[str, Any]],
-        window: tuple[float, float] | None = None,
+        held: Held | list[Target],
+        window: Window,
+        nslots: int | None = 0,
+        implied: Sequence[Target] = (),
+        several: Sequence[Record] = (),
     ) -> None:
         self.job = job
-        self._pools = pools
-        self._spans = spans
-        self._r = r
-        self._window = window
+        self.window = window
+        self._graph, self._structure, self._generation = graph, graph.structure, graph.generation
+        self._held, self._several = held, several
+        self._nslots, self._implied = nslots, implied
+        self._pools: tuple[Pool, ...] | None = None
+        self._spans: tuple[Span, ...] | None = None
+
+    @classmethod
+    def of_records(
+        cls, graph: ResourceGraph, job: str, held: Sequence[Record], nslots: int | None = None, implied: Sequence[Target] = ()
+    ) -> Allocation:
+        """The allocation of records with windows of their own, in order of vertex and start."""
+        window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
+        return cls(graph, job, [], window, nslots, implied, held)
+
+    @classmethod
+    def of_windows(cls, graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
+        """The allocation of what a job got in consecutive windows."""
+        spans: dict[int, Steps] = {}
+        for (start, end), named in parts:
+            for v, amount in named:
+                spans[v] = steps.add(spans.get(v, ()), start, end, amount)
+        return cls.of_records(graph, job, [(v, s, e, n) for v, held in sorted(spans.items()) for s, e, n in held], 0)
+
+    @property
+    def held(self) -> Held:
+        """Pools, and edges with a capacity, with the units of each: the largest amount, and nothing below an exclusive pool."""
+        if isinstance(self._held, list):
+            self._held = _most(self._structure, self._several) if self._several else columns(self._held)
+        return self._held
+
+    @property
+    def records(self) -> list[Record]:
+        """(vertex, start, end, units) in ticks, by vertex and start."""
+        if self._several:
+            return list(self._several)
+        vertices, amounts = self.held
+        return [(v, *self.window, amount) for v, amount in zip(vertices.tolist(), amounts.tolist(), strict=True)]
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools that carry a record, in vertex order."""
+        if self._pools is None:
+            vertices = np.unique(np.array([v for v, *_ in self._several], np.int32)) if self._several else self.held[0]
+            self._pools = self._graph.handles(vertices[vertices < self._structure.n], self._generation)
+        return self._pools
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The records, by pool and start."""
+        if self._spans is None:
+            records = self.records
+            names = self._structure.accounts.wheres([v for v, *_ in records])
+            self._spans = tuple(
+                [Span(self.job, n, seconds(s), seconds(e), name) for (_, s, e, n), name in zip(records, names, strict=True)]
+            )
+        return self._spans
+
+    @property
+    def start(self) -> float:
+        """Beginning of the earliest span in seconds."""
+        return seconds(self.window[0])
+
+    @property
+    def end(self) -> float:
+        """End of the latest span in seconds; infinity is no end."""
+        return seconds(self.window[1])
 
     def R(self, scheduling: bool | str = False) -> dict[str, Any]:  # noqa: N802 - what everybody calls it
         """The resource set of the job, R version 1 (RFC 20), as plain values.
@@ -78,21 +189,19 @@ class Allocation:
 
         Errors: UsageError for another form of the graph.
         """
-        return self._r("jgf" if scheduling is True else scheduling or None)
-
-    @property
-    def pools(self) -> tuple[Pool, ...]:
-        """The pools that carry a record, in vertex order."""
-        if callable(self._pools):
-            self._pools = self._pools()
-        return self._pools
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        """The records, by pool and start."""
-        if callable(self._spans):
-            self._spans = self._spans()
-        return self._spans
+        held = vertices, amounts = self.held
+        accounts, n = self._structure.accounts, self._structure.n
+        if accounts.n > n:  # R has no edges
+            is_pool = vertices < n
+            vertices, amounts = vertices[is_pool], amounts[is_pool]
+        r = resource_set(self._structure, vertices, amounts, *self.window, self._nslots)
+        if not scheduling:
+            return r
+        linked = accounts.linked
+        asked = [(v, amount) for v, amount in self._implied if linked is not None and linked[v]]
+        if asked:
+            held = columns([*zip(held[0].tolist(), held[1].tolist(), strict=True), *asked])
+        return {**r, "scheduling": graph_of(self._structure, *held, "jgf" if scheduling is True else scheduling)}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Allocation):
@@ -106,21 +215,77 @@ class Allocation:
     def __repr__(self) -> str:
         return f"Allocation(job={self.job!r}, spans={self.spans!r})"
 
-    @property
-    def start(self) -> float:
-        """Beginning of the earliest span in seconds."""
-        return self._window[0] if self._window is not None else min((span.start for span in self.spans), default=0.0)
-
-    @property
-    def end(self) -> float:
-        """End of the latest span in seconds; infinity is no end."""
-        return self._window[1] if self._window is not None else max((span.end for span in self.spans), default=math.inf)
-
-    def __reduce__(self) -> tuple[type[Allocation], tuple[Any, ...]]:
-        return Allocation, (self.job, self.pools, self.spans, self._r, self._window)
-
     def __iter__(self) -> Iterator[Pool]:
         return iter(self.pools)
 
     def __len__(self) -> int:
         return len(self.pools)
+
+
+def _most(structure: Structure, records: Sequence[Record]) -> Held:
+    """The largest amount of each pool, without what is below an exclusive one: R has one window and one amount for each pool."""
+    amounts = {v: amount for v, _, _, amount in sorted(records, key=itemgetter(3))}
+    size, end, reach = structure.accounts.size, structure.accounts.end, 0
+    named: list[Target] = []
+    for v, amount in sorted(amounts.items()):
+        if v >= reach:
+            named.append((v, amount))
+            reach = end.item(v) if amount == size.item(v) else reach
+    return columns(named)
+
+
+class Stage:
+    """Pools locked for a job that is being considered, until committed, released, or expired (RFC 4, "Staged").
+
+    As a context manager it releases what was not committed when the block is left.
+
+    Args:
+        graph: the resource graph.
+        stage: id of the stage.
+        job: the job it was made for.
+    """
+
+    __slots__ = ("graph", "job", "stage")
+
+    def __init__(self, graph: ResourceGraph, stage: str, job: str) -> None:
+        self.graph = graph
+        self.stage = stage
+        self.job = job
+
+    def __repr__(self) -> str:
+        what = f"<Stage {self.stage} of job {self.job}"
+        try:
+            staged = self.graph.records.stages.get(self.stage)
+        except StaleHandle:  # the graph was destroyed
+            staged = None
+        if staged is None or staged.expires <= now_ticks(self.graph.clock):  # unlike now(), this asks no instance above
+            return f"{what}: committed, released or expired>"
+        pools = len(staged.targets)
+        return f"{what}: {pools} pool{'s' * (pools != 1)}>"
+
+    @property
+    def active(self) -> bool:
+        """Whether it can still be committed."""
+        staged = self.graph.records.stages.get(self.stage)
+        return staged is not None and staged.expires > self.graph.now()
+
+    def commit(self) -> Allocation:
+        """Make it an allocation of its job.
+
+        Errors: StaleHandle when it is no longer active.
+        """
+        return self.graph.commit(self.stage)
+
+    def release(self) -> None:
+        """Give the pools back.
+
+        Errors: StaleHandle when it is no longer active.
+        """
+        self.graph.release(self.stage)
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.active:
+            self.release()

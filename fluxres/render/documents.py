@@ -6,13 +6,19 @@ Keys are always present and lists are never null, so a script needs no special c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fluxres.allocation.planned import Staged
 from fluxres.clock import FOREVER, seconds
+from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
-from fluxres.model.stage import Stage
 from fluxres.model.totals import everything
-from fluxres.render.amounts import seconds_or_none
+from fluxres.render.text import seconds_or_none
+
+if TYPE_CHECKING:
+    from fluxres.instance import Instance
 
 Document = dict[str, Any]
 
@@ -92,10 +98,9 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
     ]
 
 
-def stage(s: Stage) -> Document:
+def stage(graph: ResourceGraph, staged: Staged) -> Document:
     """An active stage."""
-    staged = s.graph.records.require_stage(s.stage)
-    where = s.graph.structure.accounts.where
+    where = graph.structure.accounts.where
     return {
         "stage": staged.stage,
         "job": staged.job,
@@ -108,3 +113,43 @@ def stage(s: Stage) -> Document:
 
 def problem(p: Problem) -> Document:
     return {"severity": p.severity, "where": p.where, "message": p.message}
+
+
+def summary(graph: ResourceGraph) -> dict[str, Any]:
+    """Name, pools, levels, auxiliary graphs, states, jobs, and totals by type."""
+    structure = graph.structure
+    counts = np.bincount(structure.state, minlength=len(STATES)).tolist()
+    return {
+        "graph": graph.name,
+        "pools": structure.n,
+        "levels": int(structure.depth.max()) + 1,
+        "subsystems": [
+            {"name": s.name, "hierarchy": s.hierarchy, "edges": len(s), "pools": len(s.members)}
+            for s in structure.subsystems.values()
+        ],
+        "states": {state: count for state, count in zip(STATES, counts, strict=True) if count},
+        "jobs": graph.jobs(),
+        "stages": list(graph.records.stages),
+        "types": totals(graph),
+    }
+
+
+def nodes_of(one: Instance) -> int:
+    """The number of nodes of an instance; parts of nodes count as nodes."""
+    structure = one.graph.structure
+    return int((structure.of_type("node") < structure.tree_end).sum())  # the roots of other trees are in auxiliary graphs
+
+
+def instances(top: Instance) -> list[dict[str, Any]]:
+    """An instance and all below it, parents before their children."""
+    return [
+        {
+            "address": one.address,
+            "queue_policy": one.policy.name,
+            "match_policy": one.match_policy,
+            "nodes": nodes_of(one),
+            "running": one.running,
+            "pending": one.pending,
+        }
+        for one in top.walk()
+    ]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.render.amounts import when
-from fluxres.render.text import plural
+from fluxres.render.text import plural, when
 from fluxres.syntax import hostlist
 
 _PATHS_MAX: Final = 4

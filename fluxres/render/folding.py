@@ -9,17 +9,179 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fluxres.graph.accounts import ARROW
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
-from fluxres.render.names import folded
-from fluxres.render.signatures import UInt64, groups, mixed
 from fluxres.syntax import hostlist, template
+
+UInt64 = NDArray[np.uint64]
+
+_BASE: Final = 0x9E3779B97F4A7C15
+_INVERSE: Final = pow(_BASE, -1, 2**64)
+
+
+def mixed(*values: ArrayLike) -> UInt64:
+    """One well-distributed number for each row of these columns of equal length.
+
+    >>> a = mixed([1, 2, 1], [5, 5, 5])
+    >>> bool(a[0] == a[2]), bool(a[0] == a[1])
+    (True, False)
+    """
+    state = np.full(len(np.asarray(values[0])), _BASE, np.uint64)
+    with np.errstate(over="ignore"):
+        for value in values:
+            column = np.asarray(value)
+            state ^= column.view(np.uint64) if column.dtype.itemsize == 8 else column.astype(np.uint64)
+            state *= np.uint64(0xBF58476D1CE4E5B9)
+            state ^= state >> np.uint64(29)
+        state *= np.uint64(0x94D049BB133111EB)
+        state ^= state >> np.uint64(32)
+    return state
+
+
+def of_text(text: object) -> np.uint64:
+    """A number for a hashable value; equal values have equal numbers within this process."""
+    return np.uint64(hash(text) & 0xFFFFFFFFFFFFFFFF)
+
+
+def looks(structure: Structure, lo: int, hi: int, notes: Iterable[tuple[int, str]]) -> UInt64:
+    """A number for the look of each pool of ``[lo, hi)`` by itself: kind, size, state, flags, and its `notes`.
+
+    Args:
+        notes: (vertex, text), vertices in any order; a vertex may occur twice.
+    """
+    s = structure
+    marks = (
+        s.kind[lo:hi].astype(np.uint64)
+        | s.state[lo:hi].astype(np.uint64) << np.uint64(32)
+        | (s.flags[lo:hi].astype(np.uint64) << np.uint64(40))
+    )
+    own = mixed(marks, s.size[lo:hi])
+    with np.errstate(over="ignore"):
+        for v, text in notes:
+            if lo <= v < hi:
+                own[v - lo] = own[v - lo] * np.uint64(_BASE) + of_text(text)
+    return own
+
+
+class Subtrees:
+    """Signatures of the subtrees within one subtree.
+
+    Args:
+        structure: the columns.
+        lo, hi: the slice.
+        own: a number for each pool of the slice.
+
+    Cost: a few vector steps over the slice.
+    """
+
+    def __init__(self, structure: Structure, lo: int, hi: int, own: UInt64) -> None:
+        self._structure = structure
+        self._lo = lo
+        with np.errstate(over="ignore"):
+            weights = mixed(own, structure.depth[lo:hi])
+            self._inverse = _powers(_INVERSE, hi - lo)
+            self._sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weights * _powers(_BASE, hi - lo), dtype=np.uint64)])
+
+    def of(self, vertices: Int32) -> UInt64:
+        """Signatures of the subtrees of these pools; equal ones are drawn once."""
+        at, stop = vertices - self._lo, self._structure.end[vertices] - self._lo
+        with np.errstate(over="ignore"):
+            return mixed((self._sums[stop] - self._sums[at]) * self._inverse[at], stop - at)
+
+
+def _powers(base: int, count: int) -> UInt64:
+    factors = np.full(count, base, np.uint64)
+    factors[0] = 1
+    return np.cumprod(factors, dtype=np.uint64)
+
+
+def groups(signatures: UInt64) -> list[NDArray[np.int64]]:
+    """Index arrays of equal signatures, in the order of their first occurrence.
+
+    >>> [group.tolist() for group in groups(np.array([7, 3, 7], np.uint64))]
+    [[0, 2], [1]]
+    """
+    if not len(signatures):
+        return []
+    order = np.argsort(signatures, kind="stable")
+    cuts = np.flatnonzero(np.diff(signatures[order])) + 1
+    return sorted(np.split(order, cuts), key=lambda group: int(group[0]))
+
+
+_SPELLED_MAX: Final = 65_536
+"""Maximal number of names written out in one text: this takes a tenth of a second."""
+
+
+def runs(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Index ranges (first, last) of consecutive ascending numbers.
+
+    >>> runs(np.array([0, 1, 2, 7]))
+    [(0, 2), (3, 3)]
+    """
+    cuts = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()
+    return [(a, b - 1) for a, b in pairwise([0, *cuts, len(numbers)])]
+
+
+def folded(structure: Structure, vertices: Int32) -> str:
+    """Names of pools, folded as a hostlist; in the order of kinds and ids, or in pool order if some are explicitly named.
+
+    Args:
+        vertices: at least one; pools with the same name count once.
+    """
+    explicit = structure.names
+    plain = vertices
+    texts: list[str] = []
+    if explicit:
+        named = np.fromiter((v in explicit for v in vertices.tolist()), np.bool_, len(vertices))
+        plain = vertices[~named]
+        if named.any():
+            texts.append(_spelled([explicit[v] for v in vertices[named][:_SPELLED_MAX].tolist()], int(named.sum())))
+        # `n09` is explicitly named and `n10` is not; in pool order they are one run.
+        if len(plain) and len(vertices) <= _SPELLED_MAX:
+            return _spelled([structure.name(v) for v in vertices.tolist()], len(vertices))
+    kinds = structure.kind[plain]
+    numbers = dict.fromkeys(kinds.tolist() if len(kinds) < 64 else np.unique(kinds).tolist())
+    texts += [_of_kind(structure, plain[kinds == number], number) for number in numbers]
+    return ",".join(dict.fromkeys(texts))
+
+
+def _spelled(names: list[str], count: int) -> str:
+    text = hostlist.fold(dict.fromkeys(names))
+    return text if count <= len(names) else f"{text},… {count - len(names)} more"
+
+
+def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
+    kind = structure.kinds[number]
+    if kind.name is not None and not template.is_invertible(kind.name):
+        return _spelled([structure.name(v) for v in vertices[:_SPELLED_MAX].tolist()], len(vertices))
+    prefix, width, suffix = _around_id(kind)
+    ids = np.unique(structure.id[vertices])
+    alone = [structure.name(int(vertices[structure.id[vertices] < 0][0]))] if ids[0] < 0 else []
+    ids = ids[ids >= 0]
+    pieces = [(f"{ids[a]:0{width}}", f"{ids[b]:0{width}}") for a, b in runs(ids)] if len(ids) else []
+    if (len(pieces) == 1 and pieces[0][0] == pieces[0][1]) or not pieces:
+        return hostlist.fold([*alone, *(f"{prefix}{low}{suffix}" for low, _ in pieces)])
+    inside = ",".join(low if low == high else f"{low}-{high}" for low, high in pieces)
+    return ",".join([*(hostlist.fold([name]) for name in alone), f"{prefix}[{inside}]{suffix}"])
+
+
+def _around_id(kind: Kind) -> tuple[str, int, str]:
+    """The text before the id in a name, the width of the id, and the text after it."""
+    if kind.name is None:
+        return kind.basename, 0, ""
+    parts = template.parse(kind.name)
+    at = next(i for i, part in enumerate(parts) if isinstance(part, template.Field))
+    field = parts[at]
+    assert isinstance(field, template.Field)
+    return "".join(map(str, parts[:at])), field.width, "".join(map(str, parts[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +209,7 @@ def fold(structure: Structure, vertices: Int32, looks: UInt64, *, typeable: bool
     """
     split = int(np.searchsorted(vertices, structure.tree_end))
     inside = _inside(structure, vertices[:split], looks[:split]) if split else []
-    return inside + _outside(structure, vertices[split:], looks[split:], typeable)
+    return inside if split == len(vertices) else inside + _outside(structure, vertices[split:], looks[split:], typeable)
 
 
 def fold_edges(structure: Structure, edges: Int32) -> list[Fold]:
@@ -109,10 +271,11 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     top, look, suffix = vertices, looks, np.zeros(len(vertices), np.int64)
     count, first = np.ones(len(vertices), np.int64), vertices
     suffixes, done, names = [""], [], dict[int, str]()
+    by_id = np.array([kind.name is None or template.is_invertible(kind.name) for kind in structure.kinds], np.bool_)
     while len(top):
         parent = structure.parent[top]
         segments = _Segments(mixed((suffix << 32) + parent, look))
-        sets = segments.add(_named(structure, top))
+        sets = segments.add(_named(structure, top, by_id))
         count, first = segments.add(count), segments.least(first)
         number = np.zeros(len(sets), np.int64)
         below, suffixes_below, suffixes = suffix[segments.first], suffixes, []
@@ -130,9 +293,12 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     return sorted(done, key=lambda item: item.vertex)
 
 
-def _named(structure: Structure, vertices: Int32) -> UInt64:
-    """A number for the name of each pool; equal for equal names of one kind."""
-    by_id = np.array([kind.name is None or template.is_invertible(kind.name) for kind in structure.kinds], np.bool_)
+def _named(structure: Structure, vertices: Int32, by_id: NDArray[np.bool_]) -> UInt64:
+    """A number for the name of each pool; equal for equal names of one kind.
+
+    Args:
+        by_id: by kind, whether names differ by the id alone.
+    """
     if by_id.all() and not structure.names:
         return mixed(structure.kind[vertices], structure.id[vertices])
     own = ~by_id[structure.kind[vertices]]

@@ -1,24 +1,59 @@
-"""The tables of commands: pools, records, totals, problems."""
+"""The tables of commands: pools and one pool, records, totals, instances, problems, and a graph in a few lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import inf
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fluxres.allocation.planned import Staged
 from fluxres.clock import FOREVER, seconds
 from fluxres.graph.structure import Structure
 from fluxres.match import Placement
-from fluxres.model import Problem, ResourceGraph, Selection
+from fluxres.model import Pool, Problem, ResourceGraph, Selection, Span
 from fluxres.model.totals import available_units
-from fluxres.render.amounts import units, when
+from fluxres.render import documents
 from fluxres.render.documents import Document
-from fluxres.render.folding import Fold, fold, fold_edges
-from fluxres.render.holders import holders, notes, tag_text
-from fluxres.render.signatures import looks, mixed
-from fluxres.render.style import PLAIN, Style, state_role
-from fluxres.render.table import Column, table
+from fluxres.render.folding import Fold, fold, fold_edges, looks, mixed
+from fluxres.render.text import PLAIN, Column, Style, plural, state_role, table, units, when
+
+if TYPE_CHECKING:
+    from fluxres.instance import Instance
+
+
+def holders(graph: ResourceGraph, v: int, start: int) -> str:
+    """The jobs with records on `v` that have not ended at `start` (ticks), and the stages on it.
+
+    ``j1`` holds all of it, ``j1=4`` four units; a reservation also shows its start.
+    """
+    records, size = graph.records, graph.structure.size.item(v)
+    notes = [
+        f"{job}{'' if amount == size else f'={amount}'}{f' from {when(seconds(begin))}' if begin > start else ''}"
+        for job, begin, _, amount in records.spans(v, start, FOREVER)
+    ]
+    if records.stages and records.is_staged(v):
+        notes += [f"{s.job} (staged {s.stage})" for s in records.stages.values() if any(u == v for u, _ in s.targets)]
+    return ", ".join(notes)
+
+
+def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
+    """(vertex, text) for every pool with a record or a tag, which makes pools of one kind look different."""
+    for v in (v for v in graph.records.held if v < graph.structure.n):
+        text = holders(graph, v, start)
+        if text:
+            yield v, text
+    for v, tags in graph.structure.tags.items():
+        yield v, tag_text(tags)
+
+
+def tag_text(tags: dict[str, str | None]) -> str:
+    """Tags as on the command line.
+
+    >>> tag_text({"draining": None, "until": "May"})
+    'draining until=May'
+    """
+    return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(tags.items()))
 
 
 def _job(_text: str) -> str:
@@ -100,21 +135,22 @@ def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[t
     """Pools and edges of which the same amount is held: the first of each line, its path, number and units."""
     chosen = np.unique(np.array(list(vertices), np.int32))
     pools = chosen[chosen < structure.n]
-    items = fold(structure, pools, mixed(structure.kind[pools])) + fold_edges(structure, chosen[len(pools) :])
+    items = fold(structure, pools, mixed(structure.kind[pools]))
+    if len(pools) < len(chosen):
+        items += fold_edges(structure, chosen[len(pools) :])
     return [(item.vertex, [item.text, str(item.count), units(amount, structure.accounts.unit(item.vertex))]) for item in items]
 
 
-def stages(graph: ResourceGraph, documents: Sequence[Document], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def stages(graph: ResourceGraph, found: Sequence[Staged], *, header: bool = True, style: Style = PLAIN) -> list[str]:
     """Stages as a table; pools of which a stage has the same amount share a line, and units of different pools are not added."""
-    number = graph.structure.accounts.number
     rows = []
-    for d in documents:
+    for staged in found:
         groups: dict[int, list[int]] = {}
-        for pool in d["pools"]:
-            groups.setdefault(pool["amount"], []).append(number(pool["path"]))
+        for v, amount in staged.targets:
+            groups.setdefault(amount, []).append(v)
         lines = [line for amount, vertices in groups.items() for line in _alike(graph.structure, vertices, amount)]
-        times = [when(d["start"]), *(when(inf if d[key] is None else d[key]) for key in ("end", "expires"))]
-        rows += [[d["stage"], d["job"], *line, *times] for _, line in sorted(lines)]
+        times = [when(seconds(tick)) for tick in (staged.start, staged.end, staged.expires)]
+        rows += [[staged.stage, staged.job, *line, *times] for _, line in sorted(lines)]
     columns = [
         Column("STAGE"),
         *_HELD,
@@ -168,7 +204,7 @@ def held_within(
     ]
 
 
-def totals(documents: Sequence[Document], *, free: bool = True, header: bool = True, style: Style = PLAIN) -> list[str]:
+def totals(facts: Sequence[Document], *, free: bool = True, header: bool = True, style: Style = PLAIN) -> list[str]:
     """Totals by type as a table; the number of units is shown only if it is not the number of pools."""
     rows = [
         [
@@ -177,7 +213,7 @@ def totals(documents: Sequence[Document], *, free: bool = True, header: bool = T
             units(d["units"], d["unit"]) if d["units"] != d["pools"] or d["unit"] else "",
             str(d["available"]),
         ]
-        for d in documents
+        for d in facts
     ]
     columns = [Column("TYPE"), Column("POOLS", right=True), Column("UNITS", right=True), Column("FREE", right=True)]
     return table(columns if free else columns[:3], rows if free else [row[:3] for row in rows], header=header, style=style)
@@ -190,3 +226,85 @@ def problems(found: Sequence[Problem], *, header: bool = True, style: Style = PL
         Column("MESSAGE"),
     ]
     return table(columns, [[p.severity, p.where, p.message] for p in found], header=header, style=style)
+
+
+def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
+    """One pool: its data and places, then its current and later holders; empty rows are left out."""
+    facts = documents.pool(p)
+    rows = [
+        ["path", facts["path"]],
+        *(["uri", uri] for uri in facts["uris"]),
+        ["uuid", facts["uuid"]],
+        ["type", facts["type"]],
+        ["size", units(facts["size"], facts["unit"])],
+        ["free", units(facts["available"], facts["unit"])],
+        ["rank", "" if facts["rank"] is None else str(facts["rank"])],
+        ["state", facts["state"]],
+        *(["takes no new work", f"{other['path']} is {other['state']}"] for other in facts["out_of_service_by"]),
+        ["properties", " ".join(key if value is None else f"{key}={value}" for key, value in facts["properties"].items())],
+        ["tags", tag_text(facts["tags"])],
+        ["exclusive", "for one job at a time" if facts["exclusive_only"] else ""],
+        *(["held by", _span(p, span)] for span in p.allocations()),
+        *(["reserved by", _span(p, span)] for span in p.reservations()),
+        ["jobs below", ", ".join(facts["shared"])],
+    ]
+    columns = [Column("fact", role=lambda _text: "heading"), Column("value")]
+    return table(columns, [row for row in rows if row[1]], header=False, style=style)
+
+
+def _span(p: Pool, span: Span) -> str:
+    end = "" if span.end == float("inf") else f" until {when(span.end)}"
+    return f"{span.job}: {units(span.amount, p.unit)} from {when(span.start)}{end}"
+
+
+def summary(facts: dict[str, Any], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+    """A graph in a few lines: the output of `load` and `info`."""
+    others = ", ".join(f"{count} {state}" for state, count in facts["states"].items() if state != "up")
+    graphs = ", ".join(
+        f"{s['name']} ({'hierarchy, ' if s['hierarchy'] else ''}{plural(s['edges'], 'edge')})" for s in facts["subsystems"]
+    )
+    rows = [
+        ["graph", facts["graph"]],
+        ["pools", f"{facts['pools']} in {plural(facts['levels'], 'level')}"],
+        ["auxiliary graphs", graphs],
+        ["not up", others],
+        ["jobs", _listed(facts["jobs"])],
+        ["stages", _listed(facts["stages"])],
+    ]
+    columns = [Column("fact", role=lambda _text: "heading"), Column("value")]
+    return [
+        *table(columns, [row for row in rows if row[1]], header=False, style=style),
+        "",
+        *totals(facts["types"], header=header, style=style),
+    ]
+
+
+def _listed(names: list[str], at_most: int = 8) -> str:
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return ", ".join(names[:at_most]) + more
+
+
+def instances(top: Instance, *, header: bool = True, style: Style = PLAIN) -> list[str]:
+    """An instance and all below it: addresses, policies, nodes (parts of nodes count as nodes), running and pending jobs."""
+    columns = [
+        Column("INSTANCE"),
+        Column("ADDRESS", role=lambda _text: "faint"),
+        Column("POLICY"),
+        Column("MATCH"),
+        Column("NODES", right=True),
+        Column("RUNNING", right=True),
+        Column("PENDING", right=True),
+    ]
+    return table(columns, [*_instance_rows(top, "", "")], header=header, style=style)
+
+
+def _instance_rows(one: Instance, first: str, then: str) -> list[list[str]]:
+    job = one.job_in_parent
+    name = one.name if job is None or job.name is None else job.name
+    numbers = (documents.nodes_of(one), one.running, one.pending)
+    found = [[first + name, one.address, one.policy.name, one.match_policy, *map(str, numbers)]]
+    children = one.children
+    for number, child in enumerate(children, 1):
+        is_last = number == len(children)
+        found += _instance_rows(child, then + ("└─ " if is_last else "├─ "), then + ("   " if is_last else "│  "))
+    return found

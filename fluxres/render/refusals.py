@@ -13,8 +13,8 @@ from fluxres import limits
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.match import Refusal
 from fluxres.match.reasons import Cause, PartReport
-from fluxres.render.amounts import seconds_or_none, when, when_from
-from fluxres.render.style import PLAIN, Style
+from fluxres.model.several import Shortage
+from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from
 
 LINKS: Final = {"held-above": ",", "supply": ", held", "inside": ", some of it held"}
 """The words between a cause and the jobs that hold the pools, where the cause does not mention them."""
@@ -67,8 +67,18 @@ def _until(seconds: float) -> str:
     return "without end" if math.isinf(seconds) else f"until {when(seconds)}"
 
 
+def worded(raised: InsufficientResources | InfeasibleRequest) -> InsufficientResources | InfeasibleRequest:
+    """A refusal of a request as commands show it: times as dates, and each reason with its part of the request."""
+    match raised.explanation:
+        case Refusal() as refusal:
+            return error(refusal)
+        case Shortage() as shortage:
+            return shortage.error(error(shortage.refusal))
+    return raised
+
+
 def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
-    """The refusal as an error: the first unsatisfied part, and each part by its place."""
+    """The first unsatisfied part, and each part by its place."""
     short = [part for part in refusal.parts if part.is_short] or list(refusal.parts)
     reasons = {part.place: _reason(part) for part in short}
     together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"

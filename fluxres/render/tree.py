@@ -1,4 +1,4 @@
-"""Draw the containment tree with equal parts folded: El Capitan in six lines.
+"""Draw the containment tree and auxiliary graphs, with equal parts folded: El Capitan in six lines.
 
 A line is a group of siblings that look the same all the way down, in each of the pools of the line above. Only one pool of each
 group is ever examined, so the cost is that of the lines and a few vector steps, not of the pools.
@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.render.amounts import units
-from fluxres.render.holders import holders, notes, tag_text
-from fluxres.render.names import folded
-from fluxres.render.signatures import Subtrees, groups, looks
-from fluxres.render.style import PLAIN, Style, state_role
-from fluxres.render.table import Column, table
+from fluxres.render.folding import Subtrees, UInt64, fold_all, folded, groups, looks, mixed, of_text
+from fluxres.render.listings import holders, notes, tag_text
+from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +113,125 @@ def _indent(line: Branch) -> str:
         return ""
     above = "".join("   " if ended else "│  " for ended in line.last[:-1])
     return above + ("└─ " if line.last[-1] else "├─ ")
+
+
+def forest(graph: ResourceGraph, subsystem: Subsystem, depth: int | None = None, top: int | None = None) -> Iterator[Branch]:
+    """The lines of an auxiliary hierarchy: below its roots, or below one of its pools."""
+    structure = graph.structure
+    drawn = _Forest(structure, subsystem, looks(structure, 0, structure.n, notes(graph, graph.now())))
+    if top is not None:
+        yield Branch(0, (), structure.auxiliary_uri(subsystem, top), 1, top)
+        yield from drawn.below(np.array([top], np.int32), (), depth)
+        return
+    roots = subsystem.roots()
+    for group in groups(drawn.signature[roots]):
+        yield Branch(0, (), f"{subsystem.name}:/{folded(structure, roots[group])}", len(group), int(roots[group[0]]))
+        yield from drawn.below(roots[group], (), depth)
+
+
+class _Forest:
+    """Signatures of the pools of a hierarchy, each including everything below it."""
+
+    def __init__(self, structure: Structure, subsystem: Subsystem, own: UInt64) -> None:
+        self.structure = structure
+        self.subsystem = subsystem
+        self.edge = _edge_looks(subsystem)
+        self.into = np.full(structure.n, -1, np.int64)
+        self.into[subsystem.dst] = np.arange(len(subsystem))
+        self.signature = own
+        levels = [subsystem.roots()]
+        while len(levels[-1]):
+            levels.append(subsystem.all_successors(levels[-1]))
+        with np.errstate(over="ignore"):
+            for level in reversed(levels[1:]):
+                rows = self.into[level]
+                sums = np.zeros(structure.n, np.uint64)
+                np.add.at(sums, subsystem.src[rows], mixed(own[level], self.edge[rows]))
+                above = np.unique(subsystem.src[rows])
+                own[above] = mixed(own[above], sums[above])
+
+    def below(self, parents: Int32, last: tuple[bool, ...], depth: int | None) -> Iterator[Branch]:
+        if depth is not None and len(last) >= depth:
+            return
+        children = self.subsystem.all_successors(parents)
+        looks_of = mixed(self.signature[children], self.edge[self.into[children]])
+        alike = groups(looks_of)
+        for number, group in enumerate(alike):
+            ends = (*last, number == len(alike) - 1)
+            members = children[group]
+            row = int(self.into[members[0]])
+            names = folded(self.structure, np.sort(members))
+            yield Branch(len(ends), ends, names, len(group) // len(parents), int(members[0]), edge_text(self.subsystem, row))
+            yield from self.below(members, ends, depth)
+
+
+def _edge_looks(subsystem: Subsystem) -> UInt64:
+    """A number for each edge, from its relation and attributes."""
+    columns: list[Any] = [subsystem.relation]
+    for column in subsystem.attributes.values():
+        if column.dtype.kind == "f":
+            columns.append(np.where(np.isnan(column), -1.0, column).view(np.uint64))
+        else:
+            columns.append(np.array([of_text((type(value), value)) for value in column.tolist()], np.uint64))
+    return mixed(*columns)
+
+
+def edge_text(subsystem: Subsystem, row: int) -> str:
+    """Relation and attributes of an edge: ``supplies capacity=20000``."""
+    data = subsystem.edge_data(row)
+    return " ".join(
+        [str(data["type"]), *(f"{key}={_number(value)}" for key, value in data.items() if key not in ("subsystem", "type"))]
+    )
+
+
+def _number(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def edges(
+    structure: Structure, subsystem: Subsystem, *, at: int | None = None, header: bool = True, style: Style = PLAIN
+) -> list[str]:
+    """The edges of an auxiliary graph as a table; pools with the same edges share a line, `↔` is an edge in each direction.
+
+    Args:
+        at: only the edges from and to this pool.
+    """
+    rows = [
+        [fold_all(structure, sources.tolist()), arrow, fold_all(structure, targets.tolist()), edge_text(subsystem, row)]
+        for sources, arrow, targets, row in edge_groups(structure, subsystem, at)
+    ]
+    return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, header=header, style=style)
+
+
+def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:
+    """(sources, arrow, targets, row): every source has an edge like that row to every target.
+
+    Args:
+        at: only edges from and to this pool; edges in both directions count as one from it.
+    """
+    look = _edge_looks(subsystem)
+    both = _both_ways(structure, subsystem, look)
+    if at is None:
+        rows = np.flatnonzero(~(both & (subsystem.src > subsystem.dst)))
+    else:
+        rows = np.flatnonzero((subsystem.src == at) | ((subsystem.dst == at) & ~both))
+    rows = rows[np.lexsort((subsystem.dst[rows], both[rows], look[rows], subsystem.src[rows]))]
+    if not len(rows):
+        return
+    kind = mixed(look[rows], both[rows])
+    src = subsystem.src[rows]
+    starts = np.concatenate([[0], np.flatnonzero((np.diff(src) != 0) | (kind[1:] != kind[:-1])) + 1])
+    stops = np.append(starts[1:], len(rows))
+    with np.errstate(over="ignore"):
+        sets = np.add.reduceat(mixed(subsystem.dst[rows]), starts)
+    for group in groups(mixed(sets, kind[starts])):
+        first = int(group[0])
+        row = int(rows[starts[first]])
+        targets = subsystem.dst[rows[starts[first] : stops[first]]]
+        yield src[starts[group]], "↔" if both[row] else "→", targets, row
+
+
+def _both_ways(structure: Structure, subsystem: Subsystem, look: UInt64) -> NDArray[np.bool_]:
+    there = mixed(subsystem.src, subsystem.dst, look)
+    back = mixed(subsystem.dst, subsystem.src, look)
+    return np.asarray(np.isin(there, back) & (subsystem.src != subsystem.dst), np.bool_)

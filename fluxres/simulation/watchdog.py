@@ -38,11 +38,11 @@ def watching(instances: Callable[[], list[Instance]], *, needed: bool) -> Iterat
     over, thread_id = threading.Event(), threading.get_ident()
 
     def watch() -> None:
-        seen: dict[tuple[int, int], float] = {}
+        seen: dict[tuple[Instance, int], float] = {}
         ended: set[str] = set()
         while not over.wait(limits.PASS_SECONDS_MAX / _LOOKS):
             now = stopwatch()
-            going = {(id(one), one.scheduling.begun): one.policy.name for one in instances() if one.scheduling.is_running}
+            going = {(one, one.scheduling.begun): one.policy.name for one in instances() if one.scheduling.is_running}
             seen = {key: seen.get(key, now) for key in going}
             for key, since in list(seen.items()):
                 # A policy that looped in one instance loops in its siblings, which need not wait as long again.

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.allocation.staged import Staged
+from fluxres.allocation.planned import Staged
 from fluxres.errors import StoreError
 from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Subsystem

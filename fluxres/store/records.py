@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import plans
 from fluxres.allocation.drawn import Drawn
-from fluxres.allocation.owners import ELSEWHERE
-from fluxres.allocation.records import Records
+from fluxres.allocation.records import ELSEWHERE, Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.graph.structure import Structure

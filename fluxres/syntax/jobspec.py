@@ -28,6 +28,7 @@ from fluxres.syntax import constraint as constraints
 from fluxres.syntax import count as counts
 from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
+from fluxres.syntax.count import Count
 from fluxres.syntax.jobspec_dialects import RULES, Dialect, Rules
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
@@ -221,7 +222,7 @@ def parse_shape(text: str) -> tuple[Vertex, ...]:
     >>> [(v.type, v.count.min, v.label) for v in parse_shape("slot=4/[core=8;gpu]")]
     [('slot', 4, 'task')]
     """
-    return parse_resources(shape.parse(text))
+    return parse_resources(shape.parse(text, keep_counts=True))
 
 
 # -- jobspecs ----------------------------------------------------------------------------------------------------------
@@ -339,7 +340,8 @@ class _Reader:
             count = counts.NOTHING
         else:
             try:
-                count = counts.parse(given.count, dialect=self.rules.count)
+                found = given.count
+                count = found if isinstance(found, Count) else counts.parse(found, dialect=self.rules.count)
             except InputError as error:
                 raise self.at(*path, "count").refine(error) from None
         in_slot = in_slot or is_slot

@@ -38,12 +38,15 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _STRUCTURE: Final = ("type", "count", "with")
 
 
-def parse(text: str, *, default_label: str = DEFAULT_LABEL, range_as_mapping: bool = False) -> list[Resource]:
+def parse(
+    text: str, *, default_label: str = DEFAULT_LABEL, range_as_mapping: bool = False, keep_counts: bool = False
+) -> list[Resource]:
     """The resources section of a shape, as plain values.
 
     Args:
         default_label: the label of a slot without one; it must then be the only slot.
         range_as_mapping: write ranges as mappings of min, max, operator and operand instead of as text.
+        keep_counts: leave each count as the `Count` it was parsed to, for a reader of resources that takes these.
 
     Cost O(length). Errors: InputError with the column; LimitExceeded beyond `limits.REQUEST_TEXT_MAX` characters or
     `limits.REQUEST_DEPTH_MAX` levels. Source: RFC 46.
@@ -55,7 +58,7 @@ def parse(text: str, *, default_label: str = DEFAULT_LABEL, range_as_mapping: bo
     """
     if len(text) > limits.REQUEST_TEXT_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where=_at(0))
-    return _Reader(text, default_label, range_as_mapping).read()
+    return _Reader(text, default_label, range_as_mapping, keep_counts).read()
 
 
 def format(resources: Sequence[Mapping[str, Any]], *, default_label: str = DEFAULT_LABEL) -> str:  # noqa: A001 - read as shape.format
@@ -72,11 +75,12 @@ def format(resources: Sequence[Mapping[str, Any]], *, default_label: str = DEFAU
 
 
 class _Reader:
-    def __init__(self, text: str, default_label: str, range_as_mapping: bool) -> None:
+    def __init__(self, text: str, default_label: str, range_as_mapping: bool, keep_counts: bool) -> None:
         self.text = text
         self.offset = 0
         self.default_label = default_label
         self.range_as_mapping = range_as_mapping
+        self.keep_counts = keep_counts
         self.slots: list[tuple[int, str | None]] = []
 
     def read(self) -> list[Resource]:
@@ -141,6 +145,8 @@ class _Reader:
             unit = _WITH_UNIT.fullmatch(text)
             hint = error.hint if unit is None else f"write the unit in braces: {unit[1]}{{unit:{unit[2]}}}"
             raise type(error)(error.message, where=_at(start), hint=hint) from None
+        if self.keep_counts:
+            return count
         if count.fixed is not None and text.isdigit():
             return count.fixed
         return count.to_mapping() if self.range_as_mapping and count.steps and "," not in text else text

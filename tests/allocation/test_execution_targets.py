@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres.allocation.hosts import Hosts
-from fluxres.allocation.resource_set import resource_set
+from fluxres.allocation.resource_set import Hosts, resource_set
 from fluxres.errors import InputError
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
@@ -52,7 +51,7 @@ def test_few_and_many_pools_give_the_same_r(wanted: list[int]) -> None:
     amounts = FLAT.size[vertices]
     few = resource_set(FLAT, vertices, amounts, 0, 10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fluxres.allocation.execution_targets.FEW_POOLS_MAX", -1)
+        patch.setattr("fluxres.allocation.resource_set.FEW_POOLS_MAX", -1)
         many = resource_set(FLAT, vertices, amounts, 0, 10)
     assert few == many
 

@@ -67,6 +67,33 @@ def test_a_request_in_the_language_of_another_system(tiny: Invoke) -> None:
     assert [len(each["pools"]) for each in json.loads(both.stdout)["allocations"]] == [2, 1]
 
 
+def test_a_query_keeps_a_request_to_the_nodes_that_meet_it(tiny: Invoke) -> None:
+    (first, _), *_ = taken(tiny, "slot=1/node")
+    (other, _), *_ = taken(tiny, "slot=1/node", "--requires", "-rank:0")
+    assert (first, other) == ("/tiny/rack0/node0", "/tiny/rack0/node1")
+    assert taken(tiny, "-N1", "--requires", "rank:0|rank:3") == taken(tiny, "-N1")
+    constrained = JOBSPEC.replace("{duration: 600}", "{constraints: {ranks: ['1-2']}}")
+    assert {path.split("/")[3] for path, _ in taken(tiny, constrained, "--requires", "-rank:1")} == {"node2"}
+    both = tiny("allocate", "slot=1/node", "slot=1/node", "--job", "a", "--job", "b", "--requires", "rank:2-3", "--json")
+    assert [each["pools"][0]["path"] for each in json.loads(both.stdout)["allocations"]] == [
+        "/tiny/rack0/node2",
+        "/tiny/rack1/node3",
+    ]
+    refused = json.loads(tiny("why", "slot=1/node", "--requires", "rank:2", "--json", status=1).stdout)
+    assert not refused["matches"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["/tiny/rack0", "--requires", "ssd", "--job", "j"], "--requires needs a request"),
+        (["-N1", "--requires", "(ssd", "--job", "j"], "query:"),
+    ],
+)
+def test_a_query_is_for_a_request_and_is_checked(tiny: Invoke, words: list[str], said: str) -> None:
+    assert said in tiny("allocate", *words, status=2).stderr
+
+
 @pytest.mark.parametrize("words", [["cpus=1", "gpus=1"], [], ["cpus=1", "-N1"]])
 def test_a_request_in_another_language_is_a_single_word(tiny: Invoke, words: list[str]) -> None:
     told = tiny("when", "--request-format", "hyperqueue", *words, status=2)

@@ -17,7 +17,7 @@ import fluxres
 from fluxres.errors import InfeasibleRequest, LimitExceeded
 from fluxres.match import Matcher, traverser
 from fluxres.match.bounds import most
-from fluxres.model import ResourceGraph, matching
+from fluxres.model import ResourceGraph
 from tests import sites
 
 RACKS = """
@@ -231,7 +231,7 @@ def compare(seed: int, *, overlap: bool) -> tuple[int, int]:
     nodes = list(range(len(site.draws)))
     now = set(choices(site, [n for n in nodes if n not in held], held, traffic))
     ever = set(choices(site, nodes, (), traffic))
-    matcher, undecided, policy = matching.matcher(graph), 0, source.choice(["first", "high", "locality", "lonodex"])
+    matcher, undecided, policy = graph.matcher, 0, source.choice(["first", "high", "locality", "lonodex"])
     for number in range(1, len(nodes) + 1):
         request = fluxres.Request.parse(f"slot={number}/[node{more}]")
         try:

@@ -8,7 +8,7 @@ import pytest
 
 import fluxres
 from fluxres.errors import InfeasibleRequest, InsufficientResources
-from fluxres.model import ResourceGraph, matching
+from fluxres.model import ResourceGraph
 from tests import sites
 from tests.draws import random_machine, state
 
@@ -83,13 +83,13 @@ def by_name(graph: ResourceGraph, found: fluxres.Match) -> ResourceGraph:
 @pytest.mark.parametrize("reference", [False, True])
 def test_an_exclusive_pool_draws_for_the_requested_parts(wanted: str, watts: int, policy: str, reference: bool) -> None:
     graph = made(watts)
-    found = matching.matcher(graph).match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
+    found = graph.matcher.match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
-    matching.give(graph, matching.stamped(graph, found), "j")
+    graph.commit_match(found.stamped(graph), job="j")
     assert sum(span.amount for span in graph.allocation("j").spans if span.pool == "power:/pdu0") == watts
     assert [problem for problem in graph.check() if problem.severity != "warning"] == []
     for graph in (made(watts), made(watts - 1)):
-        assert matching.matcher(graph).satisfiable(fluxres.Request.parse(wanted), reference=reference) == (
+        assert graph.matcher.satisfiable(fluxres.Request.parse(wanted), reference=reference) == (
             graph.pool("power:/pdu0").size == watts
         )
 
@@ -118,9 +118,9 @@ def test_pools_taken_exclusively_by_the_policy_alone_draw_nothing(wanted: str, w
 )
 def test_rule_a5_a_match_records_no_supplier_in_an_exclusive_node(wanted: str, reference: bool, policy: str, supply: str) -> None:
     graph = sites.graph(PSUS.format(supply=supply))
-    found = matching.matcher(graph).match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
+    found = graph.matcher.match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
-    matching.give(graph, matching.stamped(graph, found), "j")
+    graph.commit_match(found.stamped(graph), job="j")
     held = state(graph)
     for again in (graph.duplicate(), fluxres.loads(fluxres.dumps(graph), clock=lambda: 0)):
         assert state(again)[0] == held[0]
@@ -175,16 +175,16 @@ def test_a_request_draws_what_its_pools_draw_by_name(seed: int) -> None:
     graph = sites.graph(random_machine(source))
     for wanted in source.sample(REQUESTS, 6):
         request, policy = fluxres.Request.parse(wanted), source.choice(("first", "high", "pack", "spread"))
-        answers = [matching.matcher(graph).match(request, 0, 10_000_000, policy, reference=how) for how in (False, True)]
+        answers = [graph.matcher.match(request, 0, 10_000_000, policy, reference=how) for how in (False, True)]
         assert (answers[0] is None) == (answers[1] is None)
         for found in answers:
             if found is None:
                 assert wanted not in ("slot=1/rack", "slot=1/node", "slot=1/gpu") or not any_by_name(graph, wanted)
                 continue
             asked = graph.duplicate()
-            again = matching.matcher(asked).match(request, 0, 10_000_000, policy, reference=found is answers[1])
+            again = asked.matcher.match(request, 0, 10_000_000, policy, reference=found is answers[1])
             assert again is not None
-            matching.give(asked, matching.stamped(asked, again), "j")
+            asked.commit_match(again.stamped(asked), job="j")
             assert state(asked) == state(by_name(graph, found)), wanted
 
 

@@ -16,7 +16,7 @@ from fluxres.allocation import plans
 from fluxres.cli import program as cli
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance import Instance
-from fluxres.model import ResourceGraph, matching
+from fluxres.model import ResourceGraph
 from fluxres.model.events import Event, apply
 from tests import sites
 from tests.instance.machines import Hand
@@ -228,7 +228,7 @@ def test_the_first_nodes_that_can_be_supplied_together(seed: int) -> None:
         None,
     )
     request = fluxres.Request.parse(f"slot={number}/node")
-    matcher = matching.matcher(graph)
+    matcher = graph.matcher
     for reference in (False, True):
         found = matcher.match(request, 0, 10, reference=reference)
         names = (

@@ -11,7 +11,7 @@ import pytest
 
 import fluxres
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StaleHandle, UsageError
-from fluxres.model import ResourceGraph, matching
+from fluxres.model import ResourceGraph
 from fluxres.syntax.jobspec import as_request
 from tests.allocation.test_records import CORE, LICENSE, MEMORY, NODE, machine, trace
 
@@ -174,7 +174,7 @@ def test_a_match_has_the_pools_that_an_allocation_of_it_would_have() -> None:
     g.unlink(LICENSE)
     with pytest.raises(StaleHandle):
         _ = pools[0].path
-    without_graph = matching.matcher(g).match(as_request("slot/core"), 100, 200)
+    without_graph = g.matcher.match(as_request("slot/core"), 100, 200)
     assert without_graph is not None
     with pytest.raises(UsageError, match="not found by a graph"):
         _ = without_graph.pools

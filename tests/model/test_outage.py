@@ -9,7 +9,7 @@ import pytest
 import fluxres
 from fluxres.errors import InsufficientResources
 from fluxres.instance import Instance
-from fluxres.model import ResourceGraph, matching
+from fluxres.model import ResourceGraph
 from tests import sites
 from tests.instance.machines import Hand
 
@@ -115,7 +115,7 @@ def test_the_traverser_and_the_vector_path_agree(site: ResourceGraph, policy: st
     site.set_state("power:/feed1/pdu2", "down")
     for request in ("slot=2/[node;power=100]", "slot=3/core=4", "slot=3/[core=2;power=20]"):
         asked = fluxres.Request.parse(request)
-        found = [matching.matcher(site).match(asked, 0, 10, policy, reference=reference) for reference in (False, True)]
+        found = [site.matcher.match(asked, 0, 10, policy, reference=reference) for reference in (False, True)]
         assert found[0] is not None
         assert found[1] is not None
         assert found[0].targets == found[1].targets

@@ -23,7 +23,7 @@ from fluxres.errors import (
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.match import Placement
-from fluxres.model import ResourceGraph, weighing
+from fluxres.model import ResourceGraph, several
 from fluxres.model.events import Event
 from fluxres.syntax.jobspec import as_request
 from tests import sites
@@ -268,7 +268,7 @@ graphs:
 
 
 def weighed(graph: ResourceGraph, *wanted: str) -> list[Placement] | None:
-    return weighing.matches(graph, [as_request(what) for what in wanted], 0, 9, "first")
+    return several.match_joined(graph, [as_request(what) for what in wanted], 0, 9, "first")
 
 
 @pytest.mark.parametrize("wanted", [["slot/rack", "slot/node"], ["slot/rack", "slot/[node;pdu=2]"]])

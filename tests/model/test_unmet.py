@@ -8,7 +8,7 @@ from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
-from fluxres.model.unmet import unmet
+from fluxres.model.search import unmet
 from fluxres.syntax import criteria
 
 

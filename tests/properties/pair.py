@@ -20,7 +20,6 @@ import numpy as np
 import fluxres
 from fluxres import FluxresError, ResourceGraph, clock
 from fluxres.graph import uuids
-from fluxres.model import matching
 from tests import oracle_shape
 from tests.oracle import Refused, job_of
 from tests.properties.comparison import Comparison, Difference
@@ -218,7 +217,7 @@ class Pair(Comparison):
             return set()
         kept = np.zeros(structure.n, np.bool_)
         kept[[structure.vertex(uuid) for uuid in uuids]] = True
-        found = matching.matcher(self.graph).typology.paths.along(kept)
+        found = self.graph.matcher.typology.paths.along(kept)
         return {structure.uuid(v) for v in np.flatnonzero(found).tolist()}
 
     def _expect_copy_job(self, job: str, tick: int, adopt: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluxres.render import detail, documents
+from fluxres.render import documents, listings
 from tests import sites
 
 
@@ -11,6 +11,6 @@ def test_a_pool_whose_supplier_takes_no_new_work_says_so() -> None:
     graph.set_state("power:/feed/pdu0", "drain")
     cut_off, supplied = graph.pool("/site/node0"), graph.pool("/site/node5")
     assert documents.pool(cut_off)["out_of_service_by"] == [{"path": "power:/feed/pdu0", "state": "drain"}]
-    assert "takes no new work  power:/feed/pdu0 is drain" in detail.lines(cut_off)
+    assert "takes no new work  power:/feed/pdu0 is drain" in listings.pool(cut_off)
     assert documents.pool(supplied)["out_of_service_by"] == []
-    assert not any("new work" in line for line in detail.lines(supplied))
+    assert not any("new work" in line for line in listings.pool(supplied))

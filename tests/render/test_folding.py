@@ -14,9 +14,7 @@ from fluxres.graph.recipe import expand as build
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.render import tree
-from fluxres.render.folding import fold, fold_all
-from fluxres.render.names import folded, runs
-from fluxres.render.signatures import Subtrees, groups, looks, mixed
+from fluxres.render.folding import Subtrees, fold, fold_all, folded, groups, looks, mixed, runs
 from fluxres.syntax import hostlist
 from fluxres.syntax.folded import expand
 from tests.strategies import Machine, machines

@@ -7,10 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluxres.render import amounts
-from fluxres.render.style import Style, state_role
-from fluxres.render.table import Column, table
-from fluxres.render.text import pad, printable, width
+from fluxres.render import text
+from fluxres.render.text import Column, Style, pad, printable, state_role, table, width
 from fluxres.syntax import moment
 
 
@@ -55,11 +53,11 @@ def test_a_column_of_nothing_is_left_out() -> None:
 
 @given(st.floats(0, 4e12))
 def test_moments_of_a_table_can_be_typed_back(seconds: float) -> None:
-    again = moment.parse(amounts.when(seconds), 0.0)
+    again = moment.parse(text.when(seconds), 0.0)
     assert abs(again - seconds) <= (1.0 if seconds > moment.EPOCH_FROM_S else 1e-6)
 
 
 def test_no_end_has_a_form_in_tables_and_in_json() -> None:
-    assert amounts.when(math.inf) == "-"
-    assert amounts.seconds_or_none(math.inf) is None
-    assert amounts.seconds_or_none(5.0) == 5.0
+    assert text.when(math.inf) == "-"
+    assert text.seconds_or_none(math.inf) is None
+    assert text.seconds_or_none(5.0) == 5.0

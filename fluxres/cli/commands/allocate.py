@@ -1,15 +1,16 @@
-"""`fluxres allocate`: allocate resources to a job."""
+"""Commands that change what a job holds: allocate, free, grow, shrink, extend."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import click
 
-from fluxres.cli.arguments import Moment, check_window, targets
-from fluxres.cli.completing import complete_job, complete_pool
-from fluxres.cli.holding import answer_granted, answer_granted_together
-from fluxres.cli.requests import Asked, RequestCommand, endless, explained, explained_together, length_s
+from fluxres.cli.arguments import Moment, check_window, complete_job, complete_pool, targets
+from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
+from fluxres.cli.program import Command
+from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
 
@@ -32,7 +33,7 @@ from fluxres.errors import UsageError
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
-def command(
+def allocate_command(
     settings: Settings,
     asked: Asked | list[Asked],
     criteria: str | None,
@@ -87,12 +88,10 @@ def _allocate(
         wanted, policy = asked.request, asked.policy
         if wanted is None:
             granted = graph.allocate(targets(graph, asked.pools, criteria), job=job, start=start, end=end, duration_s=duration)
+        elif or_reserve:
+            granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy)
         else:
-            with explained(lambda: graph.why_not(wanted, start, length_s(graph, start, end, duration), policy)):
-                if or_reserve:
-                    granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy)
-                else:
-                    granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
     answer_granted(settings, graph, granted)
 
 
@@ -110,9 +109,109 @@ def _allocate_together(
             (one.request if one.request is not None else targets(graph, one.pools), job)
             for one, job in zip(asked, jobs, strict=True)
         ]
-        with explained_together(lambda: graph.why_not_all(pairs, start, length_s(graph, start, end, duration), policy)):
-            if or_reserve:
-                granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
-            else:
-                granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
+        if or_reserve:
+            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
+        else:
+            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
     answer_granted_together(settings, graph, granted)
+
+
+@click.command("free", cls=Command)
+@click.argument("job", required=False, shell_complete=complete_job)
+@click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
+@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
+@click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
+@click.option("--ended", is_flag=True, help="Purge the records of ended allocations, of all jobs.")
+@click.pass_obj
+def free_command(
+    settings: Settings, job: str | None, pools: tuple[str, ...], start: float | None, end: float | None, ended: bool
+) -> None:
+    """Release what a job holds: everything, some pools, or N units of them."""
+    from fluxres.cli.stores import changing
+
+    if ended == (job is not None):
+        wrong = "both a job and --ended were given" if ended else "neither a job nor --ended was given"
+        raise UsageError(wrong, hint="give one of them")
+    if ended and (start is not None or end is not None):
+        raise UsageError("--ended cannot have a window", hint="leave out --start and --end")
+    if start is not None:
+        check_window(start, end)
+    with changing(settings) as graph:
+        if job is None:
+            dropped = graph.expire()
+        else:
+            graph.free(job, targets(graph, pools) if pools else None, start=start, end=end)
+    if job is not None:
+        answer_left(settings, graph, job)
+        return
+    told = f"purged ended allocations of {', '.join(dropped)}" if dropped else "no allocations have ended"
+    answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [told])
+
+
+@click.command("grow", cls=RequestCommand, outputs=OUTPUTS)
+@click.argument("job", shell_complete=complete_job)
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
+@click.option(
+    "--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now, or the start of the job if that is later."
+)
+@click.option("--end", type=Moment(), metavar="T", help="End time. Default: the end of the job.")
+@click.pass_obj
+def grow_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
+    """Allocate more pools, or what a REQUEST asks for, to a job that already holds resources, until the job ends."""
+    from fluxres.cli.stores import changing
+
+    if start is not None or end is not None:
+        check_window(start, end)
+    with changing(settings) as graph:
+        wanted = targets(graph, asked.pools) if asked.request is None else asked.request
+        granted = graph.grow(job, wanted, start=start, end=end, policy=asked.policy)
+    answer_granted(settings, graph, granted)
+
+
+@click.command("shrink", cls=RequestCommand, policy="high")
+@click.argument("job", shell_complete=complete_job)
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
+@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
+@click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
+@click.pass_obj
+def shrink_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
+    """Release a part of what a job holds: pools, N units of them, or pools that match a REQUEST."""
+    from fluxres.cli.stores import changing
+
+    if start is not None:
+        check_window(start, end)
+    with changing(settings) as graph:
+        if asked.request is None:
+            taken = graph.shrink(job, targets(graph, asked.pools), start=start, end=end)
+        else:
+            taken = graph.shrink(job, asked.request, start=start, end=end, policy=asked.policy)
+    answer_shrunk(settings, graph, taken)
+
+
+@click.command("extend", cls=Command)
+@click.argument("job", shell_complete=complete_job)
+@click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
+@click.option(
+    "--duration",
+    metavar="[+|-]D",
+    help="New total duration from the start of the job; +D moves the current end later, -D earlier.",
+)
+@click.pass_obj
+def extend_command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
+    """Move the end of a job's allocation, later or earlier: of all its pools, or of none."""
+    from fluxres.cli.stores import changing
+
+    if (end is None) == (duration is None):
+        given = "both --until and --duration were given" if end is not None else "neither --until nor --duration was given"
+        raise UsageError(given, hint="give one of them, such as --until +2h or --duration +30m")
+    sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
+    length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
+    with changing(settings) as graph:
+        if sign and length is not None:
+            before = graph.allocation(job).end
+            if before == math.inf:
+                message = f"--duration {duration} moves the current end, but job '{job}' has none"
+                raise UsageError(message, hint="set an end: --until T, or --duration D from its start")
+            end, length = before + (length if sign == "+" else -length), None
+        graph.set_end(job, end, duration_s=length)
+    answer_held(settings, graph, job)

@@ -10,7 +10,7 @@ from fluxres.cli.program import Command
 @click.command("completion", cls=Command, outputs=("table",))
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
-def command(ctx: click.Context, shell: str) -> None:
+def completion_command(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
     For bash: eval "$(fluxres completion bash)"; put it into ~/.bashrc for every shell.

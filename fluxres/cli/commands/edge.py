@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fluxres.cli.completing import complete_pool
+from fluxres.cli.arguments import complete_pool
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
-from fluxres.cli.saving import note_supply
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import note_supply
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.group("edge", cls=Group)
-def command() -> None:
+def edge_command() -> None:
     """Add, change or remove an edge of an auxiliary graph."""
 
 
@@ -38,7 +38,7 @@ _supply = click.option(
 _attributes = click.option("--attribute", "attributes", metavar="K=V", multiple=True, help="Additional attribute, as text.")
 
 
-@command.command("add")
+@edge_command.command("add")
 @_source
 @_target
 @_graph
@@ -89,7 +89,7 @@ def add(
     _answer(settings, graph, before, (subsystem, source, target, relation), "is added")
 
 
-@command.command("set")
+@edge_command.command("set")
 @_source
 @_target
 @_graph
@@ -126,7 +126,7 @@ def change(
     _answer(settings, graph, before, (subsystem, source, target, relation), f"has {', '.join(said)}")
 
 
-@command.command("remove")
+@edge_command.command("remove")
 @_source
 @_target
 @_graph

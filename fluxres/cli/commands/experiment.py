@@ -24,13 +24,13 @@ _PATH = click.Path(path_type=Path)
 
 @click.group("experiment", cls=Group, invoke_without_command=True)
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def experiment_command(ctx: click.Context) -> None:
     """Run the simulations described by a study, and compare them."""
     if ctx.invoked_subcommand is None:
         raise click.UsageError("expected run, report or show", ctx)
 
 
-@command.command("run")
+@experiment_command.command("run")
 @click.argument("study", metavar="STUDY", type=_PATH)
 @click.option("--out", metavar="DIR", type=_PATH, required=True, help="Directory of the results; completed runs in it are kept.")
 @click.option(
@@ -58,7 +58,7 @@ def run(settings: Settings, study: Path, out: Path, processes: int | None, clust
     return _report(settings, read, out, made=ended.made, kept=ended.kept, checks=checks)
 
 
-@command.command("report")
+@experiment_command.command("report")
 @click.argument("results", metavar="DIR", type=_PATH)
 @click.option("--check", "checks", is_flag=True, help="Compare the results with the study's expected values.")
 @click.pass_obj
@@ -69,13 +69,13 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
     return _report(settings, ResultsFolder(results).study(), results, made=0, kept=None, checks=checks)
 
 
-@command.command("show")
+@experiment_command.command("show")
 @click.argument("study", metavar="STUDY", type=_PATH)
 @click.pass_obj
 def show(settings: Settings, study: Path) -> None:
     """List the runs of a study, and check that they are possible."""
     from fluxres.experiments.study import value_text
-    from fluxres.render.table import Column, table
+    from fluxres.render.text import Column, table
 
     read = _study(study)
     columns = [Column("RUN"), *(Column(name.upper()) for name in read.headings), Column("SEED", right=True)]
@@ -145,7 +145,7 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
     from fluxres.experiments.figures import written
     from fluxres.experiments.study import value_text
-    from fluxres.render.table import Column, table
+    from fluxres.render.text import Column, table
 
     names = found.study.shown
     columns = [*(Column(name.upper()) for name in found.study.headings), Column("RUNS", right=True)]

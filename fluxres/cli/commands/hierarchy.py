@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fluxres.launch.branch import Branch
     from fluxres.launch.hierarchy import Ensemble, Outcome, Patience
     from fluxres.model import ResourceGraph
-    from fluxres.render.style import Style
+    from fluxres.render.text import Style
     from fluxres.simulation.hierarchy import Hierarchy
 
 _COUNT = click.IntRange(min=0)
@@ -78,7 +78,7 @@ _COUNT = click.IntRange(min=0)
 @click.option("--csv", metavar="FILE", help="Also write the rows of all instances to this file.")
 @click.option("-d", "--dry-run", is_flag=True, help="Show the instances without starting them.")
 @click.pass_obj
-def command(settings: Settings, /, **options: Any) -> None:
+def hierarchy_command(settings: Settings, /, **options: Any) -> None:
     """Run jobs in nested instances, each a separate process, and compare their throughput with one flat instance.
 
     Each instance has a copy of its part of the machine and its own queue. The resources are simulated, but the jobs really run,

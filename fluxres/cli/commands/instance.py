@@ -15,15 +15,15 @@ from fluxres.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
     from fluxres.launch.session import Ran
-    from fluxres.render.style import Style
+    from fluxres.render.text import Style
 
 
 @click.group("instance", cls=Group)
-def command() -> None:
+def instance_command() -> None:
     """Run the jobs of a workload in one instance, in real time."""
 
 
-@command.command("run")
+@instance_command.command("run")
 @click.argument("workload")
 @click.option("--machine", metavar="SOURCE", help="A machine from a file, URL, shape or number. Default: the graph in use.")
 @click.option("-Q", "--queue-policy", default="easy", show_default=True, help="Queue policy: the order in which jobs start.")
@@ -63,7 +63,7 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
 
 
 def _lines(jobs: list[Ran], settings: Settings, style: Style) -> list[str]:
-    from fluxres.render.table import Column, table
+    from fluxres.render.text import Column, table
 
     columns = [
         Column("NAME"),

@@ -27,7 +27,7 @@ def _lines(stream: TextIO) -> Iterator[str]:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...]) -> None:
+def query_command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Match requests on a graph, with the options, commands and output of Fluxion's resource-query.
 
     `fluxres query --help` lists the options; the command `help` in a session lists the commands.

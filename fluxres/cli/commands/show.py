@@ -1,4 +1,4 @@
-"""`fluxres show`: the tree, or one pool."""
+"""Commands that show a graph: info, show, find, available, allocated, aggregate."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fluxres.cli.completing import complete_pool
-from fluxres.cli.output import answer
+from fluxres.cli.arguments import Moment, Window, complete_job, complete_pool
+from fluxres.cli.output import answer, list_pools, note_unmet
 from fluxres.cli.program import Command
-from fluxres.cli.settings import Settings
+from fluxres.cli.settings import OUTPUTS, POOL_OUTPUTS, Duration, Settings
+from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
     from fluxres.model import Pool, ResourceGraph
-    from fluxres.render.style import Style
+    from fluxres.render.text import Style
     from fluxres.render.tree import Branch
+
+
+@click.command("info", cls=Command)
+@click.pass_obj
+def info_command(settings: Settings) -> None:
+    """Show a summary of a graph: totals, jobs, states."""
+    from fluxres.cli.stores import reading
+    from fluxres.render import documents, listings
+
+    facts = documents.summary(reading(settings))
+    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
 
 
 @click.command("show", cls=Command)
@@ -23,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="Only N levels below the top.")
 @click.option("--subsystem", metavar="NAME", help="Draw this auxiliary graph: a hierarchy as a tree, any other as its edges.")
 @click.pass_obj
-def command(settings: Settings, path: str | None, depth: int | None, subsystem: str | None) -> None:
+def show_command(settings: Settings, path: str | None, depth: int | None, subsystem: str | None) -> None:
     """Draw the tree, with equal parts folded.
 
     With PATH: everything about that pool, and the tree below it. A URI such as power:/pdu0 draws the tree below the pool in that
@@ -43,13 +55,13 @@ def command(settings: Settings, path: str | None, depth: int | None, subsystem: 
 
 
 def _show_tree(settings: Settings, graph: ResourceGraph, pool: Pool | None, depth: int | None) -> None:
-    from fluxres.render import detail, documents, tree
+    from fluxres.render import documents, listings, tree
 
     top = graph.root if pool is None else pool
 
     def lines(style: Style) -> Iterator[str]:
         if pool is not None:
-            yield from detail.lines(top, style=style)
+            yield from listings.pool(top, style=style)
             if graph.structure.end.item(top.vertex) == top.vertex + 1:
                 return
             yield ""
@@ -62,7 +74,7 @@ def _show_tree(settings: Settings, graph: ResourceGraph, pool: Pool | None, dept
 
 
 def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: int | None, top: Pool | None) -> None:
-    from fluxres.render import detail, documents, folding, subsystem, tree
+    from fluxres.render import documents, folding, listings, tree
 
     structure = graph.structure
     shown = structure.subsystem(name)
@@ -72,7 +84,7 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
         head: dict[str, Any] = {} if top is None else {"pool": documents.pool(top)}
         head |= {"subsystem": name, "hierarchy": shown.hierarchy}
         if shown.hierarchy:
-            return {**head, "tree": _tree_document(graph, subsystem.forest(graph, shown, depth, at))}
+            return {**head, "tree": _tree_document(graph, tree.forest(graph, shown, depth, at))}
         groups = [
             {
                 "from": folding.fold_all(structure, sources.tolist(), typeable=True),
@@ -80,18 +92,18 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
                 "both_ways": arrow == "↔",
                 "edge": {key: value for key, value in shown.edge_data(row).items() if key != "subsystem"},
             }
-            for sources, arrow, targets, row in subsystem.edge_groups(structure, shown, at)
+            for sources, arrow, targets, row in tree.edge_groups(structure, shown, at)
         ]
         return {**head, "edges": groups}
 
     def lines(style: Style) -> Iterator[str]:
         if top is not None:
-            yield from detail.lines(top, style=style)
+            yield from listings.pool(top, style=style)
             yield ""
         if shown.hierarchy:
-            yield from tree.draw(graph, subsystem.forest(graph, shown, depth, at), style=style)
+            yield from tree.draw(graph, tree.forest(graph, shown, depth, at), style=style)
         else:
-            yield from subsystem.edges(structure, shown, at=at, header=settings.header, style=style)
+            yield from tree.edges(structure, shown, at=at, header=settings.header, style=style)
 
     answer(settings, document=document, lines=lines)
 
@@ -111,3 +123,119 @@ def _tree_document(graph: ResourceGraph, branches: Iterator[Branch]) -> list[dic
         }
         for branch in branches
     ]
+
+
+@click.command("find", cls=Command, outputs=POOL_OUTPUTS)
+@click.argument("criteria", nargs=-1, required=True)
+@click.option("--at", type=Moment(), metavar="T", help="Time at which amounts and jobs are evaluated. Default: now.")
+@click.option(
+    "--during", type=Window(), metavar="A..B", help="A window instead: units free throughout it, jobs at any time in it."
+)
+@click.option("--with-children", is_flag=True, help="Also everything below the pools found.")
+@click.option("--with-ancestors", is_flag=True, help="Also the pools above, up to the root.")
+@click.option("--hierarchy", metavar="NAME", help="Hierarchy for children and ancestors. Default: containment.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines (JSON: N pools).")
+@click.pass_obj
+def find_command(
+    settings: Settings,
+    criteria: tuple[str, ...],
+    at: float | None,
+    during: tuple[float, float] | None,
+    with_children: bool,
+    with_ancestors: bool,
+    hierarchy: str | None,
+    limit: int | None,
+) -> None:
+    """Search for pools by criteria.
+
+    CRITERIA such as 'type=node and state=up and available>=8'; specs/criteria.md describes the language. Pools that look the same
+    are folded into one line.
+    """
+    from fluxres.cli.stores import reading
+
+    if at is not None and during is not None:
+        raise UsageError("both --at and --during were given", hint="give one of them")
+    if hierarchy is not None and not (with_children or with_ancestors):
+        raise UsageError("a hierarchy was given without --with-children or --with-ancestors", hint="add one of them")
+    graph = reading(settings)
+    text = " ".join(criteria)
+    met = found = graph.find(text, at, during)
+    if with_ancestors:
+        found |= met.with_ancestors(hierarchy)
+    if with_children:
+        found |= met.with_children(hierarchy)
+    list_pools(settings, found, at, during, limit)
+    if not met:
+        note_unmet(graph, text)
+
+
+@click.command("available", cls=Command, outputs=POOL_OUTPUTS)
+@click.argument("path", required=False, shell_complete=complete_pool)
+@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines (JSON: N pools).")
+@click.pass_obj
+def available_command(settings: Settings, path: str | None, at: float | None, duration: float | None, limit: int | None) -> None:
+    """List pools with free units, everywhere or in the subtree of PATH."""
+    import numpy as np
+
+    from fluxres.cli.stores import reading
+    from fluxres.model import targets
+
+    graph = reading(settings)
+    found = graph.available(at, duration)
+    if path is not None:
+        place = targets.place(graph, path)
+        found &= graph.select(np.array(place.vertices, np.int32)).with_children(place.name)
+    start = graph.window(at, None)[0] / 1e6
+    list_pools(settings, found, at, None if duration is None else (start, start + duration), limit)
+
+
+@click.command("allocated", cls=Command, outputs=OUTPUTS)
+@click.argument("job", required=False, shell_complete=complete_job)
+@click.option("--at", type=Moment(), metavar="T", help="Only those that include this time. Default: all that have not ended.")
+@click.pass_obj
+def allocated_command(settings: Settings, job: str | None, at: float | None) -> None:
+    """List the allocations and reservations, of all jobs or of one, that have not ended."""
+    from fluxres.cli.stores import reading
+    from fluxres.clock import FOREVER
+    from fluxres.render import documents, listings
+
+    graph = reading(settings)
+    start, end = (graph.now(), FOREVER) if at is None else graph.window(at, None)
+    held = listings.held_within(graph, start, end, job)
+    answer(
+        settings,
+        document=lambda: {"allocated": documents.spans(graph, sorted({v for _, v, *_ in held}), start, end, job)},
+        lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
+        pools=lambda: graph.allocated(job, at),
+        allocations=lambda: (graph.allocation(name, at) for name in dict.fromkeys(name for name, *_ in held)),
+    )
+
+
+@click.command("aggregate", cls=Command)
+@click.argument("path", default="/", shell_complete=complete_pool)
+@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
+@click.option("--all", "every", is_flag=True, help="Include types without free units.")
+@click.pass_obj
+def aggregate_command(settings: Settings, path: str, at: float | None, duration: float | None, every: bool) -> None:
+    """Add up free units by type in the subtree of PATH, including that pool.
+
+    A URI such as power:/pdu0 is a subtree of that hierarchy; power:/ is all of it.
+    """
+    from fluxres.cli.stores import reading
+    from fluxres.model import targets
+    from fluxres.render.text import Column, table, units
+
+    graph = reading(settings)
+    place = targets.place(graph, path)
+    where = f"{place.name}:/" if place.above_roots else graph.structure.where(place.vertices[0])
+    free, unit_of = graph.aggregate(path, at, duration, every), graph.units
+    columns = [Column("TYPE"), Column("FREE", right=True)]
+    rows = [[name, units(number, unit_of[name])] for name, number in free.items()]
+    answer(
+        settings,
+        document=lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
+        lines=lambda style: table(columns, rows, header=settings.header, style=style),
+    )

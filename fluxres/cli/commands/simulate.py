@@ -16,7 +16,7 @@ from fluxres.errors import PolicyError
 from fluxres.render.text import plural
 
 if TYPE_CHECKING:
-    from fluxres.render.style import Style
+    from fluxres.render.text import Style
     from fluxres.simulation.outcome import Result
     from fluxres.simulation.schedule import Sink
     from fluxres.simulation.workload import Workload
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--format", "format_name", metavar="FORMAT", help="Format of WORKLOAD: swf, batsim, jobs. Default: detected.")
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of a model. Default: 0.")
 @click.pass_obj
-def command(settings: Settings, /, workload: str, **given: Any) -> None:
+def simulate_command(settings: Settings, /, workload: str, **given: Any) -> None:
     """Simulate a WORKLOAD on a machine and print metrics.
 
     WORKLOAD is a trace (SWF, Batsim JSON, a list of jobs), or a model: lublin:jobs=1000,size=128, ensemble:jobs=10000,run=2s,

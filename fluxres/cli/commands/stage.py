@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import Moment, check_window, targets
-from fluxres.cli.completing import complete_job, complete_pool
-from fluxres.cli.holding import answer_granted
-from fluxres.cli.output import answer
-from fluxres.cli.requests import Asked, RequestCommand, endless, explained, length_s
+from fluxres.cli.arguments import Moment, check_window, complete_job, complete_pool, targets
+from fluxres.cli.output import answer, answer_granted
+from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
+    from fluxres.allocation.planned import Staged
     from fluxres.model import ResourceGraph
-    from fluxres.render.documents import Document
 
 
 @click.command("stage", cls=RequestCommand)
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--commit", metavar="ID", help="Turn this stage into an allocation of its job.")
 @click.option("--release", metavar="ID", help="Release this stage.")
 @click.pass_obj
-def command(
+def stage_command(
     settings: Settings,
     asked: Asked,
     job: str | None,
@@ -51,8 +49,6 @@ def command(
     Without arguments: list the active stages.
     """
     from fluxres.cli.stores import changing, reading
-    from fluxres.model.stage import Stage
-    from fluxres.render import documents
 
     wanted, policy = asked.request, asked.policy
     if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
@@ -66,10 +62,9 @@ def command(
                 made = graph.stage(targets(graph, asked.pools), job=job, start=start, end=end, ttl_s=ttl)
             else:
                 until, length = endless(end, None)
-                with explained(lambda: graph.why_not(wanted, start, length_s(graph, start, until, length), policy)):
-                    made = graph.stage(wanted, job=job, start=start, end=until, duration_s=length, ttl_s=ttl, policy=policy)
-            facts = [documents.stage(made)]
-        _answer_stages(settings, graph, facts)
+                made = graph.stage(wanted, job=job, start=start, end=until, duration_s=length, ttl_s=ttl, policy=policy)
+            staged = graph.records.require_stage(made.stage)
+        _answer_stages(settings, graph, [staged])
     elif commit is not None:
         with changing(settings) as graph:
             granted = graph.commit(commit)
@@ -80,15 +75,15 @@ def command(
         answer(settings, document=lambda: {"released": release}, lines=lambda _style: [f"{release} is released"])
     else:
         graph = reading(settings)
-        active = [Stage(graph, s.stage, s.job) for s in list(graph.records.stages.values())]
-        _answer_stages(settings, graph, [documents.stage(s) for s in active if s.active])
+        now = graph.now()
+        _answer_stages(settings, graph, [staged for staged in graph.records.stages.values() if staged.expires > now])
 
 
-def _answer_stages(settings: Settings, graph: ResourceGraph, facts: Sequence[Document]) -> None:
-    from fluxres.render.listings import stages
+def _answer_stages(settings: Settings, graph: ResourceGraph, found: Sequence[Staged]) -> None:
+    from fluxres.render import documents, listings
 
     answer(
         settings,
-        document=lambda: {"stages": list(facts)},
-        lines=lambda style: stages(graph, facts, header=settings.header, style=style),
+        document=lambda: {"stages": [documents.stage(graph, staged) for staged in found]},
+        lines=lambda style: listings.stages(graph, found, header=settings.header, style=style),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.allocation.execution_targets import CHILDREN
+from fluxres.allocation.resource_set import CHILDREN
 from fluxres.errors import InputError
 from fluxres.formats import losses
 from fluxres.formats.flux.ranks import BARRED, HOST, pairs_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from fluxres.allocation.execution_targets import CHILDREN
+from fluxres.allocation.resource_set import CHILDREN
 from fluxres.errors import InputError
 from fluxres.formats import losses
 from fluxres.formats.flux.rank_columns import Targets, Told, children_of, host_ids, lost, pools_within, properties_of, targets_of

@@ -15,7 +15,7 @@ import orjson
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.allocation.execution_targets import CHILDREN
+from fluxres.allocation.resource_set import CHILDREN
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import losses
 from fluxres.formats.flux import jgf_write

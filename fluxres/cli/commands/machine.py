@@ -1,0 +1,163 @@
+"""Commands that change a machine, or copy a part of it: tag, state, copy, merge, unlink, move."""
+
+from __future__ import annotations
+
+import click
+
+from fluxres.cli import arguments
+from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool
+from fluxres.cli.output import answer
+from fluxres.cli.program import Command
+from fluxres.cli.settings import Settings
+from fluxres.errors import UsageError
+from fluxres.render.text import plural
+
+
+@click.command("tag", cls=Command)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("tag", metavar="K[=V]")
+@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
+@click.option("--remove", is_flag=True, help="Remove the tag.")
+@click.pass_obj
+def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: str | None, remove: bool) -> None:
+    """Tag pools with a key and an optional value, or remove the tag."""
+    from fluxres.cli.stores import changing
+    from fluxres.render.folding import fold_all
+
+    key, value = arguments.tag(tag)
+    with changing(settings) as graph:
+        chosen = arguments.chosen(graph, pools, criteria)
+        if remove:
+            graph.untag(chosen, key)
+        else:
+            graph.tag(chosen, key, value)
+    done = f"without {key}" if remove else tag
+    answer(
+        settings,
+        document=lambda: {"pools": [graph.structure.where(v) for v in chosen], "key": key, "value": value, "removed": remove},
+        lines=lambda _style: [f"{fold_all(graph.structure, chosen)}: {done}"],
+    )
+
+
+@click.command("state", cls=Command)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("state")
+@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
+@click.pass_obj
+def state_command(settings: Settings, pools: tuple[str, ...], state: str, criteria: str | None) -> None:
+    """Set the state of pools: up, down, drain, degraded, failing, unknown or null.
+
+    Pools that are down, drain, failing or unknown, and everything below them, take no new work; jobs keep what they hold there.
+    """
+    from fluxres.cli.stores import changing
+    from fluxres.render.folding import fold_all
+
+    with changing(settings) as graph:
+        vertices = chosen(graph, pools, criteria)
+        graph.set_state(vertices, state)
+    answer(
+        settings,
+        document=lambda: {"pools": [graph.structure.where(v) for v in vertices], "state": state},
+        lines=lambda _style: [f"{fold_all(graph.structure, vertices)}: {state}"],
+    )
+
+
+@click.command("copy", cls=Command)
+@click.argument("path", required=False, shell_complete=complete_pool)
+@click.option(
+    "--job", metavar="J", shell_complete=complete_job, help="Copy what this job holds instead of what is free below PATH."
+)
+@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option(
+    "--to", "dest", required=True, metavar="NAME|FILE", help="A graph of the store, or a file (with a / or an extension)."
+)
+@click.option("--replace", is_flag=True, help="Replace an existing graph of this name; its allocations are lost.")
+@click.pass_obj
+def copy_command(settings: Settings, path: str | None, job: str | None, at: float | None, dest: str, replace: bool) -> None:
+    """Copy what is free below PATH (default: everywhere), or what a job holds, to a new graph.
+
+    Ancestors are included to keep the pools connected to the root. Nothing is allocated in the copy.
+    """
+    from fluxres.cli.stores import is_file, note_supply, reading, save_file, store
+    from fluxres.render import documents, listings
+
+    if path is not None and job is not None:
+        raise UsageError("both a path and a job were given", hint="give one of them")
+    made = reading(settings).copy("/" if path is None else path, job=job, at=at)
+    if is_file(dest):
+        save_file(made, dest, replace=replace)
+    else:
+        made.name = dest
+        store(settings).put(dest, made, replace=replace, command=settings.command, wait_s=settings.wait_s)
+    note_supply(made)
+    facts = documents.summary(made)
+    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+
+
+@click.command("merge", cls=Command)
+@click.argument("source", shell_complete=complete_graph)
+@click.option(
+    "--at", "where", metavar="PATH", shell_complete=complete_pool, help="Path of its root in this graph. Default: its own path."
+)
+@click.pass_obj
+def merge_command(settings: Settings, source: str, where: str | None) -> None:
+    """Merge another graph into this one: SOURCE is a graph of the store, a file, or the URL of another store.
+
+    A name that is both a graph and a file is the graph; write ./name for the file.
+    """
+    from fluxres import clock
+    from fluxres.cli.stores import changing, store
+    from fluxres.render import documents, listings
+    from fluxres.store.files import load
+
+    opened = store(settings)
+    known = source in opened.names()
+    other = opened.load(source, clock=clock.system) if known else load(source, clock=clock.system)
+    with changing(settings) as graph:
+        before = len(graph)
+        graph.merge(other, where)
+    facts = {**documents.summary(graph), "added": len(graph) - before}
+    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+
+
+@click.command("unlink", cls=Command)
+@click.argument("path", shell_complete=complete_pool)
+@click.option("--hierarchy", metavar="NAME", help="Only from this hierarchy. Default: that of the URI, else containment.")
+@click.pass_obj
+def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None:
+    """Remove a pool and everything below it. Pools that are in no hierarchy any more are deleted."""
+    from fluxres.cli.stores import changing
+
+    with changing(settings) as graph:
+        before = len(graph)
+        graph.unlink(path, hierarchy)
+    gone = before - len(graph)
+    answer(
+        settings,
+        document=lambda: {"path": path, "hierarchy": hierarchy, "removed": gone, "pools": len(graph)},
+        lines=lambda _style: [f"{path}: {plural(gone, 'pool')} removed, {len(graph)} remain"],
+    )
+
+
+@click.command("move", cls=Command)
+@click.argument("path", shell_complete=complete_pool)
+@click.argument("to", shell_complete=complete_pool)
+@click.pass_obj
+def move_command(settings: Settings, path: str, to: str) -> None:
+    """Move the pool PATH, with all below it, into the pool TO; or TO is its complete new path.
+
+    With a URI such as power:/pdu1, TO is the new parent in that hierarchy.
+    """
+    from fluxres.cli.stores import changing
+
+    with changing(settings) as graph:
+        uuid = graph.pool(path).uuid
+        graph.move(path, to)
+    pool = graph.pool(uuid)
+    hierarchy = to.partition(":/")[0] if not to.startswith("/") else graph.structure.hierarchy
+    place = next((uri for uri in pool.uris if uri.startswith(f"{hierarchy}:/") and hierarchy in graph.subsystems), pool.path)
+    answer(
+        settings,
+        document=lambda: {"path": path, "to": place, "uuid": uuid},
+        lines=lambda _style: [f"{path} moved to {place}"],
+    )

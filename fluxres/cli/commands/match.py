@@ -1,0 +1,96 @@
+"""Commands that ask about a request: when, why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fluxres.cli.arguments import Moment, check_window
+from fluxres.cli.output import answer
+from fluxres.cli.requests import Asked, RequestCommand
+from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
+from fluxres.errors import STATUS, InfeasibleRequest, InsufficientResources
+
+if TYPE_CHECKING:
+    from fluxres.model import Selection
+    from fluxres.render.text import Style
+
+
+@click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
+@click.argument("words", nargs=-1, metavar="REQUEST")
+@click.option("--after", type=Moment(), metavar="T", help="Earliest time to consider. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
+@click.pass_obj
+def when_command(settings: Settings, asked: Asked, after: float | None, duration: float | None) -> None:
+    """Show the earliest time at which a REQUEST can start, and what it would get.
+
+    The first line is now, or the time in the form that --at accepts. Nothing is allocated.
+    """
+    import numpy as np
+
+    from fluxres.cli.stores import reading
+    from fluxres.clock import seconds
+    from fluxres.render import listings
+    from fluxres.render.text import seconds_or_none, when_from
+
+    wanted, policy = asked.needed(), asked.policy
+    check_window(after, None)
+    graph = reading(settings)
+    now = seconds(graph.now())
+    begin = now if after is None else after
+    first = graph.earliest(wanted, begin, duration, policy)
+    found = graph.match(wanted, begin if first is None else first, duration, policy)  # if there is no start, this explains why
+    start = seconds(found.start)
+
+    def document() -> dict[str, Any]:
+        return {
+            "start": start,
+            "end": seconds_or_none(seconds(found.end)),
+            "now": start <= now,
+            "pools": [{"path": graph.structure.accounts.where(v), "amount": amount} for v, amount in found.targets],
+            "shared": [graph.structure.where(v) for v in found.shared.tolist()],
+        }
+
+    def lines(style: Style) -> Iterator[str]:
+        yield "now" if start <= now else when_from(start)
+        yield from listings.matched(found, graph.structure, header=settings.header, style=style)
+
+    def pools() -> Selection:
+        vertices = np.union1d(found.vertices, found.shared)
+        return graph.select(vertices[vertices < graph.structure.n])
+
+    answer(settings, document=document, lines=lines, pools=pools)
+
+
+NOT_NOW: Final = STATUS[InsufficientResources][0]
+NEVER: Final = STATUS[InfeasibleRequest][0]
+
+
+@click.command("why", cls=RequestCommand)
+@click.argument("words", nargs=-1, metavar="REQUEST")
+@click.option("--at", "--start", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
+@click.pass_context
+def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: float | None) -> None:
+    """Explain why a REQUEST has no match: the number of candidates, what rules them out, and what would match.
+
+    Ends with status 0 if it has a match, 1 if it has none at that time, 3 if it can never have one.
+    """
+    from fluxres.cli.stores import reading
+    from fluxres.render import refusals
+    from fluxres.render.text import when
+
+    settings = ctx.ensure_object(Settings)
+    wanted = asked.needed()
+    check_window(at, None)
+    refusal = reading(settings).why_not(wanted, at, duration, asked.policy)
+    start = "now" if at is None else f"at {when(at)}"
+
+    def lines(style: Style) -> list[str]:
+        return [f"It matches {start}."] if refusal is None else refusals.lines(refusal, start, style=style)
+
+    answer(settings, document=lambda: refusals.document(refusal), lines=lines)
+    if refusal is not None:
+        ctx.exit(NEVER if refusal.never else NOT_NOW)

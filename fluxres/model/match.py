@@ -1,0 +1,56 @@
+"""The public result of a query: a placement, with the state of the graph on which it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fluxres.match.result import Placement
+from fluxres.model.pool import Pool
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Match(Placement):
+    """Pools that satisfy a request over a window, found on one state of a graph.
+
+    Args:
+        found_on: the graph.
+        generation, revision: its state.
+        pools_end: accounts from this number on are edges, through which a match draws.
+    """
+
+    found_on: ResourceGraph = field(repr=False)
+    generation: int
+    revision: int
+    pools_end: int
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools to record, in vertex order, as handles of the graph."""
+        return tuple(Pool(self.found_on, v, self.generation) for v in self.vertices.tolist() if v < self.pools_end)
+
+
+def stamped(graph: ResourceGraph, found: Placement) -> Match:
+    """The placement, marked with this graph and its present state."""
+    return Match(
+        found.vertices,
+        found.amounts,
+        found.whole,
+        found.shared,
+        found.slots,
+        found.counts,
+        found.start,
+        found.end,
+        found.policy,
+        found.fallback,
+        found.implied,
+        found.drawn,
+        found.is_routed,
+        found_on=graph,
+        generation=graph.generation,
+        revision=graph.revision,
+        pools_end=graph.structure.n,
+    )
