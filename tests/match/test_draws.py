@@ -9,6 +9,7 @@ import pytest
 import fluxres
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.model import ResourceGraph
+from fluxres.model.match import stamped
 from tests import sites
 from tests.draws import random_machine, state
 
@@ -85,7 +86,7 @@ def test_an_exclusive_pool_draws_for_the_requested_parts(wanted: str, watts: int
     graph = made(watts)
     found = graph.matcher.match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
-    graph.commit_match(found.stamped(graph), job="j")
+    graph.commit_match(stamped(graph, found), job="j")
     assert sum(span.amount for span in graph.allocation("j").spans if span.pool == "power:/pdu0") == watts
     assert [problem for problem in graph.check() if problem.severity != "warning"] == []
     for graph in (made(watts), made(watts - 1)):
@@ -120,7 +121,7 @@ def test_rule_a5_a_match_records_no_supplier_in_an_exclusive_node(wanted: str, r
     graph = sites.graph(PSUS.format(supply=supply))
     found = graph.matcher.match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
-    graph.commit_match(found.stamped(graph), job="j")
+    graph.commit_match(stamped(graph, found), job="j")
     held = state(graph)
     for again in (graph.duplicate(), fluxres.loads(fluxres.dumps(graph), clock=lambda: 0)):
         assert state(again)[0] == held[0]
@@ -184,7 +185,7 @@ def test_a_request_draws_what_its_pools_draw_by_name(seed: int) -> None:
             asked = graph.duplicate()
             again = asked.matcher.match(request, 0, 10_000_000, policy, reference=found is answers[1])
             assert again is not None
-            asked.commit_match(again.stamped(asked), job="j")
+            asked.commit_match(stamped(asked, again), job="j")
             assert state(asked) == state(by_name(graph, found)), wanted
 
 
