@@ -6,6 +6,7 @@ The options stand here and not in `tests/conformance`, because pytest reads opti
 from __future__ import annotations
 
 import linecache
+import os
 import signal
 from enum import Enum
 from pathlib import Path
@@ -19,6 +20,9 @@ pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
 # How long an example takes depends on what else the machine does, and no Hypothesis test is about time.
 settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+# Tests start hundreds of processes; without bytecode on disk, each would compile the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A suite that a shell runs in the background ignores SIGINT, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
