@@ -5,7 +5,12 @@ The options stand here and not in `tests/conformance`, because pytest reads opti
 
 from __future__ import annotations
 
+import linecache
+import os
 import signal
+from enum import Enum
+from pathlib import Path
+from types import LambdaType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +20,9 @@ pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
 # How long an example takes depends on what else the machine does, and no Hypothesis test is about time.
 settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+# Tests start hundreds of processes; without bytecode on disk, each would compile the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A suite that a shell runs in the background ignores SIGINT, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,3 +46,65 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not bench" in config.option.markexpr
     return None if whole else 0
+
+
+LONGEST_ID = 72
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Ids show the values. By itself pytest numbers containers, calls every lambda `<lambda>` and shortens nothing."""
+    try:
+        text = _shown(val)
+    except RecursionError:
+        return None
+    if text is None:
+        return None
+    shown = text[:LONGEST_ID].encode("unicode_escape").decode()
+    return shown if len(text) <= LONGEST_ID and len(shown) <= LONGEST_ID else shown[: LONGEST_ID - 3] + "..."
+
+
+def _shown(value: object) -> str | None:
+    """A value as a test writes it, the same in every process; None if it has no such text."""
+    match value:
+        case str():
+            return value or "''"
+        case bytes():
+            return value[:LONGEST_ID].decode("latin-1")
+        case None | Enum() | bool() | float():
+            return str(value)
+        case int():
+            return str(value) if abs(value) < 10**LONGEST_ID else hex(value)
+        case Path():
+            return value.name
+        case dict():
+            return "{" + ", ".join(f"{_part(key)}: {_part(item)}" for key, item in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_part, value)) + "]"
+        case tuple():
+            return "(" + ", ".join(map(_part, value)) + ")"
+        case set() | frozenset():
+            return "{" + ", ".join(sorted(map(_part, value))) + "}"
+        case LambdaType(__name__="<lambda>"):
+            return _body(value)
+    return getattr(value, "__name__", None)
+
+
+def _part(value: object) -> str:
+    shown = _shown(value)
+    return type(value).__name__ if shown is None else shown
+
+
+def _body(function: LambdaType) -> str | None:
+    """The expression of a lambda, from its source."""
+    places = [
+        ((line, column), (end_line, end_column))
+        for line, end_line, column, end_column in function.__code__.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column
+    ]
+    if not places:
+        return None
+    (line, column), (end_line, end_column) = min(start for start, _ in places), max(end for _, end in places)
+    lines = [text.encode() for text in linecache.getlines(function.__code__.co_filename)[line - 1 : end_line]]
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    return " ".join(b"".join(lines).decode().split())

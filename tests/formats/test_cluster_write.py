@@ -252,7 +252,7 @@ def test_names_that_run_on_over_parents_of_different_texts_are_not_folded_into_o
     assert [v for text in selectors.texts(vertices) for v in selectors.vertices(text).tolist()] == vertices
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(structures(), st.data())
 def test_any_pools_in_any_order_are_found_again_by_their_texts(structure: Structure, data: st.DataObject) -> None:
     ascending, vertices = data.draw(st.booleans()), data.draw(st.lists(st.integers(0, structure.n - 1), max_size=30))

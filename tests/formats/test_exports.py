@@ -82,7 +82,7 @@ def same_in_networkx(structure: Structure, graph: Any, key: Any) -> None:
 
 def test_networkx_reads_node_link() -> None:
     structure = demo()
-    graph = nx.node_link_graph(json.loads(written(structure, "node-link").data))
+    graph = nx.node_link_graph(json.loads(written(structure, "node-link").data), edges="edges")
     same_in_networkx(structure, graph, int)
     assert graph.graph["name"] == "demo"
 
@@ -95,7 +95,7 @@ def test_networkx_reads_graphml() -> None:
 
 def test_what_networkx_writes_again_is_the_same_machine() -> None:
     structure = demo()
-    graph = nx.node_link_graph(json.loads(written(structure, "node-link").data))
+    graph = nx.node_link_graph(json.loads(written(structure, "node-link").data), edges="edges")
     for edges in ("edges", "links"):
         again = registry.read(json.dumps(nx.node_link_data(graph, edges=edges)).encode())
         assert equal(structure, again.structure) == []
@@ -111,7 +111,7 @@ def test_a_machine_made_in_networkx() -> None:
     for i in range(3):
         graph.add_node(("n", i)[0] + str(i), type="node", number=i)
         graph.add_edge("c", f"n{i}")
-    loaded = registry.read(json.dumps(nx.node_link_data(graph)).encode())
+    loaded = registry.read(json.dumps(nx.node_link_data(graph, edges="edges")).encode())
     assert loaded.name == "lab"
     assert [loaded.structure.path(v) for v in range(4)] == ["/cluster", "/cluster/node0", "/cluster/node1", "/cluster/node2"]
     assert loaded.structure.rank.tolist() == [-1, 0, 1, 2]
@@ -120,7 +120,7 @@ def test_a_machine_made_in_networkx() -> None:
 def test_a_view_written_by_networkx_keeps_what_is_only_allocated_whole() -> None:
     nodes = Recipe("node", 3, exclusive=True, children=(Recipe("core", 2),))
     g = ResourceGraph(expand(Recipe("cluster", children=(nodes,)), origin=uuids.new_origin()))
-    loaded = registry.read(json.dumps(nx.node_link_data(g.containment)).encode())
+    loaded = registry.read(json.dumps(nx.node_link_data(g.containment, edges="edges")).encode())
     assert loaded.structure.flags.tolist() == g.structure.flags.tolist()
 
 

@@ -109,7 +109,7 @@ ALGORITHMS: dict[str, Callable[[Any], Any]] = {
     "relabel to integers": lambda g: list(nx.convert_node_labels_to_integers(g, first_label=100).edges(data=True)),
     "compose": lambda g: sorted(nx.compose(g, nx.path_graph(4, create_using=nx.DiGraph)).edges),
     "disjoint_union": lambda g: sorted(nx.disjoint_union(g, g).edges),
-    "node_link_data": nx.node_link_data,
+    "node_link_data": lambda g: nx.node_link_data(g, edges="edges"),
     "numpy": lambda g: nx.to_numpy_array(g, weight="capacity").tolist(),
     "generate_adjlist": lambda g: list(nx.generate_adjlist(g)),
 }
@@ -140,7 +140,7 @@ DERIVED: dict[str, Callable[[Any], Any]] = {
     "DiGraph": nx.DiGraph,
     "Graph": nx.Graph,
     "MultiDiGraph": nx.MultiDiGraph,
-    "node_link_graph": lambda g: nx.node_link_graph(json.loads(json.dumps(nx.node_link_data(g)))),
+    "node_link_graph": lambda g: nx.node_link_graph(json.loads(json.dumps(nx.node_link_data(g, edges="links"))), edges="links"),
     "its class on a graph": lambda g: type(g)(nx.path_graph(3)),
 }
 
