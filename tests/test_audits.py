@@ -829,7 +829,7 @@ class Busy:
 
     def free(self, job: Job, path: str | None = None, units: int | None = None, start: float | None = None) -> None:
         """Give something back that is a job's, as nobody may."""
-        with recording.ours(self.instance.inventory):
+        with recording.own_changes(self.instance.inventory):
             wanted = None if path is None else [path] if units is None else [(path, units)]
             self.instance._graph.free(fluid.encode(job.number), wanted, start=start)
 
@@ -978,7 +978,7 @@ def a_waiting_job_that_holds_what_is_not_reserved(busy: Busy, source: Random) ->
     path = "/lab/node0/core1"
     busy.instance.inventory.unreserve(busy.wait.number)
     busy.instance.queue.drop(busy.wait)
-    with recording.ours(busy.instance.inventory):
+    with recording.own_changes(busy.instance.inventory):
         busy.instance._graph.allocate([path], job=fluid.encode(busy.wait.number), start=busy.clock.now_s, end=200)
     return "A6", f"{busy.instance.address} {path}"
 

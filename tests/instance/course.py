@@ -143,7 +143,7 @@ def _above(job: Job) -> Iterator[Job]:
         at = at.instance.job_in_parent
 
 
-LOST = re.compile(r"rule T1: (\S+) has not ended, and (does not hold it any more|holds \d+ of \d+ units)")
+LOST = re.compile(r"rule T1: (\S+) has not ended, and (no longer holds it|holds \d+ of \d+ units)")
 
 
 class Course:

@@ -98,7 +98,7 @@ def test_cancel_frees_what_runs_and_takes_out_what_waits() -> None:
     assert (waiting.state, waiting.result, waiting.started_at) == (State.INACTIVE, "canceled", None)
     instance.cancel(running)
     assert (running.result, last.state) == ("canceled", State.RUN)
-    with pytest.raises(UsageError, match="over"):
+    with pytest.raises(UsageError, match="has ended"):
         instance.cancel(running)
 
 

@@ -39,7 +39,7 @@ def _only_run(inventory: NamedInventory, hold: Hold) -> None:
 
 
 MISTAKES: dict[str, tuple[type, str, Any]] = {
-    "pools that a job has stay free": (NamedInventory, "_hold", _only_run),
+    "pools that a job has stay free": (NamedInventory, "_mark_held", _only_run),
     "a parent is not charged": (ParentSupply, "take", lambda *_: None),
     "a parent gets nothing back": (ParentSupply, "give", lambda *_: None),
     "what is out of service is given out": (Instance, "set_state", lambda *_: None),

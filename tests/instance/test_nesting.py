@@ -178,7 +178,7 @@ def test_part_of_what_is_held_whole_goes_back() -> None:
 def test_what_cannot_be_asked_for() -> None:
     top, _ = top_of()
     running, waiting = top.submit("slot=8/node"), top.submit("slot=8/node")
-    with pytest.raises(UsageError, match="does not run"):
+    with pytest.raises(UsageError, match="is not running"):
         top.spawn(waiting)
     child = top.spawn(running)
     with pytest.raises(UsageError, match="child already"):
@@ -279,7 +279,7 @@ def test_rule_a7_check_names_what_is_out_of_service_in_the_parent_alone() -> Non
     (problem,) = top.check()
     assert (problem.where, problem.message) == (
         f"{child.address} /cluster/rack0/node0/core2",
-        "rule A7: it is drain in the parent, and not here",
+        "rule A7: it is drain in the parent, but not here",
     )
 
 
@@ -293,7 +293,7 @@ def test_rule_n1_check_names_an_edge_that_others_took_from_the_parent(replaced: 
         machine.add_edge("power:/pdu0", "/lab/node0", "power", relation="supplies", capacity=250)
     expected = [] if replaced else [f"{child.address} power:/pdu0 -> /lab/node0"]
     assert [problem.where for problem in top.check()] == expected
-    assert all(problem.message == "rule N1: the parent has no such edge in 'power' any more" for problem in top.check())
+    assert all(problem.message == "rule N1: the parent no longer has this edge in 'power'" for problem in top.check())
 
 
 def test_a_duration_reaches_children() -> None:
@@ -454,7 +454,7 @@ def test_rule_n1_what_the_parent_does_not_hold_any_more_is_not_given_back() -> N
     job = top.submit("slot=2/node")
     child = top.spawn(job)
     top.graph.free(str(job.id), ["/lab/node1"])
-    with pytest.raises(NotHeld, match=f"/lab/node1: job {job.id} does not hold it any more .*close the instance"):
+    with pytest.raises(NotHeld, match=f"/lab/node1: job {job.id} no longer holds it .*close the instance"):
         child.shrink(["/lab/node0", "/lab/node1"])
     assert [pool.path for pool in child.graph.find("type=node")] == ["/lab/node0", "/lab/node1"]
     assert [span.pool for span in top.graph.allocation(str(job.id)).spans] == ["/lab/node0"]
@@ -467,11 +467,11 @@ def test_what_a_child_has_only_as_a_way_is_not_given_back() -> None:
     child.shrink("/lab/node1/core0")
     before = len(child.graph), top.graph.allocation(str(job.id)).spans
     for wanted in ("/lab/node1", ["/lab/node0/core1", "/lab/node1"]):
-        with pytest.raises(NotHeld, match=r"/lab/node1: the instance has nothing of it .*\(graph\.find\('available>0'\) names"):
+        with pytest.raises(NotHeld, match=r"/lab/node1: the instance has no units of it, .*\(graph\.find\('available>0'\) lists"):
             child.shrink(wanted)
         assert (len(child.graph), top.graph.allocation(str(job.id)).spans) == before
     child.shrink("/lab/node0")
-    with pytest.raises(NotHeld, match="the instance has nothing of it"):
+    with pytest.raises(NotHeld, match="the instance has no units of it"):
         child.shrink("/lab/node1")
     assert top.check() == []
 
@@ -481,7 +481,7 @@ def test_pools_to_give_back_are_found_as_the_refusal_of_a_request_says() -> None
     child = top.spawn(top.submit("slot=3/node"))
     child.submit("slot/node")
     child.submit("slot/core")
-    with pytest.raises(UsageError, match="expected pools to give back, got a request") as refused:
+    with pytest.raises(UsageError, match="expected pools to return, got a request") as refused:
         child.shrink("slot/node")
     (criteria,) = re.findall(r"graph\.find\('(.+)'\)", refused.value.hint)
     assert child.shrink(child.graph.find(criteria)) == ["/cluster/node2"]
@@ -494,7 +494,7 @@ def test_what_was_reserved_in_a_child_is_reserved_again_where_a_pool_stays() -> 
     child.graph.allocate({"power:/pdu0": 150}, job="outsider")
     waiting = child.submit("slot=2/node", duration_s=10)
     assert waiting.reserved_at == 10
-    with pytest.raises(StillHeld, match="draw 150 of it, and 100 would be left"):
+    with pytest.raises(StillHeld, match="draw 150 of it, but only 100 would be left"):
         child.shrink("/lab/node1")
     assert (waiting.reserved_at, top.check()) == (10, [])
 

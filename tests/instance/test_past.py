@@ -78,7 +78,7 @@ def test_rule_t2_a_child_gets_watts_of_which_a_job_drew_some_on_request(clock: H
     child = top.spawn(top.submit("slot=1/node"))
     child.graph.allocate("slot/[core;pdu=190]", job="early", start=0, end=5)
     clock.now_s = 4
-    with pytest.raises(StillHeld, match="what the parent gives on request"):
+    with pytest.raises(StillHeld, match="that the parent grants on request"):
         child.grow("slot=1/[node;pdu=100]")
     clock.now_s = 7
     events = names(child.graph)

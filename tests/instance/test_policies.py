@@ -112,7 +112,7 @@ def test_a_policy_of_ones_own() -> None:
 
 
 def test_policies_of_other_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("largest", f"{__name__}:Largest", policies.GROUP)
+    entry = EntryPoint("largest", f"{__name__}:Largest", policies.ENTRY_POINTS)
     monkeypatch.setattr(policies, "entry_points", lambda group: [entry])
     monkeypatch.setattr(EntryPoint, "load", lambda self: Largest)
     assert policy("largest").name == "largest"

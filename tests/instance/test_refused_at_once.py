@@ -38,6 +38,6 @@ def test_an_instance_is_not_pickled() -> None:
 def test_a_child_gives_back_pools_and_not_a_request() -> None:
     top = Instance(machine())
     child = top.spawn(top.submit("slot=2/node").id)
-    with pytest.raises(UsageError, match="expected pools to give back, got a request: 'slot/node'"):
+    with pytest.raises(UsageError, match="expected pools to return, got a request: 'slot/node'"):
         child.shrink("slot/node")
     assert child.shrink("/m/node1") == ["/m/node1"]

@@ -242,7 +242,7 @@ def test_a_longer_job_draws_longer_and_only_where_there_is_as_much(top: Instance
 def test_what_a_child_draws_on_request_is_not_given_to_it_as_well(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/node", duration_s=100))
     running = child.submit("slot=1/[core;power=100]", duration_s=50)
-    with pytest.raises(StillHeld, match="draw from it what the parent gives on request"):
+    with pytest.raises(StillHeld, match="draw units of it that the parent grants on request"):
         child.grow("slot=1/[node;power=200]")
     child.finish(running)
     child.grow("slot=1/[node;power=200]")
@@ -725,7 +725,7 @@ def test_a_child_that_was_refused_watts_sees_what_others_draw(top: Instance) -> 
     child = top.spawn(top.submit("slot=1/[node{id:'0'}]"))
     top.submit("slot=1/[node{id:'1'};power=600]")
     child.submit("slot=1/[core;power=100]")
-    with pytest.raises(StillHeld, match="draw from it what the parent gives on request"):
+    with pytest.raises(StillHeld, match="draw units of it that the parent grants on request"):
         child.grow("slot=1/[node{id:'2'};power=300]")
     assert child.graph.pool("power:/feed/pdu0").available() == 300
     assert (child.check(), top.check()) == ([], [])
@@ -1148,7 +1148,7 @@ def test_an_edge_alone_is_nothing_that_a_child_can_grow_by() -> None:
     top = uplinked(10)
     child = top.spawn(top.submit("slot/node"))
     before = top.graph.jobs()
-    with pytest.raises(UsageError, match="an edge is given with pools that draw through it"):
+    with pytest.raises(UsageError, match="an edge can only be added with pools that draw through it"):
         child.grow([("net: net:/spine -> net:/switch0", 5)])
     assert (top.graph.jobs(), top.check()) == (before, [])
 
