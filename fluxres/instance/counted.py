@@ -53,7 +53,7 @@ class CountedInventory:
         """With a single reservation: the units that it leaves free at its start."""
         self._rows: AvailableCounts | None = None
 
-    # -- requests ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> int:
         """The number of units requested."""
@@ -110,7 +110,7 @@ class CountedInventory:
     def has_room(self, ask: int, now: int) -> bool:
         return self.is_up and ask <= self.free
 
-    # -- reserving -----------------------------------------------------------------------------------------------------
+    # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
         if not self.is_up:
@@ -204,7 +204,7 @@ class CountedInventory:
         self._reserved.clear()
         self._rows = None
 
-    # -- the end of claims ---------------------------------------------------------------------------------------------
+    # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         if self.running.release(claim):
@@ -306,7 +306,7 @@ class CountedInventory:
             return []
         return [(self.structure.path(self.vertex), f"{self.free} units are counted as free, but {left} are free")]
 
-    # -- queries -------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
         return [(self.structure.path(self.vertex), self._given_to(claim))]

@@ -97,7 +97,7 @@ class Dependencies:
         """The dependencies that a job still waits for."""
         return list(self._open.get(job.number, ()))
 
-    # -- adding --------------------------------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------------------------------------
 
     def register(self, job: Job) -> None:
         """Add a job with a name, for which singletons of that name and user may have to wait."""
@@ -163,7 +163,7 @@ class Dependencies:
             elif dependency.scheme != BEGIN and dependency.value in jobs:
                 yield jobs[dependency.value]
 
-    # -- events of jobs ------------------------------------------------------------------------------------------------
+    # -- events of jobs ----------------------------------------------------------------------------------------------
 
     def started(self, job: Job) -> list[Job]:
         """Return the jobs whose last dependency is satisfied by the start of this job."""

@@ -66,7 +66,7 @@ class GraphInventory:
             self.graph.records.upstream.refresh()
         return self.graph.matcher
 
-    # -- requests ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> Request:
         """The request itself, if it can ever be satisfied."""
@@ -129,7 +129,7 @@ class GraphInventory:
             return self._matcher().match(ask, now, now + 1, self.match_policy) is not None
         return False
 
-    # -- reserving -----------------------------------------------------------------------------------------------------
+    # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
         self.unreserve(key)
@@ -186,7 +186,7 @@ class GraphInventory:
         for key in list(self._reserved):
             self.unreserve(key)
 
-    # -- the end of claims ---------------------------------------------------------------------------------------------
+    # -- the end of claims -------------------------------------------------------------------------------------------
 
     def _give_back(self, key: int) -> None:
         job = fluid.encode(key)
@@ -311,7 +311,7 @@ class GraphInventory:
             self.running.add(hold)
         return hold
 
-    # -- queries -------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
         structure = self.graph.structure

@@ -202,7 +202,7 @@ class Instance:
         hint = "pickle its graph, and make an instance of that where it is needed"
         raise UsageError("an instance cannot be pickled: its jobs run here", where=self.address, hint=hint)
 
-    # -- jobs by id ----------------------------------------------------------------------------------------------------
+    # -- jobs by id --------------------------------------------------------------------------------------------------
 
     @locked
     def job(self, job: AnyJob) -> Job:
@@ -263,7 +263,7 @@ class Instance:
         """Whether there are jobs that have not ended."""
         return bool(self._jobs)
 
-    # -- submission ----------------------------------------------------------------------------------------------------
+    # -- submission --------------------------------------------------------------------------------------------------
 
     @locked
     def submit(
@@ -392,7 +392,7 @@ class Instance:
         heappush(self._timers, (moment, job.number))
         self._announce(due.next_event(self))
 
-    # -- from state to state -------------------------------------------------------------------------------------------
+    # -- from state to state -----------------------------------------------------------------------------------------
 
     def _post(self, job: Job, event: str, **context: Any) -> None:
         """Move a job to the state that an event leads to (RFC 21), and log the event."""
@@ -517,7 +517,7 @@ class Instance:
         if len(self._finished) > limits.FINISHED_KEPT:
             del self._finished[next(iter(self._finished))]
 
-    # -- exceptions and changes of jobs --------------------------------------------------------------------------------
+    # -- exceptions and changes of jobs ------------------------------------------------------------------------------
 
     @locked
     def cancel(self, job: AnyJob, note: str = "") -> None:
@@ -658,7 +658,7 @@ class Instance:
             self._wait_until(wanted.value, found)
         self._follow_up()
 
-    # -- time ----------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------------------------
 
     @locked
     def advance(self) -> None:
@@ -811,7 +811,7 @@ class Instance:
             self._advance_to(self._time.now)
             self.scheduling.run()
 
-    # -- the machine ---------------------------------------------------------------------------------------------------
+    # -- the machine -------------------------------------------------------------------------------------------------
 
     @property
     @locked
@@ -859,7 +859,7 @@ class Instance:
         """Audit this instance, its children and their graphs; returns an empty list if all rules hold."""
         return audit.check(self)
 
-    # -- the tree ------------------------------------------------------------------------------------------------------
+    # -- the tree ----------------------------------------------------------------------------------------------------
 
     @property
     @locked
@@ -926,7 +926,7 @@ class Instance:
             found = child
         return found
 
-    # -- children ------------------------------------------------------------------------------------------------------
+    # -- children ----------------------------------------------------------------------------------------------------
 
     @locked
     def spawn(
@@ -1079,7 +1079,7 @@ class Instance:
             self.inventory.revision = self._graph.revision
         self.supply_changed()
 
-    # -- the end of an instance ----------------------------------------------------------------------------------------
+    # -- the end of an instance --------------------------------------------------------------------------------------
 
     @locked
     def close(self, status: int = 0) -> None:

@@ -82,7 +82,7 @@ class NamedInventory:
     def _usable_count(self, units: int) -> int:
         return (units & self._usable).bit_count()
 
-    # -- requests ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> int:
         """The number of pools requested."""
@@ -148,7 +148,7 @@ class NamedInventory:
     def has_room(self, ask: int, now: int) -> bool:
         return ask <= self.free_count
 
-    # -- reserving -----------------------------------------------------------------------------------------------------
+    # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
         self.unreserve(key)
@@ -264,7 +264,7 @@ class NamedInventory:
         self._rows = None
         self._shadow = None
 
-    # -- the end of claims ---------------------------------------------------------------------------------------------
+    # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         if self.running.release(claim):
@@ -406,7 +406,7 @@ class NamedInventory:
             found.append((self.type, f"{self.free_count} are counted as free, but {self._usable_count(self.free)} are free"))
         return found
 
-    # -- queries -------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
         return [(path, 1) for path in self._paths(self._given_to(claim))]

@@ -70,7 +70,7 @@ class Queue:
         """Whether something became free because a job reached its limit, and the end of the job was not reported yet."""
         self._is_postponed = False
 
-    # -- for policies --------------------------------------------------------------------------------------------------
+    # -- for policies ------------------------------------------------------------------------------------------------
 
     @property
     def now_s(self) -> float:
@@ -238,7 +238,7 @@ class Queue:
             if job.state is State.SCHED and job.reserved == start:
                 yield job
 
-    # -- for the instance ----------------------------------------------------------------------------------------------
+    # -- for the instance --------------------------------------------------------------------------------------------
 
     @property
     def _where(self) -> str:
