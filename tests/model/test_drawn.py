@@ -296,7 +296,7 @@ def test_what_the_jobs_of_a_child_draw_does_not_go() -> None:
     graph = sites.graph(PLAIN)
     child = (top := Instance(graph, clock=ManualClock(), name="top")).spawn(top.submit("slot=2/[node;power=700]", duration_s=100))
     running = child.submit("slot=1/[core;power=1000]", duration_s=50)
-    with pytest.raises(StillHeld, match="jobs draw 1000 of it, and 700 would be left"):
+    with pytest.raises(StillHeld, match="jobs draw 1000 of it, but only 700 would be left"):
         child.shrink(node(1))
     child.cancel(running)
     child.shrink(node(1))
