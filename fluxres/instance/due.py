@@ -127,15 +127,15 @@ def keep_all_at_limit(instances: Iterable[Instance]) -> None:
     If an instance expires now, its reservations are dropped: they cannot begin any more, and would only block others on what
     they share.
     """
-    going_on = [one for one in instances if not one.is_closed]
-    places = [one.queue.places() for one in going_on]
-    for one in going_on:
+    still_open = [one for one in instances if not one.is_closed]
+    places = [one.queue.places() for one in still_open]
+    for one in still_open:
         one.now = one._time.now
         _keep(one, _jobs_at_limit(one))
         if one.expires <= one.now and one.queue.reserved:
             one.queue.unreserve()
             one.supplies_returned()
-    for one, known in zip(going_on, places, strict=True):
+    for one, known in zip(still_open, places, strict=True):
         if one.expires > one.now:
             one.queue.restore(known, KEPT_TICKS)
 

@@ -180,7 +180,7 @@ class GraphInventory:
     def unreserve(self, key: int) -> None:
         if self._reserved.pop(key, None) is not None:
             del self._places[key]
-            self._give_back(key)
+            self._free(key)
 
     def clear(self) -> None:
         for key in list(self._reserved):
@@ -188,7 +188,7 @@ class GraphInventory:
 
     # -- the end of claims -------------------------------------------------------------------------------------------
 
-    def _give_back(self, key: int) -> None:
+    def _free(self, key: int) -> None:
         job = fluid.encode(key)
         if self.graph.records.is_holder(job):
             with recording.own_changes(self):
@@ -199,7 +199,7 @@ class GraphInventory:
         self.running.release(claim)
         self._disputed.pop(key, None)
         self._expired.pop(key, None)
-        self._give_back(key)
+        self._free(key)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         self.clear()
