@@ -25,7 +25,7 @@ from fluxres.instance import Instance, State, recording
 from fluxres.instance.job import Job
 from fluxres.syntax import fluid
 from tests import sites
-from tests.instance.machines import Hand
+from tests.instance.machines import ManualClock
 
 STATES = 20
 Named = tuple[str, str]
@@ -524,7 +524,7 @@ class Tree:
     """A tree of instances in a random valid state: two children and a grandchild, all of which draw from one PDU."""
 
     def __init__(self, source: Random) -> None:
-        self.clock = Hand()
+        self.clock = ManualClock()
         self.top = Instance(site(), queue_policy=source.choice(["easy", "conservative", "fcfs"]), clock=self.clock, name="top")
         self.job = self.top.submit("slot=2/node", duration_s=source.randint(500, 1000))
         self.child = self.top.spawn(self.job)
@@ -806,7 +806,7 @@ class Busy:
     """An instance, outermost or a child, with a job that draws power through a cable, and one that waits and is reserved."""
 
     def __init__(self, source: Random) -> None:
-        self.clock = Hand()
+        self.clock = ManualClock()
         self.top = self.instance = Instance(sites.graph(CABLES), queue_policy="easy", clock=self.clock, name="top")
         if source.random() < 0.5:
             self.instance = self.top.spawn(self.top.submit("slot=4/[node;power=400]", duration_s=1000))
@@ -829,7 +829,7 @@ class Busy:
 
     def free(self, job: Job, path: str | None = None, units: int | None = None, start: float | None = None) -> None:
         """Give something back that is a job's, as nobody may."""
-        with recording.ours(self.instance.inventory):
+        with recording.own_changes(self.instance.inventory):
             wanted = None if path is None else [path] if units is None else [(path, units)]
             self.instance._graph.free(fluid.encode(job.number), wanted, start=start)
 
@@ -978,7 +978,7 @@ def a_waiting_job_that_holds_what_is_not_reserved(busy: Busy, source: Random) ->
     path = "/lab/node0/core1"
     busy.instance.inventory.unreserve(busy.wait.number)
     busy.instance.queue.drop(busy.wait)
-    with recording.ours(busy.instance.inventory):
+    with recording.own_changes(busy.instance.inventory):
         busy.instance._graph.allocate([path], job=fluid.encode(busy.wait.number), start=busy.clock.now_s, end=200)
     return "A6", f"{busy.instance.address} {path}"
 
@@ -1010,7 +1010,7 @@ def test_rule_j1_check_names_what_is_counted_as_free_and_is_not(
 ) -> None:
     machine = Recipe("lab", children=(Recipe("node", count=4), Recipe("memory", size=8, ids=None)))
     kind, _, counted = inventory.partition(":")
-    top = Instance(ResourceGraph(expand(machine, origin=uuids.new_origin())), inventory=kind, clock=Hand(), name="top")
+    top = Instance(ResourceGraph(expand(machine, origin=uuids.new_origin())), inventory=kind, clock=ManualClock(), name="top")
     top.submit(request_, duration_s=9)
     assert (top.inventory.kind, top.check()) == (kind, []), counted
     before = getattr(top.inventory, counter)
@@ -1021,7 +1021,9 @@ def test_rule_j1_check_names_what_is_counted_as_free_and_is_not(
 def test_rule_j1_holds_when_another_urgency_is_said() -> None:
     found: list[Problem] = []
     top = Instance(
-        site(), clock=Hand(), events=lambda job, event: found.extend(job.instance.check() if event.name == "urgency" else ())
+        site(),
+        clock=ManualClock(),
+        events=lambda job, event: found.extend(job.instance.check() if event.name == "urgency" else ()),
     )
     top.submit("slot=6/node")
     job = top.submit("slot=1/node", urgency=0)

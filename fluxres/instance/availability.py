@@ -1,9 +1,8 @@
-"""Availability over time, row by row: what is free from one moment to the next, as a number or as a set of named units.
+"""Availability over time as a step function: how many units are free from each moment on, or which of them.
 
-Between two moments at which something begins or ends nothing changes, so one row per such moment says everything.  A window
-is free for n units where every row in it has n of them (numbers), or where n of them are free in all of it (sets): two halves
-of the window may have different units free, and then a number would lie.  Sets are Python integers: their `&` is as fast as
-anything without a call into C of our own, and they have any length.
+There is one row for each moment at which something begins or ends.  With counts, a window has room for n units if each of its
+rows has n.  With sets, n units must be free in all rows of the window: it is not enough that each row has n, since these may be
+different units.  Sets are Python integers: they have any length, and their `&` is as fast as Python gets without a C extension.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from collections.abc import Callable
 from fluxres.clock import FOREVER
 
 Choose = Callable[[int, int], int]
-"""Chooses n units of a set."""
+"""Chooses n units from a set."""
 
 
 def lowest(units: int, n: int) -> int:
-    """The n lowest units of a set that has at least n.
+    """The n lowest units of a set of at least n.
 
     >>> bin(lowest(0b110110, 3))
     '0b10110'
     """
     if units.bit_count() == n:
         return units
-    # Halve the part that has the n-th unit; each step looks at half as many bits as the one before.
+    # Bisect for the n-th unit; each step counts half as many bits as the one before.
     part, left, at = units, n, 0
     width = units.bit_length()
     while width > 1:
@@ -43,7 +42,7 @@ def lowest(units: int, n: int) -> int:
 
 
 def highest(units: int, n: int) -> int:
-    """The n highest units of a set that has at least n.
+    """The n highest units of a set of at least n.
 
     >>> bin(highest(0b110110, 3))
     '0b110100'
@@ -53,7 +52,7 @@ def highest(units: int, n: int) -> int:
 
 
 class Availability:
-    """The common half: moments, and rows between them; the last one has no end.
+    """The moments and the row from each of them on; the last row has no end.
 
     Args:
         now: the first moment.
@@ -74,8 +73,8 @@ class Availability:
         if gone >= 0:
             self.times[0] = now
 
-    def _cut(self, moment: int) -> int:
-        """The row that begins at a moment."""
+    def _split_at(self, moment: int) -> int:
+        """The index of the row that begins at a moment, which is added if necessary."""
         times = self.times
         if moment >= FOREVER:
             return len(times)
@@ -86,13 +85,13 @@ class Availability:
         return at
 
     def _join(self, at: int) -> None:
-        """Drop a moment at which nothing changes."""
+        """Drop a row that equals the one before it."""
         if 0 < at < len(self.rows) and self.rows[at] == self.rows[at - 1]:
             del self.times[at], self.rows[at]
 
 
 class AvailableCounts(Availability):
-    """Rows of how many units are free.
+    """The number of units that are free over time.
 
     >>> rows = AvailableCounts(0, 4)
     >>> rows.change(0, 10, -3)
@@ -103,12 +102,12 @@ class AvailableCounts(Availability):
     __slots__ = ()
 
     def change(self, start: int, end: int, n: int) -> None:
-        """n more units (or fewer) are free in [start, end)."""
+        """Add n to the free units in [start, end); n may be negative."""
         start = max(start, self.times[0])
         if start >= end:
             return
-        first = self._cut(start)
-        stop = self._cut(end)
+        first = self._split_at(start)
+        stop = self._split_at(end)
         rows = self.rows
         for at in range(first, stop):
             rows[at] += n
@@ -126,7 +125,7 @@ class AvailableCounts(Availability):
         return False
 
     def earliest(self, n: int, duration: int) -> int | None:
-        """The first start from the first moment on, or None where there never is one."""
+        """The first start at which n units are free for `duration`, or None if there is none."""
         times, rows = self.times, self.rows
         count = len(rows)
         begin = at = 0
@@ -144,9 +143,9 @@ class AvailableCounts(Availability):
 
 
 class AvailableSets(Availability):
-    """Rows of which units are free, and of how many they are.
+    """The units that are free over time, as bit sets, and their numbers.
 
-    Units that are taken must be free, and those given back must not be.
+    Units that are taken must be free, and units that are given back must not be.
 
     >>> rows = AvailableSets(0, 0b111)
     >>> rows.take(0, 10, 0b011)
@@ -171,19 +170,19 @@ class AvailableSets(Availability):
         super().advance(now)
 
     def take(self, start: int, end: int, units: int) -> None:
-        """These units, which are free in [start, end), no longer are."""
+        """Take units, which must be free, from [start, end)."""
         self._change(start, end, units, -units.bit_count())
 
     def give(self, start: int, end: int, units: int) -> None:
-        """These units, which are not free in [start, end), are."""
+        """Give back units, which must not be free, in [start, end)."""
         self._change(start, end, units, units.bit_count())
 
     def _change(self, start: int, end: int, units: int, more: int) -> None:
         start = max(start, self.times[0])
         if start >= end:
             return
-        first = self._cut(start)
-        stop = self._cut(end)
+        first = self._split_at(start)
+        stop = self._split_at(end)
         rows, counts = self.rows, self.counts
         for at in range(first, stop):
             rows[at] ^= units
@@ -191,9 +190,9 @@ class AvailableSets(Availability):
         self._join(stop)
         self._join(first)
 
-    def _cut(self, moment: int) -> int:
+    def _split_at(self, moment: int) -> int:
         before = len(self.times)
-        at = super()._cut(moment)
+        at = super()._split_at(moment)
         if len(self.times) > before:
             self.counts.insert(at, self.counts[at - 1])
         return at
@@ -213,11 +212,11 @@ class AvailableSets(Availability):
         return False
 
     def earliest(self, n: int, duration: int, among: int, choose: Choose) -> tuple[int, int] | None:
-        """The first start from the first moment on and n units that are free then for `duration`, or None.
+        """The first start at which n units are free for `duration`, and n such units; None if there is none.
 
         Args:
-            among: the units that may be chosen at all.
-            choose: takes n of those that are free.
+            among: the units that may be chosen.
+            choose: chooses n of the free ones.
         """
         times, rows, counts = self.times, self.rows, self.counts
         count = len(rows)
@@ -227,7 +226,7 @@ class AvailableSets(Availability):
                 begin += 1
             if begin == count:
                 return None
-            # Numbers first: a row with too few ends the window before any set is looked at.
+            # Counts first: a row with too few units rules out the window before any set is computed.
             end, stop = times[begin] + duration, begin + 1
             while stop < count and times[stop] < end:
                 if counts[stop] < n:
@@ -240,7 +239,7 @@ class AvailableSets(Availability):
                     if at == stop:
                         return times[begin], choose(units, n)
                     units &= rows[at]
-                # Every start from which the window still has these last rows fails too.
+                # Any later start whose window still includes these last rows fails too.
                 units = among
                 while (units := units & rows[at]).bit_count() >= n:
                     at -= 1

@@ -1,4 +1,4 @@
-"""Which inventory an instance schedules on, by name or by what is asked for."""
+"""The choice of the inventory that an instance schedules on, by name or by request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ KINDS: Final = ("graph", "auto", "named", "counted")
 
 
 def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Inventory:
-    """The inventory of this name; `named:TYPE` and `counted:TYPE` say of what, else nodes and the one pool of several units.
-    With `auto` the first request decides.
+    """An inventory by name: graph, auto, named or counted.
 
-    Errors: UsageError for another name, and where pools of the type are not alike.
+    `named:TYPE` and `counted:TYPE` give the type of the pools; the default is node for `named`, and the first type with pools of
+    several units for `counted`.  `auto` begins with the graph, and the first request decides.
+
+    Errors: UsageError for another name, and if the pools of the type are not interchangeable or not a single pool.
     """
     name, _, type_name = kind.partition(":")
     if name not in KINDS or (type_name and name in ("graph", "auto")):
@@ -46,7 +48,7 @@ def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Invent
 
 
 def fastest(graph: ResourceGraph, match_policy: str, request: Request, measure: str | None = None) -> Inventory:
-    """The fastest inventory that can answer this request."""
+    """The fastest inventory that supports a request."""
     wanted = uniform_request(request)
     return (wanted and _fastest(graph, match_policy, wanted, measure)) or GraphInventory(graph, match_policy, measure)
 

@@ -1,8 +1,8 @@
-"""Units of one pool: they have no names, so a number says all.
+"""Inventory of the units of one pool, which have no names: a number represents what is free.
 
-This is what the simulators of the field have: a machine that is a number of processors.  What runs gives back at known moments,
-so what is free only grows with time until the first reservation; one reservation needs its start and what is left over beside
-it, and only several need rows.
+Batch simulators model a machine this way, as a number of processors.  Running jobs free their units at known moments, so without
+reservations the number of free units only grows with time.  A single reservation needs only its start and the number of units
+that it leaves free; several reservations need availability over time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 class CountedInventory:
-    """Units of one pool of a machine.
+    """An `Inventory` of the units of one pool.
 
     Args:
-        graph: the machine.
         vertex: the pool.
     """
 
@@ -35,29 +34,29 @@ class CountedInventory:
     def __init__(self, graph: ResourceGraph, vertex: int) -> None:
         self.graph = graph
         self.revision = graph.revision
-        structure = self.structure = self._seen = graph.structure
+        structure = self.structure = self._known_structure = graph.structure
         self.vertex = vertex
         self.is_gone = False
-        """Whether the pool has left the containment tree; `structure` and `vertex` are then those that it had there."""
+        """Whether the pool was removed from the containment tree; `structure` and `vertex` are then the last ones that had it."""
         self.type = structure.types[structure.type.item(vertex)]
         self.size = structure.size.item(vertex)
         self.is_up = structure.unavailable_above(vertex) < 0
         self.free = self.size
-        self._others = 0
+        self._held_by_others = 0
         """Units that others hold now or later."""
         self._asks: dict[int, tuple[Request, int]] = {}
         self.running = Running()
         self._disputed: dict[int, int] = {}
-        """How many units those are to have that lack some, since others hold them."""
+        """By key, all units of a late job of which others hold some."""
         self._reserved: dict[int, Hold] = {}
         self._spare = 0
-        """Beside a single reservation: units free at its start that it does not need."""
+        """With a single reservation: the units that it leaves free at its start."""
         self._rows: AvailableCounts | None = None
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> int:
-        """Units asked for."""
+        """The number of units requested."""
         known = self._asks.get(id(request))
         if known is None or known[0] is not request:
             if len(self._asks) > 4096:
@@ -67,19 +66,19 @@ class CountedInventory:
 
     def _units(self, wanted: UniformRequest | None) -> int:
         if wanted is None or wanted.type != self.type or wanted.is_whole or self.is_gone:
-            raise NotUniform(f"only units of {self.type} are counted here")
+            raise NotUniform(f"this inventory only has units of {self.type}")
         if wanted.number > self.size:
             raise InfeasibleRequest(
-                f"{wanted.number} units of {self.type} asked for, the machine has {self.size}", hint="ask for less"
+                f"requested {wanted.number} units of {self.type}, the machine has {self.size}", hint="request fewer"
             )
         return wanted.number
 
     def measure_in(self, type_name: str | None) -> None:
-        """Nothing changes: there is one type here."""
+        """Ignored: sizes are always in units of the pool."""
 
     @property
     def measure(self) -> str:
-        """The type of the pool, which is what the size of jobs is measured in."""
+        """The type of the pool."""
         return self.type
 
     @property
@@ -88,7 +87,6 @@ class CountedInventory:
         return self.free <= 0 or not self.is_up
 
     def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
-        """Units now; see Inventory."""
         if ask > self.free or not self.is_up:
             return None
         reserved = self._reserved
@@ -110,13 +108,11 @@ class CountedInventory:
         return hold
 
     def has_room(self, ask: int, now: int) -> bool:
-        """Whether as many units are free; see Inventory."""
         return self.is_up and ask <= self.free
 
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
-        """The earliest window; see Inventory."""
         if not self.is_up:
             return None
         self.unreserve(key)
@@ -132,11 +128,9 @@ class CountedInventory:
         return start
 
     def places(self) -> dict[int, Hold]:
-        """Units by key; see Inventory."""
         return dict(self._reserved)
 
     def restore(self, key: int, place: Hold, duration: int, start: int, now: int) -> bool:
-        """As many units; see Inventory."""
         end = min(start + duration, FOREVER)
         rows = self._all_rows(now)
         if not self.is_up or not rows.fits(place.count, start, end):
@@ -147,7 +141,6 @@ class CountedInventory:
         return True
 
     def reserve_count(self, key: int, ask: int, now: int) -> int | None:
-        """The same: units have no names here."""
         self.clear()
         return self._reserve_first(key, ask, 1, now) if self.is_up else None
 
@@ -174,13 +167,12 @@ class CountedInventory:
 
     def _all_rows(self, now: int) -> AvailableCounts:
         if self._rows is None:
-            rows = self._rows = AvailableCounts(now, self.size - self._others)
+            rows = self._rows = AvailableCounts(now, self.size - self._held_by_others)
             for hold in (*self.running.holds, *self._reserved.values()):
                 rows.change(hold.start, hold.end, -hold.count)
         return self._rows
 
     def begin(self, key: int, ask: int, now: int, end: int) -> Hold | None:
-        """Units that were reserved; see Inventory."""
         reserved = self._reserved[key]
         if reserved.start != now or reserved.end != end:
             self.unreserve(key)
@@ -195,7 +187,6 @@ class CountedInventory:
         return hold
 
     def unreserve(self, key: int) -> None:
-        """Drop a reservation; see Inventory."""
         reserved = self._reserved.pop(key, None)
         if reserved is not None:
             if self._rows is not None:
@@ -206,19 +197,16 @@ class CountedInventory:
         if not self._reserved:
             self._rows = None
 
-    def promises(self) -> dict[int, int]:
-        """Starts that are reserved; see Inventory."""
+    def reserved_starts(self) -> dict[int, int]:
         return {key: hold.start for key, hold in self._reserved.items()}
 
     def clear(self) -> None:
-        """Drop all reservations."""
         self._reserved.clear()
         self._rows = None
 
-    # -- giving back -------------------------------------------------------------------------------------------------
+    # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
-        """Units are back; see Inventory."""
         if self.running.release(claim):
             self.free += claim.count
             if self._rows is not None:
@@ -230,12 +218,11 @@ class CountedInventory:
         claim.count = self._disputed.pop(key, claim.count)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
-        """Another end; see Inventory."""
         self.clear()
-        if end <= claim.end or self.is_gone:  # a job keeps what has been taken out of the graph
+        if end <= claim.end or self.is_gone:  # a job keeps what was removed from the graph
             self.running.move(claim, end)
             return
-        wanted, free = self._due_to(claim), self._free_beside(claim)
+        wanted, free = self._given_to(claim), self._free_for(claim)
         if wanted > free:
             holders = [hold for hold in self.running.holds if hold is not claim and hold.count]
             left = accumulate((hold.count for hold in holders), initial=free)
@@ -246,30 +233,28 @@ class CountedInventory:
         self.extend(key, claim, now, end)
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
-        """A later end; see Inventory."""
         self.clear()
-        wanted, free = self._due_to(claim), self._free_beside(claim)
+        wanted, free = self._given_to(claim), self._free_for(claim)
         claim.count = max(min(wanted, free), 0)
-        self.free = free - self._others - claim.count
+        self.free = free - self._held_by_others - claim.count
         self.running.move(claim, end)
         if claim.count == wanted:
             self._disputed.pop(key, None)
             return []
-        self._disputed[key] = wanted  # when the others have gone, it has all of them again
+        self._disputed[key] = wanted  # to be held again when the others have freed it
         return [self.structure.path(self.vertex)]
 
-    def _due_to(self, claim: Hold) -> int:
-        """Units that a job was given, and has not given back."""
+    def _given_to(self, claim: Hold) -> int:
+        """All units allocated to a job, including those that others hold by now."""
         return self._disputed.get(claim.key, claim.count)
 
-    def _free_beside(self, claim: Hold) -> int:
-        """Units that no other job of the instance holds; what others hold in the graph, the records say."""
-        return self.free + self._others + (claim.count if claim.is_live else 0)
+    def _free_for(self, claim: Hold) -> int:
+        """Units that no other job of the instance holds; what others hold in the graph is in its records."""
+        return self.free + self._held_by_others + (claim.count if claim.is_live else 0)
 
     def advance(self, now: int) -> list[int]:
-        """Time moves; see Inventory."""
         ends = self.running.ends
-        over = self.running.over(now) if ends and ends[0] <= now else []
+        over = self.running.take_ended(now) if ends and ends[0] <= now else []
         for hold in over:
             self.free += hold.count
         if self._rows is not None:
@@ -277,10 +262,9 @@ class CountedInventory:
         return [hold.key for hold in over]
 
     def refresh(self) -> None:
-        """States or structure have changed."""
         self.clear()
         structure = self.graph.structure
-        if structure is not self._seen:
+        if structure is not self._known_structure:
             vertex = _in_tree(structure, self.structure.uuid(self.vertex))
             self.is_gone = vertex < 0
             size = 0 if self.is_gone else structure.size.item(vertex)
@@ -288,7 +272,7 @@ class CountedInventory:
             self.size = size
             if not self.is_gone:
                 self.vertex, self.structure = vertex, structure
-            self._seen = structure
+            self._known_structure = structure
             self._asks.clear()
         self.is_up = self._is_usable()
 
@@ -297,58 +281,53 @@ class CountedInventory:
 
     @property
     def is_stale(self) -> bool:
-        """Whether states or structure have changed; see Inventory."""
-        return self.graph.structure is not self._seen or self.is_up != self._is_usable()
+        return self.graph.structure is not self._known_structure or self.is_up != self._is_usable()
 
-    def leave_alone(self, held: dict[int, int]) -> bool:
-        """Units of others; see Inventory."""
+    def set_held_by_others(self, held: dict[int, int]) -> bool:
         if self.is_gone:
             return False
         structure = self.structure
         whole = any(held.get(v, 0) == structure.size.item(v) for v in structure.ancestors(self.vertex))
         others = self.size if whole else held.get(self.vertex, 0)
-        if others == self._others:
+        if others == self._held_by_others:
             return False
         self.clear()
-        self.free += self._others - others
-        self._others = others
+        self.free += self._held_by_others - others
+        self._held_by_others = others
         return True
 
-    def forget(self) -> None:
-        """Nothing is remembered here."""
+    def forget_failures(self) -> None:
+        """Nothing to do: failures are not remembered here."""
 
     def check(self) -> list[tuple[str, str]]:
-        """What is free is all that nothing that runs holds, nor others; see Inventory."""
-        left = self.size - self._others - sum(hold.count for hold in self.running.holds)
+        """Check that the free units are those that neither running jobs nor others hold."""
+        left = self.size - self._held_by_others - sum(hold.count for hold in self.running.holds)
         if self.free == left:
             return []
-        return [(self.structure.path(self.vertex), f"{self.free} units are counted as free, and {left} are")]
+        return [(self.structure.path(self.vertex), f"{self.free} units are counted as free, but {left} are free")]
 
-    # -- saying ------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
-        """The pool and the units of it."""
-        return [(self.structure.path(self.vertex), self._due_to(claim))]
+        return [(self.structure.path(self.vertex), self._given_to(claim))]
 
     def held(self, claim: Hold) -> list[tuple[str, int]]:
-        """As many as are left to it; see Counting."""
         return [(self.structure.path(self.vertex), claim.count)] if claim.count else []
 
     def vertices(self, claim: Hold) -> list[int]:
-        """The pool, as long as it is in the graph."""
+        """The pool; empty once it was removed from the graph."""
         return [] if self.is_gone else [self.vertex]
 
     def ids(self, claim: Hold) -> str:
-        """Nothing: the units have no numbers."""
+        """Always empty: the units have no numbers."""
         return ""
 
     def count(self, claim: Hold) -> int:
-        """Units."""
-        return self._due_to(claim)
+        return self._given_to(claim)
 
 
 def _in_tree(structure: Structure, uuid: str) -> int:
-    """The pool of the containment tree with this uuid, -1 for none."""
+    """The pool with this uuid in the containment tree, -1 for none."""
     try:
         vertex = structure.vertex(uuid)
     except UnknownPool:

@@ -1,7 +1,7 @@
-"""What a job waits for before it may be scheduled (Flux RFC 26): other jobs, its name being free, a moment.
+"""Job dependencies (Flux RFC 26): a job may wait for other jobs, for earlier jobs of its name and user, or for a time.
 
-Dependencies are kept by what they wait for, so that the start or end of a job costs those that waited for it and no others.
-Jobs that are over are forgotten but for whether they succeeded and whether they ran, and that only for the latest
+Dependencies are indexed by the job they wait for, so the start or end of a job costs only as much as there are jobs that wait for
+it.  Of inactive jobs only the outcome is kept (whether they succeeded, and whether they ran), and only of the latest
 `limits.OUTCOMES_KEPT`.
 """
 
@@ -31,7 +31,7 @@ SCHEMES: Final = (AFTER, "afterstart", ANY, OK, NOT_OK, SINGLETON, BEGIN)
 
 
 class Dependency(NamedTuple):
-    """One thing to wait for: a job by number, a moment in ticks, or (singleton) nothing more to say."""
+    """A scheme and its value: a job number, a time in ticks (begin-time), or 0 (singleton)."""
 
     scheme: str
     value: int = 0
@@ -43,7 +43,7 @@ class Dependency(NamedTuple):
 
 
 class Verdict(Enum):
-    """What comes of a dependency."""
+    """Whether a dependency is satisfied, may still be, or never will be."""
 
     MET = "met"
     OPEN = "open"
@@ -51,9 +51,9 @@ class Verdict(Enum):
 
 
 def parse(given: Dependency | str | Mapping[str, Any]) -> Dependency:
-    """A dependency from `scheme:value` or a jobspec's ``{"scheme": …, "value": …}``.
+    """Parse a dependency: `scheme:value`, or ``{"scheme": …, "value": …}`` as in a jobspec.
 
-    Errors: InputError for another scheme, and for what is no job id or time.
+    Errors: InputError for an unknown scheme, and for a value that is not a job id or a time.
 
     >>> parse("afterok:ƒNH"), parse({"scheme": "begin-time", "value": "1.5"})
     (Dependency(scheme='afterok', value=1234), Dependency(scheme='begin-time', value=1500000))
@@ -85,32 +85,32 @@ class Dependencies:
         self._waiting: dict[int, list[tuple[Job, Dependency]]] = {}
         self._open: dict[int, list[Dependency]] = {}
         self._outcomes: dict[int, int] = {}
-        """1 for success, 2 for having run at all: small integers cost no memory."""
+        """By job number: 1 if it succeeded, plus 2 if it ran; small integers cost no memory."""
         self.remembers = True
-        """Whether the outcome of jobs is kept, for dependencies that come after them."""
+        """Whether outcomes are kept, for dependencies on jobs that have ended."""
         self._named: dict[tuple[str | None, str], dict[int, Job]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, job: Job) -> list[Dependency]:
-        """What a job still waits for."""
+        """The dependencies that a job still waits for."""
         return list(self._open.get(job.number, ()))
 
     # -- adding ------------------------------------------------------------------------------------------------------
 
-    def enter(self, job: Job) -> None:
-        """A job with a name has come: later ones of that name may have to wait for it."""
+    def register(self, job: Job) -> None:
+        """Add a job with a name, for which singletons of that name and user may have to wait."""
         if job.name is not None:
             self._named.setdefault((job.user, job.name), {})[job.number] = job
 
     def add(self, job: Job, dependency: Dependency, jobs: Mapping[int, Job], now: int) -> Verdict:
-        """Let a job wait for something.
+        """Add a dependency to a job.
 
         Args:
             jobs: the active jobs of the instance, by number.
 
-        Errors: UsageError for itself, a cycle, a job that is not known, and singleton without a name.
+        Errors: UsageError for a cycle, an unknown job, and singleton for a job without a name.
         """
         verdict = self._verdict(job, dependency, jobs, now)
         if verdict is Verdict.OPEN:
@@ -127,7 +127,7 @@ class Dependencies:
             return Verdict.MET if value <= now else Verdict.OPEN
         if scheme == SINGLETON:
             if job.name is None:
-                raise UsageError("a singleton needs a name: it waits for the others of that name", where=str(job.id))
+                raise UsageError("a singleton needs a name: it waits for earlier jobs of that name", where=str(job.id))
             return Verdict.OPEN if next(self._earlier(job), None) is not None else Verdict.MET
         other = jobs.get(value)
         if other is not None:
@@ -138,7 +138,7 @@ class Dependencies:
         outcome = self._outcomes.get(value)
         if outcome is None:
             raise UsageError(f"{dependency}: no such job, or it ended too long ago to be remembered", where=str(job.id))
-        return Verdict.MET if _holds(scheme, bool(outcome & 1), bool(outcome & 2)) else Verdict.NEVER
+        return Verdict.MET if _is_met(scheme, bool(outcome & 1), bool(outcome & 2)) else Verdict.NEVER
 
     def _earlier(self, job: Job) -> Iterator[Job]:
         if job.name is not None:
@@ -150,7 +150,7 @@ class Dependencies:
         while todo:
             reached = todo.pop()
             if reached is job:
-                raise UsageError(f"a cycle of dependencies: {_way(job.number, came_from)}", where=str(job.id))
+                raise UsageError(f"a cycle of dependencies: {_cycle(job.number, came_from)}", where=str(job.id))
             for waited in self._antecedents(reached, jobs):
                 if waited.number not in came_from:
                     came_from[waited.number] = reached.number
@@ -163,14 +163,14 @@ class Dependencies:
             elif dependency.scheme != BEGIN and dependency.value in jobs:
                 yield jobs[dependency.value]
 
-    # -- what happens ------------------------------------------------------------------------------------------------
+    # -- events of jobs ----------------------------------------------------------------------------------------------
 
     def started(self, job: Job) -> list[Job]:
-        """A job has its resources; those that thereby wait for nothing any more."""
+        """Return the jobs whose last dependency is satisfied by the start of this job."""
         return [] if job.number not in self._waiting else self._settle(job.number, lambda dependency: dependency.scheme == AFTER)
 
     def ended(self, job: Job, succeeded: bool, ran: bool) -> tuple[list[Job], list[tuple[Job, Dependency]]]:
-        """A job is inactive; the jobs that wait for nothing any more, and those that wait for what will never be."""
+        """Return the jobs whose last dependency is satisfied by the end of this job, and the dependencies that never will be."""
         number = job.number
         self._open.pop(number, None)
         if self.remembers:
@@ -183,33 +183,33 @@ class Dependencies:
             never = [
                 (waiting, dependency)
                 for waiting, dependency in self._waiting[number]
-                if waiting.state is State.DEPEND and not _holds(dependency.scheme, succeeded, ran)
+                if waiting.state is State.DEPEND and not _is_met(dependency.scheme, succeeded, ran)
             ]
-            ready = self._settle(number, lambda dependency: _holds(dependency.scheme, succeeded, ran))
+            ready = self._settle(number, lambda dependency: _is_met(dependency.scheme, succeeded, ran))
             self._waiting.pop(number, None)
         if job.name is not None:
-            ready += self._leave(job, job.name)
+            ready += self._release_name(job, job.name)
         return ready, never
 
     def due(self, job: Job, now: int) -> bool:
-        """Time has come to `now`: whether the job waits for nothing any more."""
+        """Drop the begin times that have come; return whether the job waits for nothing else."""
         opened = self._open.get(job.number)
         if opened is None:
             return False
         opened[:] = [dependency for dependency in opened if dependency.scheme != BEGIN or dependency.value > now]
-        return self._is_free(job)
+        return self._is_ready(job)
 
-    def _leave(self, job: Job, name: str) -> list[Job]:
-        family = self._named[job.user, name]
-        del family[job.number]
-        if not family:
+    def _release_name(self, job: Job, name: str) -> list[Job]:
+        namesakes = self._named[job.user, name]
+        del namesakes[job.number]
+        if not namesakes:
             del self._named[job.user, name]
         ready = []
-        for other in family.values():
+        for other in namesakes.values():
             opened = self._open.get(other.number)
             if opened and Dependency(SINGLETON) in opened and next(self._earlier(other), None) is None:
                 opened.remove(Dependency(SINGLETON))
-                if self._is_free(other):
+                if self._is_ready(other):
                     ready.append(other)
         return ready
 
@@ -222,27 +222,27 @@ class Dependencies:
             opened = self._open.get(job.number)
             if opened is not None and dependency in opened:
                 opened.remove(dependency)
-                if self._is_free(job):
+                if self._is_ready(job):
                     ready.append(job)
         if left:
             self._waiting[number] = left
         return ready
 
-    def _is_free(self, job: Job) -> bool:
+    def _is_ready(self, job: Job) -> bool:
         if self._open.get(job.number):
             return False
         self._open.pop(job.number, None)
         return job.state is State.DEPEND
 
 
-def _holds(scheme: str, succeeded: bool, ran: bool) -> bool:
-    """Whether a dependency holds once its antecedent is inactive; one that never started never will have."""
+def _is_met(scheme: str, succeeded: bool, ran: bool) -> bool:
+    """Whether a dependency on an inactive job is satisfied."""
     if scheme == AFTER:
         return ran
     return scheme == ANY or succeeded == (scheme == OK)
 
 
-def _way(first: int, came_from: Mapping[int, int]) -> str:
+def _cycle(first: int, came_from: Mapping[int, int]) -> str:
     names, at = [first], first
     while (at := came_from[at]) != first:
         names.append(at)

@@ -1,9 +1,8 @@
-"""What is due in one instance, and doing it: limits of jobs, what others held and hold no more, moments that jobs wait for, the
-end of the instance itself (rule T1).
+"""The due events of one instance (rule T1): limits of jobs, the end of what others hold, begin times, the expiry of the instance.
 
-A job whose limit has passed is asked to stop, and keeps what it has until its runner says that it ended.  What the records say
-it holds is prolonged for as long as that takes, a little at a time.  At the very moment of its limit only `advance` asks it to
-stop: any other call of that moment may be the one that reports its end, and until then what it has is not given to others.
+A job whose limit has passed is asked to stop, and keeps its resources until its runner reports that it has ended.  Until then its
+records are extended by a short time, again and again.  At the exact moment of the limit only `advance` asks the job to stop: any
+other call may be the one that reports its end, and until then its resources are kept for it.
 """
 
 from __future__ import annotations
@@ -13,62 +12,62 @@ from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
 from fluxres.clock import FOREVER, ticks
-from fluxres.instance import foreign, holding, states
+from fluxres.instance import external, holding, states
 from fluxres.instance.states import State
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
     from fluxres.instance.job import Job
 
-HELD_THROUGH: Final = 1
-"""Ticks for which units of a job at its limit are kept for it: this moment, and no other."""
+KEPT_TICKS: Final = 1
+"""Ticks for which a job at its limit keeps its resources: that moment only."""
 
 OVERTIME_S: Final = 10.0
-"""How long units of a job that has not ended by its limit are taken to be held, over and over."""
+"""The time by which the claim of a late job is extended, repeatedly."""
 
 
-def first(instance: Instance) -> int:
-    """When something is due next in an instance, in ticks; FOREVER for never.
+def next_event(instance: Instance) -> int:
+    """When the next event of an instance is due, in ticks; FOREVER for never.
 
-    What others give back at a moment is free at that moment, so that is due a tick before.
+    What others free at a moment can be used at that moment, so that event is due a tick earlier.
     """
-    timers, ends = instance._timers, instance._foreign_ends
+    timers, ends = instance._timers, instance._external_ends
     return min(
         timers[0][0] if timers else FOREVER,
-        _limit(instance),
+        _next_limit(instance),
         ends[-1] - 1 if ends else FOREVER,
         instance.expires,
     )
 
 
-def wakes(instance: Instance) -> int:
-    """When `advance` has to be called, so that what is due is done in time."""
-    timers, ends = instance._timers, instance._foreign_ends
+def next_wakeup(instance: Instance) -> int:
+    """When `advance` has to be called next so that events are handled in time."""
+    timers, ends = instance._timers, instance._external_ends
     found = min(instance.queue.next_due(), instance.expires)
     if timers:
         found = min(found, timers[0][0])
     if instance._overtime or instance._at_limit or not instance.keeps_limits:
-        found = min(found, _limit(instance))
+        found = min(found, _next_limit(instance))
     if not len(instance.queue):
         return found
     if not instance.shared.has_suppliers:
         return min(found, ends[-1]) if ends else found
-    return min(found, *(one._foreign_ends[-1] for one in instance.outermost.walk() if one._foreign_ends), FOREVER)
+    return min(found, *(one._external_ends[-1] for one in instance.outermost.walk() if one._external_ends), FOREVER)
 
 
-def do_first(instance: Instance, before: int) -> bool:
-    """Do what comes first in an instance, if it is due before a moment; False where others give it back in the tick to come."""
+def do_next(instance: Instance, before: int) -> bool:
+    """Handle the next event of an instance if it is due before a moment; False if others free something in the next tick."""
     instance._announced, is_due = FOREVER, True
     try:
-        moment = FOREVER if instance.is_closed else first(instance)
+        moment = FOREVER if instance.is_closed else next_event(instance)
         if moment >= before:
             return True
         instance.now = instance._time.now
-        timers, ends = instance._timers, instance._foreign_ends
-        if moment == _limit(instance):
-            _limits(instance, moment)
+        timers, ends = instance._timers, instance._external_ends
+        if moment == _next_limit(instance):
+            _enforce_limits(instance, moment)
         elif ends and moment == ends[-1] - 1 and ends[-1] <= instance.now:
-            foreign.look(instance)
+            external.refresh(instance)
         elif timers and moment == timers[0][0]:
             _begin_time(instance)
         elif moment == instance.expires:
@@ -80,100 +79,103 @@ def do_first(instance: Instance, before: int) -> bool:
         return True
     finally:
         if is_due and not instance.is_closed:
-            instance._announce(first(instance))
+            instance._announce(next_event(instance))
 
 
-def hold_through(instance: Instance) -> None:
-    """Let jobs whose limit is this very moment keep what they have, until their end is reported or they are asked to stop.
+def keep_at_limit(instance: Instance) -> None:
+    """Let jobs that are exactly at their limit keep their resources until their end is reported or they are asked to stop.
 
-    Not those of which a runner promised that they end at it.  What is reserved stays where it is, or comes a tick later.
+    Jobs whose runner promises that they end at their limit are left out.  Reservations keep their pools, or begin a tick later.
     """
-    held = _ending(instance)
+    held = _jobs_at_limit(instance)
     if held:
         places = instance.queue.places()
-        _hold(instance, held)
-        instance.queue.restore(places, HELD_THROUGH)
+        _keep(instance, held)
+        instance.queue.restore(places, KEPT_TICKS)
 
 
-def _ending(instance: Instance) -> list[Job]:
-    """Jobs whose limit is this very moment, and that may be there after it."""
-    found = (instance._jobs[number] for number in instance.inventory.running.until(instance.now))
-    return [job for job in found if not _is_promised(job)]
+def _jobs_at_limit(instance: Instance) -> list[Job]:
+    """Jobs that are exactly at their limit and may run on after it."""
+    found = (instance._jobs[number] for number in instance.inventory.running.ending_by(instance.now))
+    return [job for job in found if not _ends_by_itself(job)]
 
 
-def _hold(instance: Instance, held: list[Job]) -> None:
+def _keep(instance: Instance, held: list[Job]) -> None:
     for job in held:
-        if holding.keep(instance, job, instance.now + HELD_THROUGH):
+        if holding.keep(instance, job, instance.now + KEPT_TICKS):
             holding.mark_disputed(instance, job)
         instance._at_limit.add(job.number)
 
 
-def _is_promised(job: Job) -> bool:
-    """Whether a job ends at its limit by itself: its runner keeps limits, and so do those of the jobs in its child.
+def _ends_by_itself(job: Job) -> bool:
+    """Whether a job ends at its limit by itself: its runner keeps limits, and so do the runners of all jobs in its child.
 
-    Not a job that is late, nor one in whose child such a job, or one of another runner, has not ended.
+    False for a late job, and if an active job in its child is late or has a runner that does not keep limits.
     """
     instance, child = job.instance, job.child
     if not instance.keeps_limits or job.number in instance._overtime or job.limit < instance._time.now:
         return False
-    return child is None or all(_is_promised(each) for each in child._jobs.values() if each.claim is not None)
+    return child is None or all(_ends_by_itself(each) for each in child._jobs.values() if each.claim is not None)
 
 
-def hold_all_through(instances: Iterable[Instance]) -> None:
-    """The same in a whole tree, in which what a job gives up may be free in another instance (rule N1).
+def keep_all_at_limit(instances: Iterable[Instance]) -> None:
+    """The same for a tree of instances in which what one job frees may become free in another instance (rule N1).
 
-    Of one moment children come before their parents.  When the end of an instance has come, nothing that it has reserved can
-    begin: it would only be in the way of others on what they share.
+    Args:
+        instances: children before their parents.
+
+    If an instance expires now, its reservations are dropped: they cannot begin any more, and would only block others on what
+    they share.
     """
-    going_on = [one for one in instances if not one.is_closed]
-    places = [one.queue.places() for one in going_on]
-    for one in going_on:
+    still_open = [one for one in instances if not one.is_closed]
+    places = [one.queue.places() for one in still_open]
+    for one in still_open:
         one.now = one._time.now
-        _hold(one, _ending(one))
+        _keep(one, _jobs_at_limit(one))
         if one.expires <= one.now and one.queue.reserved:
             one.queue.unreserve()
-            one.supplies_back()
-    for one, known in zip(going_on, places, strict=True):
+            one.supplies_returned()
+    for one, known in zip(still_open, places, strict=True):
         if one.expires > one.now:
-            one.queue.restore(known, HELD_THROUGH)
+            one.queue.restore(known, KEPT_TICKS)
 
 
 def announce_late(instances: Iterable[Instance]) -> None:
-    """See whether runners that keep limits have kept them: nobody may have called these instances since."""
+    """Find the late jobs of runners that keep limits, since these instances may not have been called at the limits."""
     for one in instances:
         if one.is_closed or not one.keeps_limits:
             continue
         if one._lapsed_at < one._time.now:
-            require_ended(one)
-        one._announce(_limit(one))
+            find_late(one)
+        one._announce(_next_limit(one))
 
 
 def is_behind(instance: Instance) -> bool:
-    """Whether something was due before now, limits among it that a runner promised to keep and nobody has looked after."""
+    """Whether an event was due before now, including limits that a runner promised to keep and did not."""
     announce_late((instance,))
-    return first(instance) < instance._time.now
+    return next_event(instance) < instance._time.now
 
 
-def require_ended(instance: Instance) -> None:
-    """See whether a runner that keeps limits has kept them: a job that has not ended at its limit is as late as any other."""
+def find_late(instance: Instance) -> None:
+    """Mark the jobs that have not ended at their limit, although their runner keeps limits, as late."""
     late = [job for number in instance._lapsed if (job := instance._jobs.get(number)) and job.limit == instance._lapsed_at]
     instance._overtime.update(job.number for job in late)
     instance._lapsed, instance._lapsed_at = [], FOREVER
     if late:
-        instance._announce(first(instance))
+        instance._announce(next_event(instance))
 
 
 def _begin_time(instance: Instance) -> None:
-    """A moment has come that a job waits for."""
+    """Handle the begin time of a job."""
     job = instance._jobs.get(heappop(instance._timers)[1])
     if job is not None and job.state is State.DEPEND and instance.dependencies.due(job, instance.now):
         instance._depend(job)
 
 
-def _limit(instance: Instance) -> int:
-    """When the limit of a job has to be looked after.
+def _next_limit(instance: Instance) -> int:
+    """When the next limit of a job has to be handled.
 
-    A runner that keeps limits is left alone until one has passed; from then on its job is as any other.
+    The limits of a runner that keeps limits are handled only after they have passed; its job is then late like any other.
     """
     if instance._at_limit:
         return min(instance._jobs[number].limit for number in instance._at_limit)
@@ -183,29 +185,29 @@ def _limit(instance: Instance) -> int:
     return min((instance._jobs[number].limit for number in instance._overtime), default=FOREVER)
 
 
-def _limits(instance: Instance, moment: int) -> None:
-    """Ask the jobs whose limit is a moment to stop, and keep what they have for those that have not ended by that."""
-    for number in sorted({*instance._at_limit, *instance._overtime, *instance.inventory.running.until(moment)}):
+def _enforce_limits(instance: Instance, moment: int) -> None:
+    """Ask the jobs with their limit at a moment to stop; those that do not end immediately keep their resources."""
+    for number in sorted({*instance._at_limit, *instance._overtime, *instance.inventory.running.ending_by(moment)}):
         job = instance._jobs.get(number)
         if job is None or job.limit > moment:
             continue
-        if job.state is State.RUN and job.limit >= instance.now and number not in instance._at_limit and _is_promised(job):
+        if job.state is State.RUN and job.limit >= instance.now and number not in instance._at_limit and _ends_by_itself(job):
             continue
         try:
             if job.state is State.RUN:
-                instance._raise(job, "timelimit", states.FATAL, "the limit has come")
+                instance._raise(job, "timelimit", states.FATAL, "the job has reached its limit")
         finally:
             if job.state is State.CLEANUP:
-                _prolong(instance, job)
+                _extend_overtime(instance, job)
 
 
-def _prolong(instance: Instance, job: Job) -> None:
-    """Let a job that has not ended hold on to what it has (rule T1).
+def _extend_overtime(instance: Instance, job: Job) -> None:
+    """Extend the claim of a job that has not ended by its limit (rule T1).
 
-    What others hold by now, or will before it is looked at again, they keep: their records are older than the delay.  The job
-    gets an exception that does not end it, and `check` reports the pools as long as that lasts.
+    What others hold now, or will hold during the extension, they keep, since their records are older.  In that case the job gets
+    an exception that does not end it, and `check` reports the pools as long as this lasts.
     """
-    now, ends = instance.now, instance._foreign_ends
+    now, ends = instance.now, instance._external_ends
     end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
     instance._overtime.add(job.number)
     taken = holding.keep(instance, job, end)

@@ -1,8 +1,8 @@
-"""Any request there is, on the resource graph itself: the matcher finds, the records remember.
+"""Inventory for all requests, on the resource graph itself: the matcher finds pools, and the records hold them.
 
-Every job and every reservation is an allocation of the graph under the job's id, so that a look at the graph shows what
-the instance does, and the rules are held where they always are.  A request that found nothing is not tried again for as long,
-or longer, before something comes back: a queue of equal jobs costs one search.
+Each job and each reservation is an allocation in the graph under the job's id, so the graph shows what the instance does, and
+enforces the rules.  A request that found nothing is not tried again with the same or a longer duration before something is freed,
+so a queue of equal jobs costs one search.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 
 class GraphInventory:
-    """A resource graph as what an instance schedules on.
+    """An `Inventory` that allocates in its graph.
 
     Args:
-        graph: jobs become allocations in it.
         match_policy: which pools to prefer.
-        measure: type that sizes are measured in.
+        measure: the type in whose units sizes are measured.
     """
 
     kind: str = "graph"
@@ -50,16 +49,16 @@ class GraphInventory:
         self.running = Running()
         self._reserved: dict[int, Hold] = {}
         self._places: dict[int, Placement] = {}
-        """What was found for these."""
+        """By key, the match of each reservation."""
         self._feasible: dict[object, bool] = {}
         self._failed: dict[object, int] = {}
-        """Requests that found nothing since something last came back, with the shortest window that was too long."""
-        self._scale: tuple[int, Measure] | None = None
+        """Requests that found nothing since something was last freed, with the shortest window for which they did."""
+        self._cached_measure: tuple[int, Measure] | None = None
         self._disputed: dict[int, list[tuple[str, int]]] = {}
-        """What those have of which others hold some; the records have less."""
+        """By key, all pools of a late job of which others hold some; the records have less."""
         self._expired: dict[int, list[tuple[str, int]]] = {}
-        """What those had at their end whose records have expired, though they have not given it back."""
-        self._known = self._state()
+        """By key, the pools of a job that has not ended, but whose records have expired."""
+        self._known = self._graph_state()
         graph.keepers.add(self)
 
     def _matcher(self) -> Matcher:
@@ -67,17 +66,17 @@ class GraphInventory:
             self.graph.records.upstream.refresh()
         return self.graph.matcher
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> Request:
-        """The request, if it can ever be had."""
-        what = request.resources, request.constraint
-        known = self._feasible.get(what)
+        """The request itself, if it can ever be satisfied."""
+        signature = request.resources, request.constraint
+        known = self._feasible.get(signature)
         if known is None:
             known = self._matcher().satisfiable(request)
             if len(self._feasible) > 4096:
                 self._feasible.clear()
-            self._feasible[what] = known
+            self._feasible[signature] = known
         if not known:
             refusal = self.graph.why_not(request)
             if refusal is not None and refusal.never:
@@ -87,28 +86,27 @@ class GraphInventory:
 
     @property
     def is_full(self) -> bool:
-        """Not known without a request."""
+        """Always False: it depends on the request."""
         return False
 
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
-        """A match now, recorded; see Inventory."""
-        what = ask.resources, ask.constraint
-        if end - now >= self._failed.get(what, FOREVER + 1):
+        signature = ask.resources, ask.constraint
+        if end - now >= self._failed.get(signature, FOREVER + 1):
             return None
         try:
             found = self._matcher().match(ask, now, end, self.match_policy)
-        except InfeasibleRequest:  # the machine has lost all pools of a type, and may have some again
+        except InfeasibleRequest:  # the machine has lost all pools of a type, but may get some again
             found = None
-        except LimitExceeded:  # undecided, and so it stays until something comes back
-            self._failed[what] = end - now
+        except LimitExceeded:  # undecided, and it will stay so until something is freed
+            self._failed[signature] = end - now
             raise
         if found is None:
-            self._failed[what] = end - now
+            self._failed[signature] = end - now
             return None
         try:
             hold = self._commit(key, found)
-        except InsufficientResources:  # of a supplier that the parent has, and gives to others first
-            self._failed[what] = end - now
+        except InsufficientResources:  # of a supplier of the parent, which serves others first
+            self._failed[signature] = end - now
             return None
         self.running.add(hold)
         return hold
@@ -116,19 +114,17 @@ class GraphInventory:
     def _commit(self, key: int, found: Placement, *, anew: bool = False) -> Hold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
-        count = self._measured().units(vertices, amounts, self.graph.structure.size[vertices])
+        count = self._current_measure().units(vertices, amounts, self.graph.structure.size[vertices])
         hold = Held(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
-        if len(found):  # a request that only shares pools holds nothing
-            with recording.ours(self):
+        if len(found):  # empty for a request that only shares pools
+            with recording.own_changes(self):
                 changes.commit_match(self.graph, found, fluid.encode(key), anew=anew)
         return hold
 
     def forget_failures(self) -> None:
-        """Requests that found nothing may find something now."""
         self._failed.clear()
 
     def has_room(self, ask: Request, now: int) -> bool:
-        """Whether there is a match for a moment; see Inventory."""
         with suppress(InfeasibleRequest):
             return self._matcher().match(ask, now, now + 1, self.match_policy) is not None
         return False
@@ -136,7 +132,6 @@ class GraphInventory:
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
-        """The earliest match, recorded; see Inventory."""
         self.unreserve(key)
         try:
             found = self._matcher().earliest(ask, duration, now, self.match_policy)
@@ -152,11 +147,9 @@ class GraphInventory:
         return found.start
 
     def places(self) -> dict[int, Placement]:
-        """Matches by key; see Inventory."""
         return dict(self._places)
 
     def restore(self, key: int, place: Placement, duration: int, start: int, now: int) -> bool:
-        """The same match, recorded; see Inventory."""
         moved = replace(place, start=start, end=min(start + duration, FOREVER))
         try:
             self._reserved[key] = self._commit(key, moved, anew=True)
@@ -166,7 +159,6 @@ class GraphInventory:
         return True
 
     def begin(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
-        """What was reserved; see Inventory."""
         reserved = self._reserved[key]
         if reserved.start != now or reserved.end != end:
             self.unreserve(key)
@@ -176,75 +168,69 @@ class GraphInventory:
         return reserved
 
     def reserved(self, key: int) -> Hold | None:
-        """What is reserved for a job."""
         return self._reserved.get(key)
 
-    def promises(self) -> dict[int, int]:
-        """Starts that are reserved; see Inventory."""
+    def reserved_starts(self) -> dict[int, int]:
         return {key: hold.start for key, hold in self._reserved.items()}
 
     def check(self) -> list[tuple[str, str]]:
-        """Nothing is counted beside the records; see Inventory."""
+        """Nothing to check: all counts are in the records."""
         return []
 
     def unreserve(self, key: int) -> None:
-        """Drop a reservation; see Inventory."""
         if self._reserved.pop(key, None) is not None:
             del self._places[key]
-            self._give_back(key)
+            self._free(key)
 
     def clear(self) -> None:
-        """Drop all reservations."""
         for key in list(self._reserved):
             self.unreserve(key)
 
-    # -- giving back -------------------------------------------------------------------------------------------------
+    # -- the end of claims -------------------------------------------------------------------------------------------
 
-    def _give_back(self, key: int) -> None:
+    def _free(self, key: int) -> None:
         job = fluid.encode(key)
         if self.graph.records.is_holder(job):
-            with recording.ours(self):
+            with recording.own_changes(self):
                 self.graph.free(job)
         self._failed.clear()
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
-        """The records go; see Inventory."""
         self.running.release(claim)
         self._disputed.pop(key, None)
         self._expired.pop(key, None)
-        self._give_back(key)
+        self._free(key)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
-        """Records to another end; see Inventory."""
         self.clear()
-        with recording.ours(self):
+        with recording.own_changes(self):
             if end > claim.end:
                 self._record(claim, max(claim.end, now), end)
             elif end < claim.end:
-                with suppress(NotHeld, UnknownJob):  # it shares pools only, or others have all of them
+                with suppress(NotHeld, UnknownJob):  # it only shares pools, or others hold all of them
                     self.graph.free(fluid.encode(key), start=seconds(end))
         self._move(claim, end)
 
     def _record(self, claim: Hold, start: int, end: int) -> None:
-        pools = self._last(claim)
+        pools = self._final_pools(claim)
         if pools:
             recording.record(self.graph, fluid.encode(claim.key), pools, start, end)
 
-    def _last(self, claim: Hold) -> list[tuple[str, int]]:
-        """What is held when it ends, and what a whole holding implies then."""
-        return self._disputed[claim.key] if claim.key in self._disputed else self._at_end(claim)
+    def _final_pools(self, claim: Hold) -> list[tuple[str, int]]:
+        """What a job holds at its end, including what it holds implicitly below exclusive pools."""
+        return self._disputed[claim.key] if claim.key in self._disputed else self._pools_at_end(claim)
 
-    def _at_end(self, claim: Hold) -> list[tuple[str, int]]:
-        return self._recorded(claim, self.graph.structure.accounts.where) or self._expired.get(claim.key, [])
+    def _pools_at_end(self, claim: Hold) -> list[tuple[str, int]]:
+        return self._recorded_at_end(claim, self.graph.structure.accounts.where) or self._expired.get(claim.key, [])
 
     def keep_ended(self, before: int) -> None:
-        """Remember what jobs have whose end has come, and which have not ended: its records expire now (rule T1)."""
+        """Remember what jobs hold whose records are about to expire although the jobs have not ended (rule T1)."""
         running = self.running
         for hold in (*running.holds[: bisect_right(running.ends, before)], *running.lapsed.values()):
-            if hold.end <= before and (pools := self._recorded(hold, self.graph.structure.accounts.by_uuid)):
-                self._expired[hold.key] = pools  # they may move in the same change
+            if hold.end <= before and (pools := self._recorded_at_end(hold, self.graph.structure.accounts.by_uuid)):
+                self._expired[hold.key] = pools  # by uuid, since the same change may move them
 
-    def _recorded(self, claim: Hold, name: Callable[[int], str]) -> list[tuple[str, int]]:
+    def _recorded_at_end(self, claim: Hold, name: Callable[[int], str]) -> list[tuple[str, int]]:
         job, records = fluid.encode(claim.key), self.graph.records
         held = ((v, steps.amount_at(records.given(v, job), claim.end - 1)) for v in records.pools_with_implied(job))
         return [(name(v), amount) for v, amount in held if amount]
@@ -255,25 +241,26 @@ class GraphInventory:
         self._failed.clear()
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
-        """Records to a later end, beside those of others; see Inventory."""
         self.clear()
-        job, pools = fluid.encode(key), self._last(claim)
+        job, pools = fluid.encode(key), self._final_pools(claim)
         may_gain = not claim.is_live or key in self._disputed
-        with recording.ours(self), self._held_through(now, claim) if may_gain else nullcontext():
-            taken = recording.hold(self.graph, job, pools, claim.end, now, end, anew=key in self._disputed)
+        with recording.own_changes(self), self._ended_kept(now, claim) if may_gain else nullcontext():
+            taken = recording.record_available(self.graph, job, pools, claim.end, now, end, replace=key in self._disputed)
         if taken:
-            self._disputed[key] = pools  # when the others have gone, it has all of it again
+            self._disputed[key] = pools  # to be held again when the others have freed it
         else:
             self._disputed.pop(key, None)
         self._move(claim, end)
         return taken
 
     @contextmanager
-    def _held_through(self, now: int, beside: Hold) -> Iterator[None]:
-        """As if the records of others whose end has come went on: what they hold is theirs until `advance`."""
+    def _ended_kept(self, now: int, beside: Hold) -> Iterator[None]:
+        """Extend the records of other jobs whose end has come for a while: what they hold stays theirs until `advance`."""
         over = [hold for hold in self.running.holds[: bisect_right(self.running.ends, now)] if hold is not beside]
         for hold in over:
-            recording.hold(self.graph, fluid.encode(hold.key), self._at_end(hold), hold.end, now, now + 1, anew=False)
+            recording.record_available(
+                self.graph, fluid.encode(hold.key), self._pools_at_end(hold), hold.end, now, now + 1, replace=False
+            )
         try:
             yield
         finally:
@@ -282,71 +269,64 @@ class GraphInventory:
                     self.graph.free(fluid.encode(hold.key), start=seconds(hold.end))
 
     def advance(self, now: int) -> list[int]:
-        """Time moves; see Inventory."""
         ends = self.running.ends
         if not ends or ends[0] > now:
             return []
         self._failed.clear()
-        return [hold.key for hold in self.running.over(now)]
+        return [hold.key for hold in self.running.take_ended(now)]
 
     def refresh(self) -> None:
-        """States or structure have changed."""
         self.clear()
         self._failed.clear()
         self._feasible.clear()
-        self._scale = None
-        self._known = self._state()
+        self._cached_measure = None
+        self._known = self._graph_state()
 
-    def _state(self) -> tuple[int, bytes]:
+    def _graph_state(self) -> tuple[int, bytes]:
         return self.graph.generation, self.graph.structure.unavailable_roots().tobytes()
 
     @property
     def is_stale(self) -> bool:
-        """Whether states or structure have changed; see Inventory."""
-        return self._state() != self._known
+        return self._graph_state() != self._known
 
-    def leave_alone(self, held: dict[int, int]) -> bool:
-        """The records say so already."""
+    def set_held_by_others(self, held: dict[int, int]) -> bool:
+        """Nothing to do: the records have it."""
         return False
 
-    def forget(self) -> None:
-        """What found nothing may find something; see Inventory."""
-        self._failed.clear()
-
     def adopt(self, key: int, claim: Hold, pools: list[tuple[str, int]], *, is_disputed: bool) -> Hold:
-        """What another inventory held and the records have already, measured anew.
+        """Take over a claim of another inventory that is recorded in the graph already; return the claim here.
 
         Args:
-            is_disputed: whether others hold some of it, and the records have less.
+            pools: all pools of the claim, with their units.
+            is_disputed: whether others hold some of it, so that the records have less.
         """
-        vertices, amounts = np.array(recording.known(self.graph, pools), np.int64).reshape(-1, 2).T
+        vertices, amounts = np.array(recording.existing(self.graph, pools), np.int64).reshape(-1, 2).T
         accounts = vertices.astype(np.int32)
         if is_disputed:
             self._disputed[key] = pools
-        count = self._measured().units(accounts, amounts, self.graph.structure.size[vertices])
+        count = self._current_measure().units(accounts, amounts, self.graph.structure.size[vertices])
         hold = Held(key, claim.start, claim.end, count, accounts, amounts, self.graph)
         hold.is_live = claim.is_live
         if hold.is_live:
             self.running.add(hold)
         return hold
 
-    # -- saying ------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
-        """The records; what is below a whole pool is implied."""
         structure = self.graph.structure
-        return [(structure.where(v), amount) for v, amount in self._held(claim)]
+        return [(structure.where(v), amount) for v, amount in self._held_units(claim)]
 
     def vertices(self, claim: Hold) -> list[int]:
-        """Pools with a record, and those of which others hold some."""
+        """Pools with a record, and pools of which others hold some."""
         if claim.key in self._disputed:
-            return [v for v, _ in self._held(claim)]
+            return [v for v, _ in self._held_units(claim)]
         structure, records, job = self.graph.structure, self.graph.records, fluid.encode(claim.key)
         found: list[int] = []
         stop = 0
         for v in sorted(v for v in records.pools_of.get(job, ()) if v < structure.n):
             if v < stop:
-                continue  # it had this as a part, while others held the rest, and has all of it now
+                continue  # recorded while others held the rest of the pool above, which it holds exclusively now
             found.append(v)
             end = structure.end.item(v)
             if end > v + 1 and steps.amount_at(records.steps_of(v, job), claim.end - 1) == structure.size.item(v):
@@ -354,53 +334,49 @@ class GraphInventory:
         return found
 
     def disputed(self, claim: Hold) -> list[tuple[int, int]] | None:
-        """Pools and edges with the units that a job is to have, where others hold some of them; None where nobody does."""
+        """All pools and edges of a late job with their units, if others hold some of them; else None."""
         found = self._disputed.get(claim.key)
-        return None if found is None else recording.known(self.graph, found)
+        return None if found is None else recording.existing(self.graph, found)
 
-    def _held(self, claim: Hold) -> list[tuple[int, int]]:
+    def _held_units(self, claim: Hold) -> list[tuple[int, int]]:
         disputed = self.disputed(claim)
         if disputed is not None:
-            n = self.graph.structure.n  # edges are drawn through, and are no pools
+            n = self.graph.structure.n  # without the edges
             return [(v, amount) for v, amount in disputed if v < n]
         job, records = fluid.encode(claim.key), self.graph.records
         return [(v, max((amount for _, _, amount in records.steps_of(v, job)), default=0)) for v in self.vertices(claim)]
 
     def ids(self, claim: Hold) -> str:
-        """Numbers of measured pools that are held, as long as the graph keeps its shape; see Inventory."""
         if isinstance(claim, Held) and claim.generation == self.graph.generation:
-            return self._measured().ids(claim.vertices)
-        return self._measured().ids(np.array(self.vertices(claim), np.int32))
+            return self._current_measure().ids(claim.vertices)
+        return self._current_measure().ids(np.array(self.vertices(claim), np.int32))
 
-    def _measured(self) -> Measure:
-        if self._scale is None or self._scale[0] != self.graph.generation:
-            self._scale = self.graph.generation, Measure(self.graph.structure, self._measure)
-        return self._scale[1]
+    def _current_measure(self) -> Measure:
+        if self._cached_measure is None or self._cached_measure[0] != self.graph.generation:
+            self._cached_measure = self.graph.generation, Measure(self.graph.structure, self._measure)
+        return self._cached_measure[1]
 
     def measure_in(self, type_name: str | None) -> None:
-        """Measure in units of another type; see Inventory."""
-        self._measure, self._scale = type_name, None
+        self._measure, self._cached_measure = type_name, None
 
     @property
     def measure(self) -> str:
-        """The type that sizes are measured in."""
-        return self._measured().type
+        return self._current_measure().type
 
     @property
     def size(self) -> int:
-        """Units of that type in the machine."""
-        return self._measured().size
+        return self._current_measure().size
 
     def count(self, claim: Hold) -> int:
-        """Units of the measured type that were given, those implied by a whole pool among them."""
+        """The units of the measured type, including those held implicitly below exclusive pools."""
         return claim.count
 
 
 class Held(Hold):
-    """What a job was given in a graph: known after the records are gone, while the graph keeps its shape.
+    """What was allocated to a job in a graph; usable without the records until the shape of the graph changes.
 
     Args:
-        accounts, amounts: pools and edges, with the units that it was given of each.
+        accounts, amounts: the pools and edges, with the units of each.
     """
 
     __slots__ = ("accounts", "amounts", "generation", "vertices")
@@ -423,5 +399,5 @@ class Held(Hold):
         self.generation = graph.generation
 
     def given(self) -> list[tuple[int, int]]:
-        """Pools and edges with the units of each."""
+        """The pools and edges with their units."""
         return list(zip(self.accounts.tolist(), self.amounts.tolist(), strict=True))

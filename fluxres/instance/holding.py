@@ -1,7 +1,7 @@
-"""What a running job holds: in the graph, beyond its limit, and until another limit that it is given (rule T1).
+"""What running jobs hold: recording it in the graph, keeping it after the limit (rule T1), and changing the limit.
 
-Inventories other than the graph write nothing there.  What their jobs hold is recorded when the graph is asked for, when a
-job gets a child, and where others schedule the same graph.
+Inventories other than the graph do not record what their jobs hold.  It is recorded when the graph is used, when a job gets a
+child, and while others hold something in the graph.
 """
 
 from __future__ import annotations
@@ -22,42 +22,44 @@ if TYPE_CHECKING:
 
 
 def record_job(instance: Instance, job: Job) -> None:
-    """Record in the graph what a job holds, where the inventory does not write there itself."""
+    """Record in the graph what a job holds, unless the inventory does so itself."""
     if instance.inventory.kind != "graph" and job.number not in instance._recorded:
         instance._recorded.add(job.number)
         taken = _record_more(instance, job, job.started, held_until(instance, job))
-        if taken:  # else it may lack what others of this instance hold
+        if taken:  # otherwise it may lack what other jobs of this instance hold
             dispute(instance, job, taken)
 
 
 def record_jobs(instance: Instance) -> None:
-    """Record in the graph what all jobs hold, those last of which others may hold something."""
+    """Record in the graph what all jobs hold, late jobs last that may lack something."""
     jobs = [job for job in instance._jobs.values() if job.claim is not None]
     for job in sorted(jobs, key=lambda job: job.number in instance._disputed):
         record_job(instance, job)
 
 
 def _record_more(instance: Instance, job: Job, start: int, end: int) -> list[str]:
-    """Record what a job holds for another window.
+    """Record what a job holds over a further window.
 
-    Returns: paths of what others hold in the graph.
+    Returns: the paths of pools that others hold in the graph.
     """
     pools = cast("Counting", instance.inventory).held(job.claim)
-    name, anew = fluid.encode(job.number), job.number in instance._disputed
-    with recording.ours(instance.inventory):
-        return recording.hold(instance._graph, name, pools, start, instance.now, end, anew=anew, is_routed=False)
+    name, is_disputed = fluid.encode(job.number), job.number in instance._disputed
+    with recording.own_changes(instance.inventory):
+        return recording.record_available(
+            instance._graph, name, pools, start, instance.now, end, replace=is_disputed, is_routed=False
+        )
 
 
 def unrecord(instance: Instance, job: Job, start: int | None = None) -> None:
-    """Take what a job holds out of the records of the graph.
+    """Remove what a job holds from the records of the graph.
 
     Args:
-        start: from this tick on; None for all of it.
+        start: only from this tick on; None for everything.
     """
     if job.number not in instance._recorded:
         return
     name = fluid.encode(job.number)
-    with recording.ours(instance.inventory):
+    with recording.own_changes(instance.inventory):
         if instance._graph.records.is_holder(name):
             instance._graph.free(name, start=None if start is None else seconds(start))
     if start is None:
@@ -65,14 +67,14 @@ def unrecord(instance: Instance, job: Job, start: int | None = None) -> None:
 
 
 def keep(instance: Instance, job: Job, end: int) -> list[str]:
-    """Let a job that has not ended keep what it has until `end`.
+    """Extend what an active job holds until `end`.
 
-    Returns: paths of what others hold of it.
+    Returns: the paths of pools that others hold.
     """
     with in_service(instance):
         taken = _keep(instance, job, end)
-        if taken and instance.shared.drop_reservations():  # what was promised to others is the late job's
-            mark_disputed(instance, job)  # it has a part now, and is to have all
+        if taken and instance.shared.drop_reservations():  # the late job comes before reservations
+            mark_disputed(instance, job)  # it has a part now, so all of it is tried again
             taken = _keep(instance, job, end)
             if not taken:
                 instance._disputed.discard(job.number)
@@ -81,39 +83,39 @@ def keep(instance: Instance, job: Job, end: int) -> list[str]:
 
 def _keep(instance: Instance, job: Job, end: int) -> list[str]:
     if (own := instance.upstream) is not None:
-        own.refresh()  # what others hold above, the job has not
+        own.refresh()  # the job lacks what others hold of shared suppliers
     upstream = None if job.child is None else job.child.upstream
     if upstream is None:
         return _extend(instance, job, end)
-    upstream.give_all()
+    upstream.return_all()
     taken = _extend(instance, job, end)
-    return [*taken, *upstream.take_left(end, instance.now)]
+    return [*taken, *upstream.draw_available(end, instance.now)]
 
 
 def _extend(instance: Instance, job: Job, end: int) -> list[str]:
     taken = instance.inventory.extend(job.number, job.claim, instance.now, end)
     if job.number in instance._recorded:
         taken = sorted({*taken, *_record_more(instance, job, held_until(instance, job), end)})
-    instance.queue.cleared()
+    instance.queue.reservations_dropped()
     return taken
 
 
 def held_until(instance: Instance, job: Job) -> int:
-    """The tick up to which a job holds what it has: its limit, or the moment after where it is kept through it."""
+    """The tick until which a job holds its resources: its limit, or one tick later if they are kept at the limit."""
     return job.limit + (job.number in instance._at_limit)
 
 
 def mark_disputed(instance: Instance, job: Job) -> None:
-    """Note that others may hold something of what a job has."""
+    """Note that others may hold some of the resources of a job."""
     instance._disputed.add(job.number)
     instance.shared.disputing[instance] = None
 
 
 def dispute(instance: Instance, job: Job, taken: list[str]) -> None:
-    """Note what others hold of what a job has; the first time the job gets an exception.
+    """Note whether others hold some of the resources of a job; the first time, the job gets an exception.
 
     Args:
-        taken: paths of it; empty where the job has everything.
+        taken: the paths of pools that others hold; empty if the job has everything.
     """
     if not taken:
         instance._disputed.discard(job.number)
@@ -125,9 +127,9 @@ def dispute(instance: Instance, job: Job, taken: list[str]) -> None:
 
 
 def move_limit(instance: Instance, job: Job, end: int) -> None:
-    """Give a running job, and what its child draws, another limit; reservations stay where that leaves room for them.
+    """Change the limit of a running job, and until when its child draws; reservations are kept if they still fit.
 
-    Errors: InsufficientResources where others hold then what the job has; nothing changes.
+    Errors: InsufficientResources if others hold some of its resources before the new limit; nothing changes then.
     """
     places = instance.queue.places()
     try:
@@ -142,26 +144,26 @@ def _move(instance: Instance, job: Job, end: int) -> None:
     if upstream is None:
         _resize(instance, job, end)
         return
-    upstream.give_all(instance.now)
+    upstream.return_all(instance.now)
     try:
         _resize(instance, job, end)
-        upstream.take_all(end, instance.now)
+        upstream.draw_again(end, instance.now)
     except FluxresError:
         if job.limit != before:
             _resize(instance, job, before)
-        upstream.take_all(before, instance.now)
+        upstream.draw_again(before, instance.now)
         raise
 
 
 def _resize(instance: Instance, job: Job, end: int) -> None:
     instance.queue.unreserve()
     instance.queue.changed = True
-    if instance.foreign:
+    if instance.external_jobs:
         record_job(instance, job)
     start = held_until(instance, job)
     if end > job.limit and job.number in instance._recorded:
-        record_jobs(instance)  # with what began since, a refusal names everything that holds something
-        with recording.ours(instance.inventory):
+        record_jobs(instance)  # so that a refusal names all jobs that hold something
+        with recording.own_changes(instance.inventory):
             name, pools = fluid.encode(job.number), instance.inventory.pools(job.claim)
             recording.record(instance._graph, name, pools, start, end, is_routed=False)
     try:
@@ -172,7 +174,7 @@ def _resize(instance: Instance, job: Job, end: int) -> None:
     instance._at_limit.discard(job.number)
     if end < job.limit:
         unrecord(instance, job, end)
-        instance.supplies_back()
+        instance.supplies_returned()
     job.limit = end
     if not instance.keeps_limits:
         instance._announce(end)
@@ -180,7 +182,7 @@ def _resize(instance: Instance, job: Job, end: int) -> None:
 
 @contextmanager
 def in_service(instance: Instance) -> Iterator[None]:
-    """As if every pool were in service, here and above: a job that goes on is no new work (rule A7)."""
+    """Treat all pools, here and above, as in service: a job that continues is not new work (rule A7)."""
     with ExitStack() as stack:
         one: Instance | None = instance
         while one is not None:

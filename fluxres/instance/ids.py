@@ -1,6 +1,6 @@
-"""Job ids (RFC 19) of the instances that schedule one graph: unique among them, because a job's id names it in the records.
+"""Job ids (RFC 19), unique among all instances that schedule one graph, because they name jobs in its records.
 
-The generator field of an id tells the instances apart.
+Each instance uses its own value of the generator field.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 _SEQUENCES: Final = 1 << 10
 _MOMENTS: Final = 1 << 40
-"""Milliseconds that the timestamp of an id has room for."""
+"""The timestamp field of an id has 40 bits of milliseconds."""
 
 
 class JobIds:
     """The ids of the jobs of one instance.
 
     Args:
-        epoch: the moment from which timestamps count, in ticks.
+        epoch: the origin of timestamps, in ticks.
 
-    Errors: LimitExceeded where all generators of the graph are in use.
+    Errors: LimitExceeded if all generator values are in use for the graph.
     """
 
     def __init__(self, graph: ResourceGraph, epoch: int) -> None:
@@ -42,7 +42,7 @@ class JobIds:
             self._used[self._generator] = self
 
     def release(self) -> None:
-        """Leave the generator to another instance: this one is closed."""
+        """Free the generator value, because the instance is closed."""
         if self._used.get(self._generator) is self:
             del self._used[self._generator]
 
@@ -50,31 +50,31 @@ class JobIds:
         """The next id.
 
         Args:
-            taken: names that jobs of others have in the graph.
+            taken: names in use by jobs of others in the graph.
 
-        Errors: UsageError over 34 years after the epoch.
+        Errors: UsageError more than 34 years after the epoch.
         """
         moment, sequence = (now - self.epoch) // 1000, 0
         last, used = self._last
         if moment <= last:
             moment, sequence = (last, used + 1) if used + 1 < _SEQUENCES else (last + 1, 0)
         if moment >= _MOMENTS:
-            years = "the instance began over 34 years before, and ids of jobs (RFC 19) have no room for the time since"
+            years = "job ids (RFC 19) have no room for more than 34 years since the instance began"
             raise UsageError(f"clock: {years}", hint="make a new instance, or set the clock right")
         self._last = (moment, sequence)
         made: int = moment << 24 | self._generator << 10 | sequence
         return self.new(now, taken) if taken and fluid.encode(made) in taken else made
 
     def is_issued(self, name: str) -> bool:
-        """Whether this may be the id of a job that the instance had."""
+        """Whether this may be the id of a job of the instance, past or present."""
         try:
             number = fluid.decode(name)
         except FluxresError:
             return False
         parts = fluid.split(number)
-        is_ours = fluid.encode(number) == name and parts.generator == self._generator
-        return is_ours and (parts.timestamp_ms, parts.sequence) <= self._last
+        is_own = fluid.encode(number) == name and parts.generator == self._generator
+        return is_own and (parts.timestamp_ms, parts.sequence) <= self._last
 
 
 _USED: Final[WeakKeyDictionary[ResourceGraph, WeakValueDictionary[int, JobIds]]] = WeakKeyDictionary()
-"""By graph, the generators in use."""
+"""By graph, the generator values in use."""

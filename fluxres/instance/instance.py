@@ -1,13 +1,13 @@
 """A scheduler instance: its jobs and their states (Flux RFC 21), its children (rule N1), time (rule T1) and the machine.
 
-A call first does what was due before it (`enter`), then what it is for, then what follows from that (`_follow_up`): passes of the
-queue policy, in this instance and in others of its tree.  The other modules of this folder do what takes more than a screen:
-`passes` starts jobs, `due` ends them at their limits, `holding` keeps what they hold, `foreign` and `down` see what others change
-in the graph, `parts` and `upstream` are about parents and children, `shared` is what a tree of instances has in common.
+A call first handles the events that were due before it (`enter`), then does its own work, and then makes the passes of the queue
+policy that follow (`_follow_up`), in this instance and in others of its tree.  Longer parts are in other modules: `passes` starts
+jobs, `due` ends them at their limits, `holding` maintains what they hold, `external` and `pool_states` handle changes by others
+in the graph, `parts` and `upstream` are about parents and children, `shared` is the state of a tree of instances.
 
-A child begins with a copy of what one job of its parent holds (RFC 4 Copy) and is a scheduler like any other.  It may ask its
-parent for more (merge) and give back what is free in it (unlink).  Whenever and for whatever reason it ends, its jobs end with it
-and the resources of its job go back to the parent.
+A child begins with a copy of what one job of its parent holds (RFC 4 Copy) and is a scheduler like any other.  It may request
+more from its parent (merge) and return what is free in it (unlink).  When it ends, for whatever reason, its jobs end with it and
+the resources of its job return to the parent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.graph.structure import Problem
-from fluxres.instance import audit, down, due, foreign, holding, parts, states
+from fluxres.instance import audit, due, external, holding, parts, pool_states, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
@@ -79,17 +79,17 @@ class Instance:
     """A scheduler over one resource graph.
 
     Args:
-        graph: the machine, or a part of it. With inventory "graph" every job is an allocation in it under its id.
+        graph: a machine or part of one. With inventory "graph", every job is an allocation in it, under the id of the job.
         queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, with parameters as in
-            ``hybrid:depth=8``; one of another package; or a QueuePolicy.
+            ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
         match_policy: which pools to prefer.
-        clock: called for now in seconds; by default that of the graph, which stands still unless it was given one.
-        name: by default that of the graph.
-        inventory: "graph" takes any request; "auto" is much faster while requests are for exclusive pools that are all equal,
-            and then writes to `graph` when that is asked for. specs/instances.md has the others.
-        runner: starts and stops jobs; by default nothing does, and the caller reports the end with `finish`.
-        sink: gets each finished job, which is then forgotten; by default the latest are kept.
-        events: gets each event; by default they are kept with their job. False: none are made, which is faster.
+        clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
+        name: default: that of the graph.
+        inventory: "graph" supports all requests; "auto" is much faster while requests are for interchangeable exclusive pools,
+            and records jobs in `graph` only when that is used. specs/instances.md describes the others.
+        runner: starts and stops jobs; default: none, and the caller reports their end with `finish`.
+        sink: called with each finished job, which is then forgotten; default: the latest ones are kept.
+        events: called with each job and event; default: events are kept with their job. False: no events, which is faster.
         passes: "event": a pass of the policy follows every change; "manual": only `schedule` makes one.
 
     >>> from fluxres.graph import uuids
@@ -110,22 +110,22 @@ class Instance:
 
     is_closed = False
     is_ending = False
-    """Whether it is to close as soon as the jobs that were asked to stop have ended."""
+    """Whether it closes as soon as the jobs that were asked to stop have ended."""
     expires = FOREVER
-    """When the instance ends by itself, in ticks."""
+    """When the instance expires, in ticks."""
     expires_given = FOREVER
-    """The same as set by `set_expiration`; the limit of the job in the parent may come first."""
+    """The expiration set by `set_expiration`; the limit of the job in the parent may be earlier."""
     parent: Instance | None = None
     job_in_parent: Job | None = None
-    _is_left = False
-    """Whether the job in the parent has finished and only waits for this instance to close."""
-    states_given: tuple[Structure, NDArray[np.uint8]] | None = None
-    """The states of the pools that the children know."""
-    foreign: frozenset[str] = frozenset()
-    """Jobs of others that hold something of the graph; none of this instance has such a name."""
+    _job_has_finished = False
+    """Whether the job in the parent has finished, and only waits for this instance to close."""
+    propagated_states: tuple[Structure, NDArray[np.uint8]] | None = None
+    """The structure and pool states that were last propagated to the children."""
+    external_jobs: frozenset[str] = frozenset()
+    """The names of jobs of others that hold something in the graph; this instance does not use them for its own jobs."""
     _measure: str | None = None
     _announced = FOREVER
-    """When something is due next, as the Timekeeper knows it."""
+    """When the next event is due, as announced to the Timekeeper."""
     _lapsed_at = FOREVER
 
     def __init__(
@@ -178,22 +178,22 @@ class Instance:
         """Active jobs."""
         self._finished: dict[int, Job] = {}
         self._ids = JobIds(graph, self.now)
-        self._foreign_ends: list[int] = []
-        """When others give something back, latest first."""
+        self._external_ends: list[int] = []
+        """The moments at which others free something, latest first."""
         self._timers: list[tuple[int, int]] = []
-        """Begin times of jobs that wait for them, and the numbers of these jobs; a heap."""
+        """A heap of begin times and the numbers of the jobs that wait for them."""
         self._lapsed: list[int] = []
-        """Jobs whose runner keeps limits and whose limit was at `_lapsed_at`: none of them may run after it."""
+        """Jobs with their limit at `_lapsed_at` whose runner keeps limits: they must have ended by then."""
         self._at_limit: set[int] = set()
-        """Jobs whose limit is now, and for which what they have is kept."""
+        """Jobs that are exactly at their limit and keep their resources."""
         self._overtime: set[int] = set()
         """Jobs that have not ended by their limit."""
         self._disputed: set[int] = set()
-        """Jobs that have something which others hold in the graph, or will hold before the job's limit."""
+        """Jobs of whose resources others hold some in the graph, or will before the job's limit."""
         self._recorded: set[int] = set()
-        """Jobs that the graph shows although the inventory does not write there."""
+        """Jobs that were recorded in the graph although the inventory does not use records."""
         if graph.records.jobs() or graph.records.stages:
-            foreign.look(self)
+            external.refresh(self)
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
@@ -208,7 +208,7 @@ class Instance:
     def job(self, job: AnyJob) -> Job:
         """A job by its id, in any form of RFC 19.
 
-        Errors: UnknownJob for one that never was, or ended too long ago.
+        Errors: UnknownJob if there is none, or if it ended too long ago.
         """
         if isinstance(job, Job):
             if job.instance is not self:
@@ -223,7 +223,7 @@ class Instance:
     def _active(self, job: AnyJob) -> Job:
         found = self.job(job)
         if found.state is State.INACTIVE:
-            raise UsageError(f"job {found.id} is over: {found.result}", where=self.address)
+            raise UsageError(f"job {found.id} has ended: {found.result}", where=self.address)
         return found
 
     def _pending(self, job: AnyJob) -> Job:
@@ -235,14 +235,14 @@ class Instance:
     def _running(self, job: AnyJob) -> Job:
         found = self._active(job)
         if found.state not in states.RUNNING:
-            raise UsageError(f"job {found.id} does not run, it is {found.state.name}", hint="cancel it")
-        if found.child is not None and found.child._is_left:
+            raise UsageError(f"job {found.id} is not running, it is {found.state.name}", hint="cancel it")
+        if found.child is not None and found.child._job_has_finished:
             raise UsageError(f"job {found.id} has finished", hint="jobs in its child have not ended yet")
         return found
 
     @locked
     def jobs(self, *wanted: State) -> list[Job]:
-        """Jobs in the order of submission: the active ones and the finished ones that are kept, or those in some states."""
+        """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states."""
         found = sorted((*self._finished.values(), *self._jobs.values()), key=lambda job: job.number)
         return [job for job in found if job.state in wanted] if wanted else found
 
@@ -281,12 +281,12 @@ class Instance:
 
         Args:
             wanted: a shape, short options, a jobspec or a Request.
-            duration_s: its limit; by default that of the request, else none.
+            duration_s: the limit of the job; default: that of the request, else none.
             urgency: 0 (held) to 31 (expedited).
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
 
-        Errors: InfeasibleRequest for what the machine can never satisfy, UsageError, InputError; there is no job then.
+        Errors: InfeasibleRequest if the machine can never satisfy the request, UsageError, InputError; no job is made then.
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
@@ -319,7 +319,7 @@ class Instance:
         job.dependencies = tuple(given)
         self._jobs[job.number] = job
         if name is not None:
-            self.dependencies.enter(job)
+            self.dependencies.register(job)
         if self._log:
             self._log_event(job, "submit", urgency=urgency, userid=user, flags=0, version=1)
         self._post(job, "validate")
@@ -336,7 +336,7 @@ class Instance:
         except NotUniform:
             if self.inventory.kind == "graph" or not self.is_adaptive:
                 raise UsageError(
-                    "this request is not for a number of equal pools",
+                    "this request is not for a number of interchangeable pools",
                     where=f"inventory {self.inventory.kind}",
                     hint="use inventory='graph' or 'auto'",
                 ) from None
@@ -344,17 +344,17 @@ class Instance:
         return self.inventory.ask(request)
 
     def _adapt(self, request: Request | None) -> None:
-        """Change to an inventory that can answer this request (any request, where None), with everything that is held."""
+        """Change to an inventory that supports a request (all requests, if None), and transfer everything that is held."""
         holding.record_jobs(self)
         before = self.inventory
         before.clear()
-        self.queue.cleared()
+        self.queue.reservations_dropped()
         if not self._jobs and request is not None:
             self.inventory = fastest(self._graph, self.match_policy, request, self._measure)
             return
         made = GraphInventory(self._graph, self.match_policy, self._measure)
         for job in self._jobs.values():
-            job.ask = job.request  # what this machine could satisfy when the job was submitted, it may again
+            job.ask = job.request  # without a check: it was feasible when it was submitted
             if job.claim is not None:
                 is_disputed = job.number in self._disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
@@ -363,12 +363,12 @@ class Instance:
 
     def _new_id(self, now: int) -> int:
         try:
-            return self._ids.new(now, self.foreign)
+            return self._ids.new(now, self.external_jobs)
         except UsageError as error:
             raise UsageError(error.message, where=self.address, hint=error.hint) from None
 
     def _add_dependencies(self, job: Job, given: Iterable[Dependency], now: int) -> bool:
-        """Note what a new job waits for; whether that is nothing."""
+        """Add the dependencies of a new job; returns whether it waits for none of them."""
         never = None
         try:
             for dependency in given:
@@ -376,7 +376,7 @@ class Instance:
                 if verdict is Verdict.NEVER:
                     never = dependency
                 elif verdict is Verdict.OPEN and dependency.scheme == deps.BEGIN:
-                    self._wake(dependency.value, job)
+                    self._wait_until(dependency.value, job)
                 if self._log:
                     self._log_event(job, "dependency-add", description=str(dependency))
         except FluxresError:
@@ -384,14 +384,13 @@ class Instance:
             del self._jobs[job.number]
             raise
         if never is not None:
-            self._raise(job, "dependency", states.FATAL, f"{never} can never be")
+            self._raise(job, "dependency", states.FATAL, f"{never} can never be satisfied")
             return False
         return not self.dependencies.open(job)
 
-    def _wake(self, moment: int, job: Job) -> None:
-        """Let a job wait for a moment."""
+    def _wait_until(self, moment: int, job: Job) -> None:
         heappush(self._timers, (moment, job.number))
-        self._announce(due.first(self))
+        self._announce(due.next_event(self))
 
     # -- from state to state -----------------------------------------------------------------------------------------
 
@@ -407,7 +406,7 @@ class Instance:
         self._log(job, Event(seconds(self.now), event, context))
 
     def _depend(self, job: Job) -> None:
-        """The dependencies of a job are satisfied."""
+        """Schedule a job whose dependencies are satisfied."""
         if job.state is State.DEPEND:  # a listener may have canceled it
             self._post(job, "depend")
             self._prioritize(job)
@@ -425,7 +424,7 @@ class Instance:
             self._log_event(job, "priority", priority=job.priority)
 
     def _start(self, job: Job, claim: Any, limit: int) -> None:
-        """Start a job that has got its resources."""
+        """Start a job on its resources."""
         job.claim = claim
         job.started = self.now
         job.limit = limit
@@ -444,20 +443,20 @@ class Instance:
             self.runner.start(job)
         except (StoreError, PolicyError):
             raise
-        except Exception as error:  # noqa: BLE001  # whatever code of others raises
-            # Neither the caller nor the policy is to blame: the job fails, as one that Flux cannot execute (RFC 21).
+        except Exception as error:  # noqa: BLE001  # runners may raise anything
+            # Not raised to the caller or the policy: the job fails, like one that Flux cannot execute (RFC 21).
             note = f"the runner could not start it: {type(error).__name__}: {error}"
             if self._note_exception(job, states.EXEC, states.FATAL, note) is State.RUN:
                 self._finish(job, NOT_STARTED)
 
     @locked
     def finish(self, job: AnyJob, status: int = 0) -> None:
-        """A job has ended: its resources are free from now on, or when the jobs of its child have ended as well.
+        """Report the end of a job: its resources are free from now on, or when the jobs in its child have ended too.
 
         Args:
             status: wait status; 0 is success.
 
-        Errors: UnknownJob; UsageError for one that does not run, or has finished.
+        Errors: UnknownJob; UsageError for a job that is not running, or has finished.
         """
         if self.is_closed:
             raise StaleHandle("this instance is closed")
@@ -466,8 +465,8 @@ class Instance:
         except FluxresError:
             self.enter()
             found = self._running(job)
-        # Before all else that is due: a job that has ended need not be asked to stop, though its limit has passed.
-        now = self.now = self._time.look()
+        # Before other due events: a job that has ended must not be asked to stop, even if its limit has passed.
+        now = self.now = self._time.read_clock()
         self._finish(found, status)
         self._advance_to(now)
         self._follow_up()
@@ -479,7 +478,7 @@ class Instance:
             self._clean(job)
 
     def _clean(self, job: Job) -> None:
-        """Free what a job holds, and forget it once the sink has it."""
+        """Free the resources of a job, and hand it to the sink."""
         now = self.now
         self.scheduling.request_round()
         if job.claim is not None:
@@ -498,19 +497,19 @@ class Instance:
         del self._jobs[job.number]
         succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
         ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
-        self._put_away(job)
+        self._keep_finished(job)
         for other in ready:
             self._depend(other)
         for other, dependency in never:
             if other.state is State.DEPEND:
-                self._raise(other, "dependency", states.FATAL, f"{dependency} can never be")
+                self._raise(other, "dependency", states.FATAL, f"{dependency} can never be satisfied")
         if self.is_ending and not self._jobs:
             self._end()
         with Guard(self.policy):
             self.policy.finished(job, seconds(now))
         self.shared.note_return()
 
-    def _put_away(self, job: Job) -> None:
+    def _keep_finished(self, job: Job) -> None:
         if self._sink is not None:
             self._sink(job)
             return
@@ -522,9 +521,9 @@ class Instance:
 
     @locked
     def cancel(self, job: AnyJob, note: str = "") -> None:
-        """Cancel a job, pending or running, and everything that runs in its child.
+        """Cancel a pending or running job, and all jobs in its child.
 
-        Errors: UnknownJob; UsageError for one that has ended.
+        Errors: UnknownJob; UsageError for a job that has ended.
         """
         self.exception(job, "cancel", note=note)
 
@@ -532,7 +531,7 @@ class Instance:
     def exception(self, job: AnyJob, kind: str, severity: int = 0, note: str = "") -> None:
         """Raise an exception on a job (RFC 21); severity 0 ends it.
 
-        Errors: UnknownJob; UsageError for one that has ended, and for a severity outside 0 to 7.
+        Errors: UnknownJob; UsageError for a job that has ended, and for a severity outside 0 to 7.
         """
         self.enter()
         found = self._active(job)
@@ -548,14 +547,14 @@ class Instance:
             return
         if before is State.RUN:
             if job.child is not None:
-                job.child.shut("the job that holds its resources shall end")
-                if job.state is State.INACTIVE:  # that closed its child, and the job has ended with it
+                job.child.shut("the job that holds its resources is being stopped")
+                if job.state is State.INACTIVE:  # its child was closed by that, and the job has ended
                     return
             try:
                 self.runner.stop(job, kind)
             except (StoreError, PolicyError):
                 raise
-            except Exception as error:  # noqa: BLE001  # it may run on: it has its resources until `finish` (rule T1)
+            except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
                 self._raise(job, states.EXEC, states.WARNING, f"the runner could not stop it: {type(error).__name__}: {error}")
             return
         if before is State.SCHED and job.urgency != URGENCY_HELD:
@@ -565,7 +564,7 @@ class Instance:
         self._clean(job)
 
     def _note_exception(self, job: Job, kind: str, severity: int, note: str) -> State:
-        """Log an exception; a fatal one moves the job.  Returns the state in which it found the job."""
+        """Add an exception to a job; a fatal one changes its state.  Returns the state before."""
         job.exceptions = (*job.exceptions, Failure(kind, severity, note))
         if self._log:
             self._log_event(job, "exception", type=kind, severity=severity, note=note)
@@ -576,9 +575,9 @@ class Instance:
 
     @locked
     def set_urgency(self, job: AnyJob, urgency: int) -> None:
-        """Give a pending job another urgency, and so another place in the queue.
+        """Change the urgency of a pending job, and so its place in the queue.
 
-        Errors: UnknownJob; UsageError for one that runs or has ended.
+        Errors: UnknownJob; UsageError for a job that is running or has ended.
         """
         self.enter()
         found = self._pending(job)
@@ -589,10 +588,10 @@ class Instance:
 
     @locked
     def set_duration(self, job: AnyJob, duration_s: float | None) -> None:
-        """Give a job another limit; None for none. That of a running job counts from its start.
+        """Change the limit of a job; None for none. The limit of a running job counts from its start.
 
-        Errors: UnknownJob; UsageError for one that has ended, has a child that needs longer, or would have ended already;
-        InsufficientResources where others hold then what it has.
+        Errors: UnknownJob; UsageError for a job that has ended, or would have ended by now; InsufficientResources if others hold
+        some of its resources before the new limit.
         """
         now = self.enter()
         found = self._active(job)
@@ -602,7 +601,7 @@ class Instance:
         if found.state is State.RUN:
             self._set_limit(found, min(found.started + duration, FOREVER), now)
         elif found.state is State.CLEANUP:
-            raise UsageError(f"job {found.id} is about to end")
+            raise UsageError(f"job {found.id} is ending")
         found.duration = duration
         was_held = found.urgency == URGENCY_HELD
         self._update(found, "jobspec-update", was_held=was_held, **{"attributes.system.duration": duration_s})
@@ -610,7 +609,9 @@ class Instance:
 
     def _set_limit(self, job: Job, end: int, now: int) -> None:
         if end <= now:
-            raise UsageError(f"it would have ended at {seconds(end)}", where=f"job {job.id}", hint="cancel it, or give it longer")
+            raise UsageError(
+                f"it would have ended at {seconds(end)}", where=f"job {job.id}", hint="cancel it, or give it a later limit"
+            )
         try:
             holding.move_limit(self, job, end)
         except InsufficientResources:
@@ -620,7 +621,7 @@ class Instance:
             job.child._expire_at(min(end, job.child.expires_given))
 
     def _update(self, job: Job, event: str, *, was_held: bool, **context: Any) -> None:
-        """Log a change of a job; one that is scheduled gets its priority and its place in the queue anew (RFC 21)."""
+        """Log a change of a job; in SCHED it gets a new priority and a new place in the queue (RFC 21)."""
         is_scheduled = job.state is State.SCHED
         if is_scheduled:
             job.state = states.after(job.state, event)
@@ -635,9 +636,9 @@ class Instance:
 
     @locked
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
-        """Let a pending job wait for something more.
+        """Add a dependency to a pending job.
 
-        Errors: UnknownJob; UsageError for a cycle, and for a job that runs or has ended.
+        Errors: UnknownJob; UsageError for a cycle, and for a job that is running or has ended.
         """
         now = self.enter()
         found = self._pending(job)
@@ -647,27 +648,27 @@ class Instance:
         if self._log:
             self._log_event(found, "dependency-add", description=str(wanted))
         if verdict is Verdict.NEVER:
-            self._raise(found, "dependency", states.FATAL, f"{wanted} can never be")
+            self._raise(found, "dependency", states.FATAL, f"{wanted} can never be satisfied")
         elif verdict is Verdict.OPEN and found.state is State.SCHED:
             self.inventory.unreserve(found.number)
             found.state = State.DEPEND  # RFC 21 has dependencies before scheduling only
             self.queue.drop(found)
             self.queue.sort()
         if verdict is Verdict.OPEN and wanted.scheme == deps.BEGIN:
-            self._wake(wanted.value, found)
+            self._wait_until(wanted.value, found)
         self._follow_up()
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     @locked
     def advance(self) -> None:
-        """Do everything that is due by now, here and in the children: limits, begin times, reservations, expiry; then a pass.
+        """Handle all events due by now, here and in the children (limits, begin times, reservations, expiry); then make a pass.
 
-        With a clock that runs by itself, call this at `next_due`, or every second.
+        With a real clock, call this at `next_due`, or every second.
         """
         if self.is_closed:
             raise StaleHandle("this instance is closed")
-        now = self._time.look()
+        now = self._time.read_clock()
         if not self._time.still:
             self._catch_up(now + 1)
         for one in reversed(list(self.walk())):
@@ -679,22 +680,22 @@ class Instance:
 
     @locked
     def next_due(self) -> float | None:
-        """When `advance` has something to do next, in seconds; None for never."""
+        """When `advance` has to be called next, in seconds; None for never."""
         if self.is_closed:
             return None
         near = (*self._instances_above(), *self.walk())
         if self._time.is_behind or any(one.has_unseen_changes for one in near):
-            return seconds(self._time.look())  # others have changed something, or a policy went wrong
+            return seconds(self._time.read_clock())  # others have changed something, or a policy has failed
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)
 
     def _next_tick(self) -> int:
-        """When something is due, here or below."""
-        return min(due.wakes(self), *(child._next_tick() for child in self._children.values()), FOREVER)
+        """When the next event is due, here or below."""
+        return min(due.next_wakeup(self), *(child._next_tick() for child in self._children.values()), FOREVER)
 
     @locked
     def schedule(self, limit: int | None = None) -> int:
-        """One pass of the policy.
+        """Make one pass of the policy.
 
         Args:
             limit: start at most this number of jobs.
@@ -708,23 +709,23 @@ class Instance:
         return started
 
     def enter(self) -> int:
-        """Do what was due before now in the whole tree; every call begins with it.
+        """Handle the events of the complete tree that were due before now; every call begins with this.
 
-        Returns: now, in ticks. Errors: StaleHandle where the instance is closed, or closes by that.
+        Returns: now, in ticks. Errors: StaleHandle if the instance is closed, or was closed by one of these events.
         """
         if not self.is_closed:
-            self._advance_to(self._time.look())
+            self._advance_to(self._time.read_clock())
         if self.is_closed:
             raise StaleHandle("this instance is closed")
         return self.now
 
     @property
     def has_unseen_changes(self) -> bool:
-        """Whether others have changed something in the graph since this instance last looked."""
+        """Whether others have changed the graph since the last update of this instance."""
         return self._graph.revision != self.inventory.revision
 
     def _advance_to(self, now: int) -> None:
-        """Do what was due before now in the whole tree, and bring the inventory to now."""
+        """Handle the events of the complete tree that were due before now, and advance the inventory to now."""
         time = self._time
         if self.parent is not None and not time.still:
             self.parent._see_changes(now)
@@ -737,7 +738,7 @@ class Instance:
             self.shared.reclaim()
 
     def _see_changes(self, now: int) -> None:
-        """See what others have changed in this graph and those above it, before a call of an instance below goes on."""
+        """Handle changes by others in this graph and those above it, on behalf of a call of an instance below."""
         if self.parent is not None:
             self.parent._see_changes(now)
         if self.has_unseen_changes and not self.is_closed:
@@ -748,16 +749,16 @@ class Instance:
         ends = inventory.running.ends
         self.now = now
         if self._lapsed_at < now:
-            due.require_ended(self)
+            due.find_late(self)
         if time.next < now or self._graph.revision != inventory.revision or (ends and ends[0] < now):
             if not time.still:
                 self._catch_up(now)
                 self.now, inventory = now, self.inventory
                 ends = inventory.running.ends
             elif time.is_moving or (ends and ends[0] < now):
-                return  # limits have passed and are not handled yet: to the inventory they would be ends
+                return  # the inventory would free claims at limits that have not been handled yet
         if ends and ends[0] <= now and (self._overtime or self._children or not self.keeps_limits):
-            due.hold_through(self)
+            due.keep_at_limit(self)
         lapsed = inventory.advance(now)
         if lapsed:
             self.queue.elapsed = True
@@ -766,18 +767,18 @@ class Instance:
             self._lapsed_at = now
 
     def _catch_up(self, before: int) -> None:
-        """Do all that was due before a moment, and see what others have changed."""
+        """Handle changes by others, and all events before a moment."""
         time = self._time
         if self.has_unseen_changes:
-            foreign.look(self)
+            external.refresh(self)
             if self.passes == "event":
                 time.owe(self)
-        self._announce(due.first(self))
+        self._announce(due.next_event(self))
         if time.next < before:
             time.catch_up(before)
 
     def _announce(self, moment: int) -> None:
-        """Something will be due at a moment."""
+        """Announce an event to the Timekeeper, unless an earlier one is announced."""
         if moment < self._announced:
             self._announced = moment
             self._time.announce(moment, self)
@@ -798,13 +799,13 @@ class Instance:
             self._make_owed_passes()
 
     def _make_owed_passes(self) -> None:
-        """Make the passes that are owed, unless that is being done already."""
+        """Make the passes that are owed, unless they are being made already."""
         time = self._time
         if not time.still and (self.shared.offer() or time.is_behind):
             time.catch_up(time.now)
 
     def make_owed_pass(self) -> None:
-        """Make the pass that could not be made while what was due was done; called by the Timekeeper."""
+        """Make a pass that was postponed until all due events were handled; called by the Timekeeper."""
         self.shared.reclaim()
         if not self.is_closed:
             self._advance_to(self._time.now)
@@ -815,47 +816,47 @@ class Instance:
     @property
     @locked
     def graph(self) -> ResourceGraph:
-        """The resource graph, with what every running job holds; what is due is done first."""
+        """The resource graph with everything that running jobs hold, after handling what is due."""
         if not self.is_closed:
-            self._advance_to(self._time.look())
+            self._advance_to(self._time.read_clock())
         holding.record_jobs(self)
         return self._graph
 
     @locked
     def set_state(self, where: Targets, state: str) -> None:
-        """Give pools a state (RFC 4), here and in the children that have them.
+        """Set the state of pools (RFC 4), here and in the children that have them.
 
-        Work that runs there goes on, except where they are down: those jobs have failed. A job with a child goes on, and
-        the child's own jobs have failed.
+        Jobs on these pools continue, unless the state is down: then they fail. A job with a child continues, and the jobs of the
+        child fail.
 
-        Errors: UsageError for a pool to be used again that is out of service in the parent; nothing has changed then.
+        Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
         """
         self.enter()
-        down.require_in_service_above(self, where, state)
-        down.set_state(self, where, state)
+        pool_states.require_in_service_in_parent(self, where, state)
+        pool_states.set_state(self, where, state)
         self._follow_up()
 
     def drain(self, where: Targets) -> None:
-        """Start no more work on pools; what runs there goes on."""
+        """Start no new jobs on pools; running jobs continue."""
         self.set_state(where, "drain")
 
     def down(self, where: Targets) -> None:
-        """Pools have failed, and so has what runs on them."""
+        """Mark pools as failed; jobs that run on them fail."""
         self.set_state(where, "down")
 
     def up(self, where: Targets) -> None:
-        """Pools can be used again."""
+        """Put pools back in service."""
         self.set_state(where, "up")
 
     @locked
     def measure_in(self, type_name: str | None) -> None:
-        """Measure the size of jobs in units of a type; by default in cores, or in what the inventory hands out."""
+        """Measure the size of jobs in units of a type; default: in cores, or in what the inventory allocates."""
         self._measure = type_name
         self.inventory.measure_in(type_name)
 
     @locked
     def check(self) -> list[Problem]:
-        """Audit this instance and its children; empty when the rules hold (rule N1, and those of their graphs)."""
+        """Audit this instance, its children and their graphs; returns an empty list if all rules hold."""
         return audit.check(self)
 
     # -- the tree ----------------------------------------------------------------------------------------------------
@@ -863,7 +864,6 @@ class Instance:
     @property
     @locked
     def children(self) -> list[Instance]:
-        """The instances that have a part of this one."""
         return list(self._children.values())
 
     @property
@@ -900,7 +900,7 @@ class Instance:
 
     @locked
     def tree(self) -> list[Branch]:
-        """This instance and all below it as values, depth first; `show` draws them."""
+        """The values of this instance and all below it, depth first; `show` draws them."""
         return branches(self)
 
     @locked
@@ -910,9 +910,9 @@ class Instance:
 
     @locked
     def find(self, address: str) -> Instance:
-        """The instance of an address, which may be complete or relative to this instance.
+        """An instance by its address, which may be complete or relative to this instance.
 
-        Errors: UnknownJob with the part that does not exist.
+        Errors: UnknownJob for the first part of the address that does not exist.
         """
         found = self
         words = [word for word in address.split("/") if word]
@@ -942,28 +942,28 @@ class Instance:
         events: Callable[[Job, Event], None] | bool | None = None,
         passes: str | None = None,
     ) -> Instance:
-        """An instance on what a running job holds (RFC 4 Copy); it ends with the job, and the job with it.
+        """Make a child instance on what a running job holds (RFC 4 Copy); it ends with the job, and the job with it.
 
-        Args: as for Instance; by default as here. The child uses the clock of this instance.
+        Args: as for Instance; the defaults are those of this instance. The child uses its clock.
 
-        Cost: a copy of the part. Errors: UnknownJob; UsageError for a job that does not run or has a child already.
+        Cost: a copy of that part of the graph. Errors: UnknownJob; UsageError for a job that is not running or has a child.
         """
         now = self.enter()
         found = self._active(job)
         if found.state is not State.RUN:
-            raise UsageError(f"job {found.id} does not run, it is {found.state.name}", where=self.address)
+            raise UsageError(f"job {found.id} is not running, it is {found.state.name}", where=self.address)
         if found.child is not None:
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
         holding.record_job(self, found)
         graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True)
-        graph.lock = self.lock  # a change in one instance may be one in all above it
+        graph.lock = self.lock  # a change in one instance may affect all above it
         upstream = graph.records.upstream = ParentSupply(self, found, graph)
         upstream.refresh()
         child = type(self)(
             graph,
-            queue_policy=queue_policy if queue_policy is not None else self._own_policy(),
+            queue_policy=queue_policy if queue_policy is not None else self._policy_for_child(),
             match_policy=match_policy if match_policy is not None else self.match_policy,
             clock=self.clock,
             name=name if name is not None else str(found.id),
@@ -981,7 +981,7 @@ class Instance:
         found.child = self._children[found.number] = child
         child._join(self, found)
         if is_first:
-            down.note(self)
+            pool_states.remember(self)
         return child
 
     def _join(self, parent: Instance, job: Job) -> None:
@@ -991,7 +991,7 @@ class Instance:
         self.now = self._ids.epoch = self._time.now
         self._expire_at(job.limit)
 
-    def _own_policy(self) -> str | QueuePolicy:
+    def _policy_for_child(self) -> str | QueuePolicy:
         given = self._queue_policy
         if isinstance(given, str):
             return given
@@ -1004,28 +1004,28 @@ class Instance:
 
     @property
     def upstream(self) -> ParentSupply | None:
-        """What this instance draws from suppliers of its parent; None for an outermost one."""
+        """The suppliers that this instance shares with its parent; None for an outermost instance."""
         found = self._graph.records.upstream
         return found if isinstance(found, ParentSupply) else None
 
     @locked
     def grow(self, wanted: Targets | Wanted) -> list[str]:
-        """Ask the parent for more; it becomes part of this instance (RFC 4 Merge).
+        """Get more resources from the parent (RFC 4 Merge).
 
         Args:
             wanted: a request, or pools of the parent by path.
 
-        Returns: paths of what was added. Errors: UsageError without a parent; InsufficientResources; nothing changes then.
+        Returns: the paths of the added pools. Errors: UsageError without a parent; InsufficientResources; nothing changes then.
         """
         parent, job = self._require_parent()
         self.enter()
-        self._require_going_on()
+        self._require_not_ending()
         parent._advance_to(self.now)
-        parts.graph_of(parent)
-        self._make_owed_passes()  # what is promised in the parent is reserved before anything is taken
+        parts.graph_with_records(parent)
+        self._make_owed_passes()  # the parent renews its reservations before anything is taken
         if self.is_closed:
             raise StaleHandle("this instance is closed")
-        self._require_going_on()
+        self._require_not_ending()
         try:
             return parts.grow(parent, job, self, wanted)
         finally:
@@ -1033,49 +1033,48 @@ class Instance:
 
     @locked
     def shrink(self, wanted: Targets) -> list[str]:
-        """Give pools back to the parent (RFC 4 Unlink), which may allocate them at once.
+        """Return pools to the parent (RFC 4 Unlink), which may allocate them immediately.
 
         Args:
-            wanted: pools without jobs, all units of each, by path or handle.
+            wanted: pools without jobs, with all their units, by path or handle.
 
-        Errors: UsageError without a parent or for units of a pool; NotHeld for pools that only lead to others; StillHeld;
-        nothing changes then.
+        Errors: UsageError without a parent or for some units of a pool; NotHeld for pass-through pools; StillHeld; nothing
+        changes then.
         """
         parent, job = self._require_parent()
         self.enter()
         parent._advance_to(self.now)
         try:
             given = parts.shrink(parent, job, self, wanted)
-            parent.supplies_back()
+            parent.supplies_returned()
             for one in (parent, self):
                 if one.passes == "event":
                     self._time.owe(one)
             return given
         finally:
-            self._follow_up()  # makes reservations again that were dropped
+            self._follow_up()  # renews the dropped reservations
 
     def _require_parent(self) -> tuple[Instance, Job]:
         if self.parent is None or self.job_in_parent is None:
-            raise UsageError("there is no parent to ask", where=self.address)
+            raise UsageError("this instance has no parent", where=self.address)
         return self.parent, self.job_in_parent
 
-    def _require_going_on(self) -> None:
+    def _require_not_ending(self) -> None:
         if self.is_ending:
             raise StaleHandle("this instance is ending", where=self.address)
 
     def supply_changed(self) -> None:
-        """More may be free than before: the next pass looks again."""
-        if isinstance(self.inventory, GraphInventory):
-            self.inventory.forget_failures()
+        """Let the next pass consider all jobs again, because more may be free than before."""
+        self.inventory.forget_failures()
         self.queue.changed = True
 
-    def supplies_back(self) -> None:
-        """Something may have been given back that other instances can use: all of them get a pass."""
+    def supplies_returned(self) -> None:
+        """Note that something may have been freed that other instances can use: all of them get a pass."""
         self.queue.changed = True
         self.shared.note_return()
 
     def _note_elsewhere(self) -> None:
-        """The graph now shows what other instances draw; that is not a change by others that `foreign.look` would have to see."""
+        """Note that the graph now shows what other instances draw, which is not a change for `external.refresh`."""
         if self.inventory.revision == self._graph.revision - 1:
             self.inventory.revision = self._graph.revision
         self.supply_changed()
@@ -1084,23 +1083,23 @@ class Instance:
 
     @locked
     def close(self, status: int = 0) -> None:
-        """End this instance, and its job with `status`: its jobs are canceled, its children closed.
+        """End this instance, and its job with `status`: cancel its jobs and close its children.
 
-        It is closed when the last of its jobs has ended (at once, unless their runner needs time to stop them), and everything
-        it had is back with its parent (rule T1).  Closing a closed instance does nothing.
+        It is closed when the last of its jobs has ended: immediately, unless their runner needs time to stop them.  Then its
+        parent gets back everything that it had (rule T1).  Closing a closed instance does nothing.
         """
         if not self.is_closed:
-            self._advance_to(self._time.look())
+            self._advance_to(self._time.read_clock())
         self.shut("the instance is closed")
         parent, job = self.parent, self.job_in_parent
-        if parent is not None and job is not None and job.state in states.RUNNING and not self._is_left:
+        if parent is not None and job is not None and job.state in states.RUNNING and not self._job_has_finished:
             parent._advance_to(parent._time.now)
             parent._finish(job, status)
             parent._follow_up()
 
     @locked
     def fail(self, note: str = "") -> None:
-        """End this instance as a failure, also of its job in the parent."""
+        """End this instance and its job in the parent as failed."""
         parent, job = self._require_parent()
         self.enter()
         self.shut(note or "the instance failed")
@@ -1124,7 +1123,7 @@ class Instance:
             self._end()
 
     def _end(self) -> None:
-        """Close the instance: no job runs here any more."""
+        """Close the instance, in which no job is active any more."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -1132,7 +1131,7 @@ class Instance:
         if (upstream := self.upstream) is not None:
             upstream.close()
         if self.parent is not None and self.job_in_parent is not None:
-            self.parent._child_closed(self.job_in_parent, has_finished=self._is_left)
+            self.parent._child_closed(self.job_in_parent, has_finished=self._job_has_finished)
 
     def _child_closed(self, job: Job, *, has_finished: bool) -> None:
         del self._children[job.number]
@@ -1142,16 +1141,16 @@ class Instance:
             if self._time.still:
                 self._follow_up()
             elif self.passes == "event":
-                self._time.owe(self)  # what is due here may not have been done yet
+                self._time.owe(self)  # events that are due here may not have been handled yet
 
     def _end_child(self, job: Job) -> bool:
-        """End the child of a job that has finished; whether it was closed already, and the job is still to be cleaned up."""
+        """End the child of a finished job; returns True if it was closed already, and the caller has to clean up the job."""
         child = job.child
         if child is None or child.is_closed:
             return True
-        child._is_left = True  # a runner that is asked to stop jobs there may close it, or finish this job once more
+        child._job_has_finished = True  # a runner that stops jobs there may close it, or report the end of this job again
         child.shut("the job that held its resources has ended")
-        return False  # the child calls `_child_closed`, and may have
+        return False  # the child calls `_child_closed`, or has done so
 
     def _raise_from_child(self, job: Job, kind: str, note: str) -> None:
         """End a running job by an exception; the caller has advanced time."""
@@ -1162,41 +1161,41 @@ class Instance:
 
     @locked
     def set_expiration(self, at_s: float | None) -> None:
-        """When this instance ends by itself, with exception timelimit on its jobs; None for when its job does.
+        """Set when this instance expires, with exception timelimit on its jobs; None for when its job ends.
 
         Errors: UsageError for a moment after the limit of its job.
         """
         moment = FOREVER if at_s is None else ticks(at_s, "expiration")
         self.enter()
-        self._require_going_on()
+        self._require_not_ending()
         most = FOREVER if self.job_in_parent is None else self.job_in_parent.limit
         if at_s is not None and moment > most:
-            raise UsageError(f"its job in the parent ends at {seconds(most)}", where=self.address, hint="give that longer first")
+            raise UsageError(f"its job in the parent ends at {seconds(most)}", where=self.address, hint="extend that job first")
         self.expires_given = moment
         self._expire_at(min(moment, most))
-        self._advance_to(self._time.look())
+        self._advance_to(self._time.read_clock())
 
     @property
     @locked
     def expires_at(self) -> float | None:
-        """When this instance ends by itself, in seconds; None for never."""
+        """When this instance expires, in seconds; None for never."""
         return None if self.expires >= FOREVER else seconds(self.expires)
 
     def _expire_at(self, moment: int) -> None:
         if self.expires <= self.now < moment and self.passes == "event":
-            self._time.owe(self)  # no job was started at the moment at which it was to expire
+            self._time.owe(self)  # no job was started at the moment of the former expiration
         self.expires = moment
         self._announce(moment)
 
     def expire(self) -> None:
-        """The time of this instance is over: its jobs end, and its job in the parent with it."""
+        """End this instance at its expiration: its jobs, and its job in the parent."""
         self.shut("the instance expires", "timelimit")
         if self.parent is not None and self.job_in_parent is not None:
             self.parent._raise_from_child(self.job_in_parent, "timelimit", "the instance expires")
 
 
 class _Ended(QueuePolicy):
-    """The policy of an instance that ends: it is not asked any more."""
+    """The policy of an instance that is ending, which is never called."""
 
     name = "over"
 

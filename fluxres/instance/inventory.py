@@ -1,8 +1,9 @@
-"""What an instance schedules on: the one question every queue policy asks, and who may answer it.
+"""The interface between an instance and what it schedules on.
 
-A workload that counts nodes needs a thousandth of what a jobspec with sockets and watts needs.  So the instance knows this
-protocol and not what is behind it: numbers, named units, or the whole resource graph.  All three must answer alike.  Times are
-ticks.  What `ask` and `start` give is the inventory's own; the instance only carries it.
+Scheduling a workload that counts nodes takes a thousandth of the work of a jobspec with sockets and watts.  Therefore an instance
+uses this protocol, which has three implementations: numbers, bit sets of named pools, and the resource graph.  All three give
+equal answers.  Times are ticks.  Each implementation has its own types for `Ask`, `Claim` and `Place`; an instance only stores
+them.
 """
 
 from __future__ import annotations
@@ -22,153 +23,152 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 Ask = Any
-"""A request as an inventory understands it."""
+"""A request in the form that the inventory uses."""
 
 Claim = Any
-"""What a job holds."""
+"""What is allocated to a job."""
 
 Place = Any
-"""What is reserved for a job, without its window."""
+"""The pools or units reserved for a job, without the window."""
 
 
 class NotUniform(Exception):
-    """A request that a fast inventory cannot say; the resource graph can.  The instance never lets it out."""
+    """The inventory does not support a request, but the resource graph does.  Instances handle this; callers never see it."""
 
 
 class Inventory(Protocol):
-    """Who holds what, and until when, of what an instance has."""
+    """The resources of an instance: which job holds what, until when, and what is reserved."""
 
     kind: str
     graph: ResourceGraph
     revision: int
-    """Of the graph, as far as it is known here; another one means that others have changed something."""
+    """The last known revision of the graph; if the graph has another one, others have changed it."""
     running: Running
-    """What is held, by when it ends; not what is reserved."""
+    """What is held, sorted by end; without reservations."""
 
     def ask(self, request: Request) -> Ask:
-        """A request made ready.
+        """Prepare a request.
 
-        Errors: InfeasibleRequest for what can never be had; NotUniform where another inventory has to answer.
+        Errors: InfeasibleRequest if it can never be satisfied; NotUniform if this inventory does not support it.
         """
 
     def start(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
-        """Hold what is asked for over [now, end) beside all that is held or reserved; None where there is not as much."""
+        """Allocate a request over [now, end) beside everything held and reserved; None if there is not enough."""
 
     def has_room(self, ask: Ask, now: int) -> bool:
-        """Whether what is asked for is free at this moment, whatever is reserved for later."""
+        """Whether there is room for a request at this moment, regardless of reservations for later."""
 
     def reserve(self, key: int, ask: Ask, duration: int, now: int) -> int | None:
-        """Reserve the earliest window from now on; its start, or None where there never is one.
+        """Reserve the earliest possible window; returns its start, or None if there is none.
 
-        Again for the same key it is fitted anew, and never comes later.
+        Called again for the same key it replaces the reservation, by one that is not later.
         """
 
     def begin(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
-        """Make a reservation whose time has come a holding; None where it is late and no longer fits beside the others."""
+        """Turn a reservation whose time has come into a claim; None if it is late and no longer fits beside the others."""
 
     def places(self) -> Mapping[int, Place]:
-        """Which pools are reserved by name or number, by key."""
+        """By key, the pools or units that are reserved."""
 
     def restore(self, key: int, place: Place, duration: int, start: int, now: int) -> bool:
-        """Reserve from `start` on the pools that `places` said before all reservations were dropped, if they are free then.
+        """Reserve again, from `start` on, a place returned by `places` before reservations were dropped, if it is free then.
 
-        States and structure of the graph must be as they were.
+        States and structure of the graph must not have changed since.
         """
 
     def unreserve(self, key: int) -> None:
-        """Drop a reservation, if there is one."""
+        """Drop the reservation of a job, if it has one."""
 
     def clear(self) -> None:
         """Drop all reservations."""
 
-    def promises(self) -> dict[int, int]:
-        """By key, the starts that are reserved."""
+    def reserved_starts(self) -> dict[int, int]:
+        """By key, the starts of reservations."""
 
     def finish(self, key: int, claim: Claim, now: int) -> None:
-        """What is held is free from now on."""
+        """Free a claim from now on."""
 
     def resize(self, key: int, claim: Claim, now: int, end: int) -> None:
-        """What is held is held until another end; all reservations are dropped.
+        """Change the end of a claim; drops all reservations.
 
-        Errors: InsufficientResources where others hold it then; it is held as before.
+        Errors: InsufficientResources if others hold some of it before the new end; the claim is unchanged then.
         """
 
     def extend(self, key: int, claim: Claim, now: int, end: int) -> list[str]:
-        """What is held, and has not been given back in time, is held until `end`, as far as others do not have it by then; all
-        reservations are dropped.
+        """Extend a claim that was not freed in time until `end`, except for what others hold; drops all reservations.
 
-        What ends at this moment, or has ended, others have until `advance`.
+        What other claims hold that end at this moment, or have ended, is theirs until `advance`.
 
-        Returns: paths of pools that others have; when they have gone, this is called again.
+        Returns: the paths of pools that others hold. When these are freed, the instance calls this again.
         """
 
     def advance(self, now: int) -> list[int]:
-        """Time moves, and what was held until now is free; its keys."""
+        """Free the claims that have ended by now; returns their keys."""
 
     def refresh(self) -> None:
-        """States or structure of the graph have changed; reservations are dropped."""
+        """Update after a change of states or structure of the graph; drops all reservations."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether they have, and `refresh` was not called."""
+        """Whether states or structure of the graph have changed since the last `refresh`."""
 
-    def leave_alone(self, held: dict[int, int]) -> bool:
-        """Do not give out what others hold, now or later, until this is called again.
+    def set_held_by_others(self, held: dict[int, int]) -> bool:
+        """Set what others hold, now or later, which is not allocated until they free it; for inventories that do not use records.
 
         Args:
             held: units by vertex.
 
-        For inventories that do not look at the records. Returns whether anything changes; then all reservations are dropped.
+        Returns: whether anything has changed; then all reservations were dropped.
         """
 
-    def forget(self) -> None:
-        """What others hold has changed: requests that found nothing may find something now."""
+    def forget_failures(self) -> None:
+        """Try requests again that found nothing before, since something may have been freed."""
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing at all could start now; False when unsure."""
+        """Whether nothing at all is free now; False if unsure."""
 
     def pools(self, claim: Claim) -> list[tuple[str, int]]:
-        """Paths and units of what is held."""
+        """The paths of the pools of a claim, with their units."""
 
     def vertices(self, claim: Claim) -> list[int]:
-        """Vertex numbers of what is held."""
+        """The vertex numbers of the pools of a claim."""
 
     def ids(self, claim: Claim) -> str:
-        """What is held as an idset of unit numbers; empty where units have no numbers."""
+        """The units of a claim as an idset; empty if units have no numbers."""
 
     def count(self, claim: Claim) -> int:
-        """How large what is held is, in units of `measure`."""
+        """The size of a claim, in units of `measure`."""
 
     def measure_in(self, type_name: str | None) -> None:
-        """Measure in units of another type, from the next job on; None for the usual one."""
+        """Measure sizes in units of another type; None for the default."""
 
     def check(self) -> list[tuple[str, str]]:
-        """Where what is counted as free is not what is left of the whole, and how (rule J1); empty when it is."""
+        """Places and messages where the free units are not what claims and others leave (rule J1); empty if consistent."""
 
     @property
     def measure(self) -> str:
-        """The type that sizes are measured in."""
+        """The type in whose units sizes are measured."""
 
     @property
     def size(self) -> int:
-        """Units of that type there are, in service or not."""
+        """All units of that type, in service or not."""
 
 
 class Counting(Protocol):
-    """What an inventory of equal units also can: hold a number free instead of names, and say what is left to a late job."""
+    """Additional methods of inventories of interchangeable units."""
 
     def held(self, claim: Claim) -> list[tuple[str, int]]:
-        """As `pools`, without what others have of it."""
+        """As `pools`, without what others hold of it."""
 
     def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
-        """Hold that number of units free from the earliest moment on at which they are free; that moment."""
+        """Reserve a number of units, without choosing them, from the earliest moment at which so many are free."""
 
 
 class Hold:
-    """Units held over [start, end): how many, and which, as a bit set (0 where they have no names).
+    """A claim on units over [start, end): their number, and a bit set of them (0 if they have no names).
 
-    Of a late job of which others hold some units, these are the units that are left; the inventory knows what the job lacks.
+    For a late job, these are only the units that others do not hold; the inventory has the rest.
     """
 
     __slots__ = ("count", "end", "is_live", "key", "start", "units")
@@ -180,11 +180,11 @@ class Hold:
         self.count = count
         self.units = units
         self.is_live = True
-        """Whether it still is among what runs: not when it was finished, or its end has come."""
+        """Whether it is listed as running: neither finished nor past its end."""
 
 
 class Running:
-    """What runs, by when it ends."""
+    """The claims that are held, sorted by their end."""
 
     __slots__ = ("ends", "holds", "lapsed")
 
@@ -192,19 +192,17 @@ class Running:
         self.ends: list[int] = []
         self.holds: list[Hold] = []
         self.lapsed: dict[int, Hold] = {}
-        """By key, those whose end has come, and which were not given back: their units are free, and may be held again."""
+        """By key, claims past their end that were not finished: their units count as free, but may be held again."""
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def add(self, hold: Hold) -> None:
-        """One more."""
         at = bisect_right(self.ends, hold.end)
         self.ends.insert(at, hold.end)
         self.holds.insert(at, hold)
 
     def remove(self, hold: Hold) -> None:
-        """One less; it must be there."""
         at = bisect_left(self.ends, hold.end)
         holds = self.holds
         while holds[at] is not hold:
@@ -212,7 +210,7 @@ class Running:
         del self.ends[at], holds[at]
 
     def release(self, hold: Hold) -> bool:
-        """One is given back; whether its units were held until now."""
+        """Remove a claim; returns whether its units were held until now."""
         if not hold.is_live:
             self.lapsed.pop(hold.key, None)
             return False
@@ -221,17 +219,17 @@ class Running:
         return True
 
     def move(self, hold: Hold, end: int) -> None:
-        """One has another end, also where its end had come."""
+        """Give a claim another end, also if it is past its end."""
         self.release(hold)
         hold.end, hold.is_live = end, True
         self.add(hold)
 
-    def until(self, moment: int) -> list[int]:
-        """Keys of those that end at a moment, or before."""
+    def ending_by(self, moment: int) -> list[int]:
+        """The keys of claims that end by a moment."""
         return [hold.key for hold in self.holds[: bisect_right(self.ends, moment)]]
 
-    def over(self, now: int) -> list[Hold]:
-        """Those whose end has come; they are not live any more."""
+    def take_ended(self, now: int) -> list[Hold]:
+        """Move the claims that have ended by now to `lapsed`, and return them."""
         gone = bisect_right(self.ends, min(now, FOREVER - 1))
         found = self.holds[:gone]
         del self.ends[:gone], self.holds[:gone]
@@ -242,10 +240,10 @@ class Running:
 
 
 def refusal(where: str, wanted: int, free: int, size: int, holders: list[Hold], earliest: int) -> InsufficientResources:
-    """Others hold what a job has, and had until now.
+    """The error for a claim that cannot be extended because others hold some of its units then.
 
     Args:
-        earliest: when as many units are free again, in ticks; FOREVER for never.
+        earliest: when that number of units is free again, in ticks; FOREVER for never.
     """
     names = ", ".join(sorted(fluid.encode(hold.key) for hold in holders))
     return InsufficientResources(

@@ -1,4 +1,4 @@
-"""A job of an instance: one object with slots, because a million jobs may wait at once."""
+"""A job of an instance.  It is a single object with slots, because a million jobs may wait at once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 URGENCY_DEFAULT: Final = 16
 URGENCY_HELD: Final = 0
 URGENCY_EXPEDITED: Final = 31
-"""Urgency is given by the user (Flux RFC 30)."""
+"""The range of urgencies, which users set (Flux RFC 30)."""
 PRIORITY_MIN: Final = 0
 PRIORITY_MAX: Final = 4_294_967_295
-"""The queue is sorted by priority (Flux RFC 30)."""
+"""The range of priorities, by which the queue is sorted (Flux RFC 30)."""
 
 
 def require_urgency(urgency: int) -> int:
-    """The same urgency.
+    """Return a valid urgency.
 
     Errors: UsageError outside 0 to 31.
 
@@ -38,7 +38,7 @@ def require_urgency(urgency: int) -> int:
 
 
 def fixed_priority(urgency: int) -> int | None:
-    """The priority that an urgency gives regardless of the policy: the lowest for held jobs, the highest for expedited ones.
+    """The priority of held and expedited jobs, which does not depend on the policy: the lowest or highest; else None.
 
     >>> fixed_priority(0), fixed_priority(16), fixed_priority(31)
     (0, None, 4294967295)
@@ -49,7 +49,7 @@ def fixed_priority(urgency: int) -> int | None:
 
 
 class JobId(int):
-    """A job id: a number that prints as F58 (RFC 19).
+    """A job id: an integer that prints as F58 (RFC 19).
 
     >>> JobId(1234), f"{JobId(1234)}", JobId(1234) + 1
     (ƒNH, 'ƒNH', 1235)
@@ -168,7 +168,7 @@ class Job:
 
     @property
     def reserved_at(self) -> float | None:
-        """The start that is reserved for it while it is pending."""
+        """The start that is reserved for the job while it is pending."""
         return _known(self.reserved)
 
     @property
@@ -177,19 +177,19 @@ class Job:
 
     @property
     def ends_at(self) -> float | None:
-        """Its limit; infinity for none."""
+        """The limit of a started job; infinity for none."""
         return None if self.started < 0 else seconds(self.limit)
 
     @property
     def finished_at(self) -> float | None:
-        """When it became inactive."""
+        """When the job became inactive."""
         return _known(self.ended)
 
     @property
     def pools(self) -> list[tuple[str, int]]:
-        """Paths and units of the pools it holds; pools below one that it holds exclusively are implied.
+        """The paths and units of the pools that the job holds; pools below an exclusive one are implied.
 
-        Empty before it starts and after it has ended.
+        Empty before the job starts and after it has ended.
         """
         if self.claim is None or self.state is State.INACTIVE:
             return []
@@ -197,7 +197,7 @@ class Job:
 
     @property
     def result(self) -> str | None:
-        """completed, failed, canceled or timeout; None before it is inactive."""
+        """completed, failed, canceled or timeout; None before the job is inactive."""
         if self.state is not State.INACTIVE:
             return None
         fatal = next((failure.type for failure in self.exceptions if failure.severity == 0), None)

@@ -1,7 +1,7 @@
-"""How large a job is, in units of one type, and which of them it has.
+"""The size of jobs in units of one type, and the numbers of these units.
 
-A job may hold nodes whole and another one cores of a node; to add them up, or to draw them, one type is chosen and everything
-is said in it.
+One job may hold nodes exclusively, and another some cores of a node.  To add up or to plot their sizes, both are measured in
+units of one type.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.syntax.jobspec import Request
 
-_USUAL: Final = ("core", "node")
+_DEFAULT_TYPES: Final = ("core", "node")
 
 
-def asked(request: Request, type_name: str) -> int:
-    """How large a request is at least, in units of a type; in those it asks most of, where it does not name the type.
+def requested_units(request: Request, type_name: str) -> int:
+    """The least size of a request in units of a type; of the type with the most units, if it does not contain that type.
 
     >>> from fluxres.syntax.jobspec import as_request
     >>> wanted = as_request("slot=3/node/[core=2;gpu=1]")
-    >>> asked(wanted, "core"), asked(wanted, "node"), asked(wanted, "rack")
+    >>> requested_units(wanted, "core"), requested_units(wanted, "node"), requested_units(wanted, "rack")
     (6, 3, 6)
     """
     found: Counter[str] = Counter()
@@ -42,33 +42,32 @@ def asked(request: Request, type_name: str) -> int:
 
 
 class Measure:
-    """One type of a machine, as a measure.
+    """Measures allocations in units of one type.
 
     Args:
-        structure: the machine.
-        type_name: by default core, node, or the last type there is.
+        type_name: default: core, else node, else the last type of the machine.
 
     Cost: O(pools), once.
     """
 
-    __slots__ = ("_ends", "_prefix", "_vertices", "is_named", "size", "type")
+    __slots__ = ("_ends", "_prefix", "_vertices", "has_numbers", "size", "type")
 
     def __init__(self, structure: Structure, type_name: str | None = None) -> None:
         types = structure.types
-        self.type = type_name or next((name for name in _USUAL if name in types), types[-1])
+        self.type = type_name or next((name for name in _DEFAULT_TYPES if name in types), types[-1])
         found = structure.of_type(self.type)
         self._vertices: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
         sizes = structure.size[self._vertices]
         self._prefix = np.concatenate([[0], np.cumsum(sizes)])
         self._ends = structure.end
         self.size = int(self._prefix[-1])
-        self.is_named = bool((sizes == 1).all())
+        self.has_numbers = bool((sizes == 1).all())
 
     def units(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
-        """Units of the type in what is held: its own, and those implied by whole pools.
+        """The units of the type in an allocation, including those held implicitly below exclusive pools.
 
         Args:
-            sizes: of the pools.
+            sizes: the sizes of these pools.
         """
         first, stop = self._inside(vertices)
         own = (
@@ -80,12 +79,12 @@ class Measure:
         return int(amounts[own].sum()) + int((self._prefix[stop[whole]] - self._prefix[first[whole]]).sum())
 
     def _inside(self, vertices: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the pools of the type in each of these begin and end."""
+        """The range of pools of the type in each of these pools."""
         return np.searchsorted(self._vertices, vertices), np.searchsorted(self._vertices, self._ends[vertices])
 
     def ids(self, vertices: NDArray[np.int32]) -> str:
-        """Numbers of the pools of the type that are held, counted through the machine; empty where they are not told apart."""
-        if not self.is_named or not len(vertices):
+        """The idset of the pools of the type in these pools, numbered through the machine; empty unless all have size 1."""
+        if not self.has_numbers or not len(vertices):
             return ""
         first, stop = self._inside(vertices)
         return idset.format(at for low, high in zip(first.tolist(), stop.tolist(), strict=True) for at in range(low, high))

@@ -1,9 +1,8 @@
-"""Whole pools of one type, told apart by name: sets of bits in Python integers.
+"""Inventory of exclusive pools of one type, as bit sets in Python integers.
 
-A node is free or not, so a job is a set of nodes and the machine is a set of free ones.  What is free now and a list of who
-gives back when is all that FCFS and EASY need: starting a job costs one `&` whether the machine has ten nodes or ten
-thousand. Rows over time are made when a second reservation is asked for, kept while there are reservations, and dropped with
-the last.
+A node is free or not, so a job is a set of nodes and the machine is the set of free ones.  FCFS and EASY need only what is free
+now and a list of running jobs by their end: starting a job costs one `&`, whether the machine has ten nodes or ten thousand.
+Availability over time is computed for the second reservation, and dropped with the last one.
 """
 
 from __future__ import annotations
@@ -28,17 +27,18 @@ if TYPE_CHECKING:
 
 ASCENDING: Final = ("first", "low", "lonode")
 DESCENDING: Final = ("high", "hinode")
-"""Match policies that choose by vertex number alone."""
+"""The match policies that choose by vertex number alone."""
 
 
 class NamedInventory:
-    """Interchangeable whole pools of a machine.
+    """An `Inventory` of interchangeable pools, each of which one job holds exclusively.
 
     Args:
-        graph: the machine.
-        type_name: of the pools.
+        type_name: the type of the pools.
         match_policy: one that chooses by vertex number.
-        measure: type that sizes are measured in; by default that of the pools.
+        measure: the type in whose units sizes are measured; default: `type_name`.
+
+    Errors: NotUniform if the pools are not interchangeable under the match policy.
     """
 
     kind: str = "named"
@@ -56,20 +56,20 @@ class NamedInventory:
         self.vertex_numbers: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
         self.size = len(self.vertex_numbers)
         self._all = (1 << self.size) - 1
-        self._others = 0
+        self._held_by_others = 0
         """Pools that others hold now or later."""
         self._usable = self._find_usable()
         self.free = self._all
         self.free_count = self._usable.bit_count()
         self._asks: dict[int, tuple[Request, int]] = {}
-        self._alike: dict[UniformRequest, bool] = {}
+        self._uniform: dict[UniformRequest, bool] = {}
         self.running = Running()
         self._disputed: dict[int, int] = {}
-        """What those are to have that lack some of it, since others hold it."""
+        """By key, all pools of a late job of which others hold some."""
         self._reserved: dict[int, Hold] = {}
         self._rows: AvailableSets | None = None
         self._shadow: tuple[int, int, int] | None = None
-        """Of a reservation by number: its start, how many pools are free then beside it, and its key."""
+        """Of a reservation by number: its start, the number of pools that it leaves free then, and its key."""
 
     def _find_usable(self) -> int:
         structure, vertices = self.structure, self.vertex_numbers
@@ -77,15 +77,15 @@ class NamedInventory:
         for root in structure.unavailable_roots().tolist():
             first, stop = np.searchsorted(vertices, (root, structure.end.item(root)))
             up[first:stop] = False
-        return _as_set(up) & ~self._others
+        return _to_set(up) & ~self._held_by_others
 
-    def _count(self, units: int) -> int:
+    def _usable_count(self, units: int) -> int:
         return (units & self._usable).bit_count()
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> int:
-        """Pools asked for."""
+        """The number of pools requested."""
         known = self._asks.get(id(request))
         if known is None or known[0] is not request:
             if len(self._asks) > 4096:
@@ -94,34 +94,32 @@ class NamedInventory:
         return known[1]
 
     def _number(self, wanted: UniformRequest | None) -> int:
-        if wanted is None or wanted.type != self.type or not self._is_alike(wanted._replace(number=1)):
-            raise NotUniform(f"only whole pools of {self.type} are handed out here")
+        if wanted is None or wanted.type != self.type or not self._is_uniform(wanted._replace(number=1)):
+            raise NotUniform(f"this inventory only allocates pools of {self.type} exclusively")
         if wanted.number > self.size:
-            raise InfeasibleRequest(f"{wanted.number} of {self.type} asked for, the machine has {self.size}", hint="ask for less")
+            raise InfeasibleRequest(
+                f"requested {wanted.number} of {self.type}, the machine has {self.size}", hint="request fewer"
+            )
         return wanted.number
 
-    def _is_alike(self, wanted: UniformRequest) -> bool:
-        known = self._alike.get(wanted)
+    def _is_uniform(self, wanted: UniformRequest) -> bool:
+        known = self._uniform.get(wanted)
         if known is None:
-            known = self._alike[wanted] = interchangeable(self.structure, wanted) is not None
+            known = self._uniform[wanted] = interchangeable(self.structure, wanted) is not None
         return known
 
     def measure_in(self, type_name: str | None) -> None:
-        """Measure in units of another type; see Inventory."""
         self._measure = type_name or self.type
 
     @property
     def measure(self) -> str:
-        """The type that sizes are measured in."""
         return self._measure
 
     @property
     def is_full(self) -> bool:
-        """Whether no pool is free."""
         return self.free_count == 0
 
     def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
-        """Pools now; see Inventory."""
         if ask > self.free_count:
             return None
         shadow = self._shadow
@@ -139,22 +137,20 @@ class NamedInventory:
             self._shadow = (shadow[0], shadow[1] - ask, shadow[2])
         if self._rows is not None:
             self._rows.take(now, end, hold.units)
-        self._hold(hold)
+        self._mark_held(hold)
         return hold
 
-    def _hold(self, hold: Hold) -> None:
+    def _mark_held(self, hold: Hold) -> None:
         self.free &= ~hold.units
         self.free_count -= hold.count
         self.running.add(hold)
 
     def has_room(self, ask: int, now: int) -> bool:
-        """Whether as many pools are free; see Inventory."""
         return ask <= self.free_count
 
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
-        """The earliest window; see Inventory."""
         self.unreserve(key)
         found = (
             self._earliest_alone(ask, now)
@@ -171,11 +167,10 @@ class NamedInventory:
         return start
 
     def places(self) -> dict[int, Hold]:
-        """Pools by key, where they have names; see Inventory."""
+        """Pools by key; without a reservation by number."""
         return dict(self._reserved)
 
     def restore(self, key: int, place: Hold, duration: int, start: int, now: int) -> bool:
-        """The same pools; see Inventory."""
         end = min(start + duration, FOREVER)
         rows = self._all_rows(now)
         if place.units & ~self._usable or not rows.fits(place.units, start, end):
@@ -186,12 +181,12 @@ class NamedInventory:
         return True
 
     def _earliest_alone(self, ask: int, now: int) -> tuple[int, int] | None:
-        """Without reservations what is free only grows: count until there are enough, then see which they are."""
+        """The earliest start without reservations: free pools only increase, so count first, and then determine the set."""
         usable = self._usable
         free = self.free & usable
         if self.free_count >= ask:
             return now, self._choose(free, ask)
-        found = self._when(ask)
+        found = self._earliest_number(ask)
         if found is None:
             return None
         start, stop, _ = found
@@ -199,29 +194,28 @@ class NamedInventory:
             free |= hold.units
         return start, self._choose(free & usable, ask)
 
-    def _when(self, ask: int) -> tuple[int, int, int] | None:
-        """When that number is free, how many holds have ended by then, and how many are free then."""
+    def _earliest_number(self, ask: int) -> tuple[int, int, int] | None:
+        """The first moment at which that number is free, the number of claims that have ended by then, and of free pools then."""
         ends, holds = self.running.ends, self.running.holds
         count, is_whole = self.free_count, self._usable == self._all
         for at, hold in enumerate(holds):
-            count += hold.count if is_whole else self._count(hold.units)
+            count += hold.count if is_whole else self._usable_count(hold.units)
             if count >= ask:
                 start, stop = ends[at], at + 1
                 if start >= FOREVER:
                     return None
                 while stop < len(ends) and ends[stop] == start:
-                    count += self._count(holds[stop].units)
+                    count += self._usable_count(holds[stop].units)
                     stop += 1
                 return start, stop, count
         return None
 
     def reserve_count(self, key: int, ask: int, now: int) -> int | None:
-        """A number of pools, whichever; see Counting."""
         self.clear()
         if self.free_count >= ask:
             self._shadow = (now, self.free_count - ask, key)
             return now
-        found = self._when(ask)
+        found = self._earliest_number(ask)
         if found is None:
             return None
         self._shadow = (found[0], found[2] - ask, key)
@@ -235,8 +229,7 @@ class NamedInventory:
         return self._rows
 
     def begin(self, key: int, ask: int, now: int, end: int) -> Hold | None:
-        """Pools that were reserved; see Inventory."""
-        reserved = self._reserved.get(key)  # there is none of a number
+        reserved = self._reserved.get(key)  # none if it was reserved by number
         if reserved is None or reserved.start != now or reserved.end != end:
             self.unreserve(key)
             return self.start(key, ask, now, end)
@@ -244,11 +237,10 @@ class NamedInventory:
             return None
         del self._reserved[key]
         self._drop_rows()
-        self._hold(reserved)
+        self._mark_held(reserved)
         return reserved
 
     def unreserve(self, key: int) -> None:
-        """Drop a reservation; see Inventory."""
         if self._shadow is not None and self._shadow[2] == key:
             self._shadow = None
         reserved = self._reserved.pop(key, None)
@@ -261,26 +253,23 @@ class NamedInventory:
         if not self._reserved:
             self._rows = None
 
-    def promises(self) -> dict[int, int]:
-        """Starts that are reserved, by name or by number; see Inventory."""
+    def reserved_starts(self) -> dict[int, int]:
         found = {key: hold.start for key, hold in self._reserved.items()}
         if self._shadow is not None:
             found[self._shadow[2]] = self._shadow[0]
         return found
 
     def clear(self) -> None:
-        """Drop all reservations."""
         self._reserved.clear()
         self._rows = None
         self._shadow = None
 
-    # -- giving back -------------------------------------------------------------------------------------------------
+    # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
-        """Pools are back; see Inventory."""
         if self.running.release(claim):
             self.free |= claim.units
-            count = self._count(claim.units)
+            count = self._usable_count(claim.units)
             self.free_count += count
             if self._rows is not None:
                 self._rows.give(now, claim.end, claim.units)
@@ -292,12 +281,11 @@ class NamedInventory:
             claim.count = claim.units.bit_count()
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
-        """Another end; see Inventory."""
         self.clear()
         if end <= claim.end:
             self.running.move(claim, end)
             return
-        missing = self._due_to(claim) & ~self._free_beside(claim)
+        missing = self._given_to(claim) & ~self._free_for(claim)
         if missing:
             at = lowest(missing, 1)
             holders = [hold for hold in self.running.holds if hold.units & at]
@@ -305,59 +293,55 @@ class NamedInventory:
         self.extend(key, claim, now, end)
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
-        """A later end; see Inventory."""
         self.clear()
-        wanted, free = self._due_to(claim), self._free_beside(claim)
+        wanted, free = self._given_to(claim), self._free_for(claim)
         claim.units = wanted & free
         claim.count = claim.units.bit_count()
         self.free = free & ~claim.units
-        self.free_count = self._count(self.free)
+        self.free_count = self._usable_count(self.free)
         self.running.move(claim, end)
         missing = wanted & ~claim.units
         if missing:
-            self._disputed[key] = wanted  # when the others have gone, it has all of it again
+            self._disputed[key] = wanted  # to be held again when the others have freed it
         else:
             self._disputed.pop(key, None)
         return self._paths(missing)
 
-    def _due_to(self, claim: Hold) -> int:
-        """What a job was given, and has not given back."""
+    def _given_to(self, claim: Hold) -> int:
+        """All pools allocated to a job, including those that others hold by now."""
         return self._disputed.get(claim.key, claim.units)
 
-    def _free_beside(self, claim: Hold) -> int:
-        """What no other job holds."""
+    def _free_for(self, claim: Hold) -> int:
+        """The pools that no other job of the instance holds."""
         return self.free | claim.units if claim.is_live else self.free
 
     def _paths(self, units: int) -> list[str]:
         return [self.structure.path(self.vertex_numbers.item(at)) for at in members(units)]
 
     def advance(self, now: int) -> list[int]:
-        """Time moves; see Inventory."""
         ends = self.running.ends
-        over = self.running.over(now) if ends and ends[0] <= now else []
+        over = self.running.take_ended(now) if ends and ends[0] <= now else []
         if over:
             for hold in over:
                 self.free |= hold.units
-            self.free_count = self._count(self.free)
+            self.free_count = self._usable_count(self.free)
         if self._rows is not None:
             self._rows.advance(now)
         return [hold.key for hold in over]
 
     def refresh(self) -> None:
-        """States or structure have changed."""
         self.clear()
         if self.graph.structure is not self.structure:
             self._renumber()
         self._usable = self._find_usable()
-        self.free_count = self._count(self.free)
+        self.free_count = self._usable_count(self.free)
 
     @property
     def is_stale(self) -> bool:
-        """Whether states or structure have changed; see Inventory."""
         return self.graph.structure is not self.structure or self._find_usable() != self._usable
 
-    def leave_alone(self, held: dict[int, int]) -> bool:
-        """Pools of others, all in what they hold whole, and those of which they hold a part; see Inventory."""
+    def set_held_by_others(self, held: dict[int, int]) -> bool:
+        """Leave out pools that others hold, pools in what they hold exclusively, and pools of which they hold a part."""
         structure, vertices = self.structure, self.vertex_numbers
         taken = np.zeros(self.size, bool)
         for v, amount in held.items():
@@ -369,17 +353,17 @@ class NamedInventory:
             above = int(np.searchsorted(vertices, v, side="right")) - 1
             if above >= 0 and v < structure.end.item(vertices.item(above)):
                 taken[above] = True
-        others = _as_set(taken)
-        if others == self._others:
+        others = _to_set(taken)
+        if others == self._held_by_others:
             return False
         self.clear()
-        self._others = others
+        self._held_by_others = others
         self._usable = self._find_usable()
-        self.free_count = self._count(self.free)
+        self.free_count = self._usable_count(self.free)
         return True
 
     def _renumber(self) -> None:
-        """Pools have come, gone or moved; what is held keeps its pools under new numbers, also where its end has come."""
+        """Renumber the pools of all claims, including those past their end, after a change of the structure."""
         before, structure = self.structure, self.graph.structure
         known = {before.uuid(v): at for at, v in enumerate(self.vertex_numbers.tolist())}
         found = structure.of_type(self.type)
@@ -398,59 +382,56 @@ class NamedInventory:
         self.free = self._all
         for hold in self.running.holds:
             self.free &= ~hold.units
-        self._others = renumbered(self._others)
+        self._held_by_others = renumbered(self._held_by_others)
         self._asks.clear()
-        self._alike.clear()
+        self._uniform.clear()
 
-    def forget(self) -> None:
-        """Nothing is remembered here."""
+    def forget_failures(self) -> None:
+        """Nothing to do: failures are not remembered here."""
 
     def check(self) -> list[tuple[str, str]]:
-        """What is free is all that nothing that runs holds; see Inventory."""
+        """Check that each pool is either free or held by exactly one running job."""
         found: list[tuple[str, str]] = []
         taken = 0
         for hold in self.running.holds:
-            found += [(path, f"{fluid.encode(hold.key)} holds it beside another job") for path in self._paths(hold.units & taken)]
+            found += [(path, f"{fluid.encode(hold.key)} and another job hold it") for path in self._paths(hold.units & taken)]
             taken |= hold.units & self._all
-        found += [(path, "it is free and a job holds it") for path in self._paths(self.free & taken)]
-        found += [(path, "it is not free and no job holds it") for path in self._paths(self._all & ~self.free & ~taken)]
+        found += [(path, "it counts as free, but a job holds it") for path in self._paths(self.free & taken)]
+        found += [
+            (path, "it does not count as free, but no job holds it") for path in self._paths(self._all & ~self.free & ~taken)
+        ]
         if self.free & ~self._all:
-            found.append((self.type, "more are free than there are"))
-        if self.free_count != self._count(self.free):
-            found.append((self.type, f"{self.free_count} are counted as free, and {self._count(self.free)} are"))
+            found.append((self.type, "more pools count as free than exist"))
+        if self.free_count != self._usable_count(self.free):
+            found.append((self.type, f"{self.free_count} are counted as free, but {self._usable_count(self.free)} are free"))
         return found
 
-    # -- saying ------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def pools(self, claim: Hold) -> list[tuple[str, int]]:
-        """Each pool, whole."""
-        return [(path, 1) for path in self._paths(self._due_to(claim))]
+        return [(path, 1) for path in self._paths(self._given_to(claim))]
 
     def held(self, claim: Hold) -> list[tuple[str, int]]:
-        """Those that are left to it; see Counting."""
         return [(path, 1) for path in self._paths(claim.units)]
 
     def vertices(self, claim: Hold) -> list[int]:
-        """The pools."""
-        found: list[int] = self.vertex_numbers[members(self._due_to(claim))].tolist()
+        found: list[int] = self.vertex_numbers[members(self._given_to(claim))].tolist()
         return found
 
     def ids(self, claim: Hold) -> str:
-        """Numbers of the measured pools that are held."""
         if self._measure == self.type:
-            return idset.format(members(self._due_to(claim)))
-        return Measure(self.structure, self._measure).ids(self.vertex_numbers[members(self._due_to(claim))])
+            return idset.format(members(self._given_to(claim)))
+        return Measure(self.structure, self._measure).ids(self.vertex_numbers[members(self._given_to(claim))])
 
     def count(self, claim: Hold) -> int:
-        """Pools, or units of the measure in them."""
         if self._measure == self.type:
-            return self._due_to(claim).bit_count()
-        held = self.vertex_numbers[members(self._due_to(claim))]
+            return self._given_to(claim).bit_count()
+        held = self.vertex_numbers[members(self._given_to(claim))]
         ones = np.ones(len(held), np.int64)
         return Measure(self.structure, self._measure).units(held, ones, ones)
 
 
-def _as_set(chosen: NDArray[np.bool_]) -> int:
+def _to_set(chosen: NDArray[np.bool_]) -> int:
     return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
 
 

@@ -1,7 +1,7 @@
-"""The passes of an instance's queue policy: which jobs start, and errors of a policy that name it.
+"""The passes of an instance's queue policy, in which jobs start.
 
-A pass is never nested.  A job that ends while it is being started, or that makes room for another one, makes the pass go round
-once more.
+A pass consists of rounds, in each of which the policy goes through the queue.  Passes are never nested: an event during a round,
+such as the immediate end of a job that was started, causes another round.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fluxres.errors import FluxresError, PolicyError, StoreError
 from fluxres.instance import due, states
 from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, fixed_priority
-from fluxres.instance.queue import Endless, PassOver
+from fluxres.instance.queue import Endless, PassEnded
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
@@ -33,29 +33,29 @@ class Passes:
         self.is_running = False
         """Whether the policy is running."""
         self.begun = 0
-        """The number of rounds that were begun; a pass makes one or more."""
+        """The number of rounds begun; a pass has one or more."""
         self._again = False
-        """Whether something has changed that the current round may not have seen."""
+        """Whether something has changed that the current round may have missed."""
         self._recalculated = instance.now
         self._promised: dict[int, tuple[Job, tuple[int, int, bytes]]] = {}
-        """By job, what was reserved at the end of the last pass; kept where instances share suppliers."""
+        """By job, what was reserved at the end of the last pass; only used if instances share suppliers."""
 
     def request_round(self) -> None:
-        """Make the current pass, if there is one, go round once more."""
+        """Add a round to the current pass, if there is one."""
         self._again = True
 
     def react(self) -> None:
-        """Make a pass, or let the current one go round once more, because something has changed."""
+        """Make a pass, or add a round to the current one, because something has changed."""
         if self.is_running:
             self._again = True
         elif self._instance.passes == "event":
             self.run()
 
     def run(self, starts: int = -1) -> int:
-        """Make a pass; where that is not possible now, the current pass goes round once more, or this one is owed.
+        """Make a pass; if that is not possible now, add a round to the current pass, or owe the pass to the Timekeeper.
 
         Args:
-            starts: at most this number of jobs; -1 for any number.
+            starts: start at most this number of jobs; -1 for any number.
 
         Returns: the number of jobs started.
         """
@@ -86,7 +86,7 @@ class Passes:
                 queue.end_round(self._again)
             if instance.shared.has_suppliers:
                 self._compare_promises()
-        except PassOver:
+        except PassEnded:
             queue.end_round(True)
         finally:
             self.is_running = False
@@ -106,7 +106,7 @@ class Passes:
             if claim is None:
                 # It is late: its reservation began in the past, and other reservations follow it.
                 inventory.clear()
-                instance.queue.cleared()
+                instance.queue.reservations_dropped()
                 claim = self.attempt(job, inventory.start, number, job.ask, now, end)
         else:
             inventory.unreserve(number)
@@ -120,9 +120,9 @@ class Passes:
         return True
 
     def attempt(self, job: Job, question: Callable[..., Any], *args: Any) -> Any | None:
-        """The answer of the inventory for a waiting job; None, and an exception on the job, where the inventory raises.
+        """Ask the inventory for a waiting job; if it raises, the job gets an exception and the answer is None.
 
-        A pass follows any call, for any job; the caller cannot do anything about this one.
+        The error is not raised, since the call that caused this pass may have been about another job.
         """
         try:
             return question(*args)
@@ -157,11 +157,11 @@ class Passes:
         queue.sort()
 
     def _compare_promises(self) -> None:
-        """Note a return of shared suppliers where something that was reserved at the end of the last pass no longer is."""
+        """Note that shared suppliers may be free if reservations of the last pass were dropped or moved."""
         before, inventory = self._promised, self._instance.inventory
         self._promised = {}
         if isinstance(inventory, GraphInventory):
-            for job in self._instance.queue.promises():
+            for job in self._instance.queue.reserved_jobs():
                 self._promised[job.number] = job, _slot(job, job.reserved, inventory.reserved(job.number))
         for number, (job, slot) in before.items():
             now = self._promised.get(number)
@@ -188,6 +188,6 @@ class Guard:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None or isinstance(error, FluxresError | PassOver) or not isinstance(error, Exception | Endless):
+        if error is None or isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
             return
         raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error

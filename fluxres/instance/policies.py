@@ -1,4 +1,4 @@
-"""The queue policies that sites and papers use, each as short as its description."""
+"""The built-in queue policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fluxres.clock import seconds
 from fluxres.errors import UsageError
 from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED
-from fluxres.instance.measure import asked
+from fluxres.instance.measure import requested_units
 from fluxres.instance.policy import QueuePolicy
 
 if TYPE_CHECKING:
@@ -19,23 +19,22 @@ if TYPE_CHECKING:
 
 
 class Fcfs(QueuePolicy):
-    """Strictly in order: no job starts before an earlier one."""
+    """First come, first served: no job starts before an earlier one."""
 
     name = "fcfs"
 
     def schedule(self, queue: Queue) -> None:
-        """Start until one does not."""
         for job in queue:
             if not queue.start(job):
                 break
 
 
 class Easy(QueuePolicy):
-    """EASY backfilling: the head of the queue has named pools reserved, others start where they do not delay it.
+    """EASY backfilling: the head of the queue has pools reserved, and other jobs start if they do not delay it.
 
     Args:
-        depth: how many have a reservation.
-        queue_depth: how many of the queue are looked at; 0 for all.
+        depth: the number of jobs with a reservation.
+        queue_depth: the number of waiting jobs that a pass considers; 0 for all.
     """
 
     name = "easy"
@@ -46,8 +45,8 @@ class Easy(QueuePolicy):
         self.depth = depth
         self.queue_depth = queue_depth
 
-    def looks(self, queue: Queue) -> bool:
-        """Whether this is a moment for a pass; where all are looked at, reservations are made anew."""
+    def begin_pass(self, queue: Queue) -> bool:
+        """Whether to make a pass now; drops the reservations if it considers all jobs."""
         if queue.is_early():
             return False
         if queue.changed or queue.elapsed or self.queue_depth:
@@ -55,14 +54,13 @@ class Easy(QueuePolicy):
         return True
 
     def candidates(self, queue: Queue) -> Iterator[Job]:
-        """The jobs that may start; behind `queue_depth` none."""
+        """The jobs to consider in a pass."""
         if not self.queue_depth:
             return queue.candidates()
         return islice(queue, self.queue_depth)
 
     def schedule(self, queue: Queue) -> None:
-        """In order; a job that does not fit is reserved as long as reservations are left."""
-        if not self.looks(queue):
+        if not self.begin_pass(queue):
             return
         for job in self.candidates(queue):
             if queue.start(job):
@@ -74,7 +72,7 @@ class Easy(QueuePolicy):
 
 
 class Hybrid(Easy):
-    """EASY with the first jobs of the queue reserved (Fluxion's hybrid; its default depth)."""
+    """EASY with reservations for the first jobs of the queue, as Fluxion's hybrid policy with its default depth."""
 
     name = "hybrid"
 
@@ -83,10 +81,10 @@ class Hybrid(Easy):
 
 
 class EasyCount(Easy):
-    """EASY as counting simulators have it: for the head a number of pools is kept free, whichever they are.
+    """EASY as in counting simulators: a number of pools is kept free for the head, not certain pools.
 
-    Fewer jobs are held back than with names, and the head starts as early.  Where requests are not for pools that are all
-    alike, the head is reserved by name, as EASY does.
+    The head starts as early as with EASY, and fewer other jobs have to wait.  If requests are not for interchangeable pools, the
+    reservation is for certain pools, as with EASY.
     """
 
     name = "easy-count"
@@ -95,8 +93,7 @@ class EasyCount(Easy):
         super().__init__()
 
     def schedule(self, queue: Queue) -> None:
-        """In order; the first that does not fit is reserved by number."""
-        if not self.looks(queue):
+        if not self.begin_pass(queue):
             return
         for job in queue.candidates():
             if queue.start(job):
@@ -108,7 +105,7 @@ class EasyCount(Easy):
 
 
 class EasySjbf(Easy):
-    """EASY that backfills the shortest first (Tsafrir et al. 2007), by the limits of the jobs."""
+    """EASY that backfills the jobs with the shortest limits first (Tsafrir et al. 2007)."""
 
     name = "easy-sjbf"
 
@@ -116,8 +113,7 @@ class EasySjbf(Easy):
         super().__init__()
 
     def schedule(self, queue: Queue) -> None:
-        """In order up to the first that does not fit, then by duration."""
-        if not self.looks(queue):
+        if not self.begin_pass(queue):
             return
         waiting = queue.candidates()
         if not queue.reserved:
@@ -130,16 +126,15 @@ class EasySjbf(Easy):
 
 
 class Conservative(QueuePolicy):
-    """Conservative backfilling: every job has a reservation from its submission on, which later ones never push back.
+    """Conservative backfilling: every job has a reservation from its submission on, which later jobs never delay.
 
-    Whenever something comes back, all are fitted again in order, each only forward.
+    Whenever something is freed, all reservations are made again in order; each can only become earlier.
     """
 
     name = "conservative"
     keeps_reservations = True
 
     def schedule(self, queue: Queue) -> None:
-        """Start what is due, fit again what waits, reserve for new jobs."""
         for job in queue.due():
             queue.start(job)
         for job in queue.lost():
@@ -150,17 +145,17 @@ class Conservative(QueuePolicy):
 
 
 class Multifactor(Easy):
-    """EASY backfilling in order of urgency, age, size, and what the user has used (as Slurm's multifactor plugin weighs them).
+    """EASY backfilling in order of urgency, age, size and usage of the user, weighted as in Slurm's multifactor plugin.
 
-    A priority is a weighted sum of factors between 0 and 1, as an integer.  Age grows up to a bound.  What a user has used counts
-    less with time, by half-lives, so an account is one number per user and needs no history.
+    A priority is a weighted sum of factors between 0 and 1, as an integer.  The usage of a user decays exponentially, so one
+    number per user is enough, without a history.
 
     Args:
-        urgency, age, size, share: weights; a factor of 1 weighs as much.
-        age_max_s: waiting longer makes no older.
-        half_life_s: after which what was used counts half.
-        recalculate_s: how often priorities are worked out anew.
-        depth: reservations.
+        urgency, age, size, share: the weights of the factors.
+        age_max_s: the waiting time at which the age factor reaches 1.
+        half_life_s: the half-life of usage.
+        recalculate_s: the period after which priorities are computed again.
+        depth: the number of reservations.
     """
 
     name = "priority"
@@ -188,7 +183,6 @@ class Multifactor(Easy):
         self._total = (0.0, 0.0)
 
     def priority(self, job: Job, now_s: float) -> int:
-        """The weighted sum."""
         urgency, age, size, share = self.weights
         factors = urgency * job.urgency / URGENCY_EXPEDITED
         factors += age * min(1.0, (now_s - job.submitted_at) / self.age_max_s)
@@ -199,9 +193,9 @@ class Multifactor(Easy):
         return max(0, min(PRIORITY_MAX, int(factors)))
 
     def share(self, user: str | None, now_s: float) -> float:
-        """How little a user has used beside the others: 1 for nothing, 0.5 for as much as the mean, towards 0 for all."""
-        total = self._faded(self._total, now_s)
-        used = self._faded(self._used.get(user, (0.0, now_s)), now_s)
+        """The fair-share factor of a user: 1 for no usage, 0.5 for average usage, near 0 for much more than the others."""
+        total = self._decayed(self._total, now_s)
+        used = self._decayed(self._used.get(user, (0.0, now_s)), now_s)
         if total <= 0.0:
             return 1.0
         users: int = max(1, len(self._used))
@@ -209,21 +203,21 @@ class Multifactor(Easy):
         return float(2.0**-exponent)
 
     def finished(self, job: Job, now_s: float) -> None:
-        """Charge its user."""
+        """Add the job to the usage of its user."""
         if job.started < 0:
             return
         used = _size(job) * (seconds(job.ended) - seconds(job.started))
-        self._used[job.user] = (self._faded(self._used.get(job.user, (0.0, now_s)), now_s) + used, now_s)
-        self._total = (self._faded(self._total, now_s) + used, now_s)
+        self._used[job.user] = (self._decayed(self._used.get(job.user, (0.0, now_s)), now_s) + used, now_s)
+        self._total = (self._decayed(self._total, now_s) + used, now_s)
 
-    def _faded(self, account: tuple[float, float], now_s: float) -> float:
+    def _decayed(self, account: tuple[float, float], now_s: float) -> float:
         amount, since = account
         factor: float = 0.5 ** ((now_s - since) / self.half_life_s)
         return amount * factor
 
 
 class FairShare(Multifactor):
-    """The same, where what a user has used lately weighs most."""
+    """`Multifactor` in which recent usage has the largest weight."""
 
     name = "fairshare"
 
@@ -243,4 +237,4 @@ class FairShare(Multifactor):
 
 def _size(job: Job) -> int:
     inventory = job.instance.inventory
-    return inventory.count(job.claim) if job.claim is not None else asked(job.request, inventory.measure)
+    return inventory.count(job.claim) if job.claim is not None else requested_units(job.request, inventory.measure)

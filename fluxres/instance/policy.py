@@ -1,7 +1,7 @@
-"""Queue policies: the interface, and how a policy is named.
+"""The interface of queue policies, and their names.
 
-A policy decides which jobs start, and nothing else: what it starts is held by the inventory, which refuses what does not fit, so
-a policy can be wrong but it cannot break a rule.  One of one's own is a class with a `schedule`:
+A policy only decides which jobs start.  The inventory allocates their resources and refuses what does not fit, so a wrong policy
+cannot break a rule.  A custom policy is a class with a method `schedule`:
 
 >>> class ShortestFirst(QueuePolicy):
 ...     name = "shortest-first"
@@ -13,7 +13,7 @@ a policy can be wrong but it cannot break a rule.  One of one's own is a class w
 >>> policy(ShortestFirst()).name
 'shortest-first'
 
-As `queue_policy="shortest-first"` it is found when its package names it in the entry point group `fluxres.queue_policies`.
+It can be used as `queue_policy="shortest-first"` if its package has an entry point of that name in `fluxres.queue_policies`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from fluxres.instance.job import Job
     from fluxres.instance.queue import Queue
 
-GROUP: Final = "fluxres.queue_policies"
+ENTRY_POINTS: Final = "fluxres.queue_policies"
+"""The entry point group of custom policies."""
 
 
 class QueuePolicy:
-    """Base of queue policies: in order of urgency, and then of submission.
+    """Base class of queue policies; its order is by urgency, then by submission.
 
     name: for messages and results. keeps_reservations: whether reservations outlive a pass and start jobs when their time
-    comes; otherwise they only keep others out. recalculate_s: how often priorities are worked out anew; None for never.
+    comes; otherwise they only block other jobs. recalculate_s: the period after which priorities are computed again, or None.
     """
 
     name: str = "policy"
@@ -44,21 +45,21 @@ class QueuePolicy:
     recalculate_s: float | None = None
 
     def schedule(self, queue: Queue) -> None:
-        """One pass: start and reserve jobs of the queue (`instance/queue.py` says what it offers)."""
+        """Make one pass: start jobs of the queue, and make reservations, with the methods of `Queue`."""
         raise NotImplementedError
 
     def priority(self, job: Job, now_s: float) -> int:
-        """The priority of a job, from 0 to 4294967295 (RFC 21); held and expedited jobs are not asked for."""
+        """The priority of a job, from 0 to 4294967295 (RFC 21); not called for held and expedited jobs."""
         return job.urgency
 
     def finished(self, job: Job, now_s: float) -> None:
-        """A job has given its resources back; for policies that keep accounts."""
+        """Called when a job has freed its resources, for policies that track usage."""
 
 
 def policy(given: str | QueuePolicy) -> QueuePolicy:
-    """A policy from its name, with parameters behind a colon, or as it is.
+    """A policy by its name, with optional parameters after a colon; a policy object is returned as it is.
 
-    Errors: UsageError with the names there are, for a parameter it does not have, and for what is no policy.
+    Errors: UsageError for an unknown name or parameter, and for any other object.
 
     >>> policy("hybrid:depth=8").depth
     8
@@ -83,8 +84,8 @@ def policy(given: str | QueuePolicy) -> QueuePolicy:
 
 
 def names() -> list[str]:
-    """Names of the policies there are, those of other packages last."""
-    return [*_factories(), *sorted(entry.name for entry in entry_points(group=GROUP))]
+    """The names of all policies; those of other packages come last."""
+    return [*_factories(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
 
 
 def _factories() -> dict[str, Any]:
@@ -94,20 +95,17 @@ def _factories() -> dict[str, Any]:
 
 
 def _from_entry_point(name: str) -> Any:
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == name:
             return entry.load()
-    raise UsageError(f"no queue policy {name!r:.80}", hint=f"there is {', '.join(names())}")
+    raise UsageError(f"no queue policy {name!r:.80}", hint=f"known are {', '.join(names())}")
 
 
 def _require_known(given: str, factory: Any, parameters: Iterable[str]) -> None:
-    """Refuse parameters that a policy does not have.
-
-    Errors: UsageError.
-    """
+    """Errors: UsageError for parameters that a policy does not have."""
     try:
         known = signature(factory).parameters
-    except (TypeError, ValueError):  # it does not say
+    except (TypeError, ValueError):  # its parameters are unknown
         return
     if any(each.kind is Parameter.VAR_KEYWORD for each in known.values()):
         return

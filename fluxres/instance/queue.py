@@ -1,8 +1,8 @@
-"""Who waits, in order; and what a queue policy sees of an instance.
+"""The waiting jobs of an instance in order, and the view of the instance that a queue policy has.
 
-A list in order of priority and submission.  Jobs that start or leave are passed over until there are enough holes to close,
-so that taking the head of a queue of a million is as cheap as of ten.  What a policy does goes through here, which is where a
-policy that does not come to an end is stopped.
+The queue is a list sorted by priority and submission.  Jobs that start or leave stay in the list and are skipped, and are removed
+in bulk, so taking the head of a queue of a million jobs is as cheap as of ten.  All actions of a policy go through `Queue`, which
+ends a policy that does not terminate.
 """
 
 from __future__ import annotations
@@ -24,29 +24,26 @@ if TYPE_CHECKING:
 
 
 class Endless(BaseException):
-    """Thrown into a pass of a policy that has not come to an end for too long; no policy catches it by mistake."""
+    """Raised in a pass that takes too long; a BaseException, so that no policy catches it by mistake."""
 
     def __str__(self) -> str:
-        return "the pass did not come to an end"
+        return "the pass did not end"
 
 
-class PassOver(Exception):
-    """As many jobs were started as the caller of the pass wanted, or the instance is ending."""
+class PassEnded(Exception):
+    """Ends a pass: it has started as many jobs as requested, or the instance is ending."""
 
 
-def _order(job: Job) -> tuple[int, int]:
+def _sort_key(job: Job) -> tuple[int, int]:
     return -job.priority, job.number
 
 
 class Queue:
-    """The waiting jobs of an instance, as its policy sees them.
+    """The waiting jobs of an instance; a queue policy gets this object.
 
-    Iterates over all of them, highest priority first and then as they were submitted; jobs may be started while it does.
+    Iteration is by priority, highest first, and then by submission; jobs may be started meanwhile.
 
-    Args:
-        instance: whose.
-
-    What a policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
+    A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
     `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`.
     """
 
@@ -58,41 +55,40 @@ class Queue:
         self._reserved: dict[int, Job] = {}
         self._due: list[tuple[int, int, Job]] = []
         self.actions = 0
-        """Starts and reservations that were tried in this pass."""
+        """Attempted starts and reservations in this round of the policy."""
         self._actions_max = 0
         self._starts_left = -1
         self.started = 0
-        """Starts in this pass."""
+        """Jobs started in this pass."""
         self._lost: dict[int, tuple[int, Job]] = {}
         self._delayed: dict[int, tuple[Job, int, int]] = {}
-        """Jobs whose reservation begins some ticks later than it did: the start before, and the one since."""
+        """Jobs whose reservation was moved some ticks later, with its original start and the new one."""
         self._fresh: list[Job] = []
         self.changed = False
-        """Something was given back, taken out of service or reordered since the last pass."""
+        """Whether something was freed, taken out of service or reordered since the last pass."""
         self.elapsed = False
-        """Something became free because its limit has come, and nothing was said of it yet."""
-        self._is_left = False
+        """Whether something became free because a job reached its limit, and the end of the job was not reported yet."""
+        self._is_postponed = False
 
-    # -- what a policy sees ------------------------------------------------------------------------------------------
+    # -- for policies ------------------------------------------------------------------------------------------------
 
     @property
     def now_s(self) -> float:
-        """Now, in seconds."""
         return seconds(self._instance.now)
 
     @property
     def is_full(self) -> bool:
-        """Nothing at all is free now."""
+        """Whether nothing at all is free now; False if unsure."""
         return self._instance.inventory.is_full
 
     @property
     def reserved(self) -> int:
-        """Jobs with a reservation."""
+        """The number of jobs with a reservation."""
         return len(self._reserved)
 
     @property
     def fresh(self) -> Iterator[Job]:
-        """Jobs that came since the last pass; they stand behind all others, or `changed` is set."""
+        """The jobs added since the last pass; they are behind all others, unless `changed` is set."""
         return (job for job in self._fresh if job.state is State.SCHED)
 
     def __len__(self) -> int:
@@ -106,31 +102,33 @@ class Queue:
                 yield job
 
     def candidates(self) -> Iterator[Job]:
-        """Jobs that may have become able to start since the last pass: all of them, or only those that came."""
+        """The jobs that may be able to start since the last pass: all if something became free, else the fresh ones."""
         if self.changed or self.elapsed:
             return iter(self)
         return self.fresh
 
     def is_early(self) -> bool:
-        """Only limits have come, and new jobs have no room: the pass can be left to the ends that are about to be reported.
+        """Whether to skip this pass: jobs only reached their limits, whose ends will cause a pass, and fresh jobs do not fit.
 
-        EASY as others have it makes no pass when a job comes that does not fit; what has elapsed stays so.
+        Other implementations of EASY make no pass either when a job arrives that does not fit.  `elapsed` remains set.
         """
         if self.changed or not self.elapsed or self._instance.shared.has_suppliers:
-            return False  # others could take meanwhile what is reserved of common suppliers
-        self.unreserve()  # the next pass looks at all, and makes them anew
+            return False  # other instances could take meanwhile what is reserved of shared suppliers
+        self.unreserve()  # the next pass considers all jobs, and makes them again
         inventory, now = self._instance.inventory, self._instance.now
-        self._is_left = not any(self._instance.scheduling.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
-        return self._is_left
+        self._is_postponed = not any(
+            self._instance.scheduling.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh
+        )
+        return self._is_postponed
 
     def start(self, job: Job) -> bool:
-        """Start a job now, if there is room for it beside all that is held and reserved."""
-        self._require_going_on()
+        """Start a job if there is room for it now beside everything held and reserved; returns whether it started."""
+        self._require_not_ending()
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
         if self._starts_left == 0:
-            raise PassOver
-        self._act()
+            raise PassEnded
+        self._count_action()
         if not self._instance.scheduling.try_start(job):
             return False
         self._starts_left -= 1
@@ -138,32 +136,34 @@ class Queue:
         return True
 
     def reserve(self, job: Job) -> float | None:
-        """Reserve the earliest start for a job, in seconds; None where there is none.
+        """Reserve the earliest possible start for a job; returns it in seconds, or None if there is none.
 
-        It stays until the job starts, or `unreserve`.  A job that has one is fitted again, and never comes later.
+        The reservation remains until the job starts, or until `unreserve`.  Reserving again never makes it later.
         """
-        self._require_going_on()
+        self._require_not_ending()
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
-        self._act()
+        self._count_action()
         instance = self._instance
         reserve = instance.inventory.reserve
-        return self._keep(job, instance.scheduling.attempt(job, reserve, job.number, job.ask, job.duration, instance.now))
+        return self._add_reservation(
+            job, instance.scheduling.attempt(job, reserve, job.number, job.ask, job.duration, instance.now)
+        )
 
     def reserve_count(self, job: Job) -> float | None:
-        """Hold free for a job as many pools as it needs, whichever they are, from the earliest start on.
+        """Reserve the number of pools that a job needs, without choosing them; returns the start as `reserve`.
 
-        Only one job can have that.  Where pools are not all alike, a number of them says nothing: they are reserved by name.
+        Only one job can have such a reservation.  If pools are not interchangeable, this is the same as `reserve`.
         """
         inventory = self._instance.inventory
         reserve = getattr(inventory, "reserve_count", None)
         if reserve is None:
             return self.reserve(job)
-        self._act()
-        self._forget()
-        return self._keep(job, reserve(job.number, job.ask, self._instance.now))
+        self._count_action()
+        self._forget_reservations()
+        return self._add_reservation(job, reserve(job.number, job.ask, self._instance.now))
 
-    def _keep(self, job: Job, start: int | None) -> float | None:
+    def _add_reservation(self, job: Job, start: int | None) -> float | None:
         if start is None:
             self.drop(job)
             return None
@@ -178,25 +178,25 @@ class Queue:
         """Drop all reservations."""
         if self._reserved:
             self._instance.inventory.clear()
-            self._forget()
+            self._forget_reservations()
 
     def places(self) -> list[tuple[int, Job, Place]]:
-        """What is reserved, in the order of starts, where reservations outlive a pass; for `restore`."""
+        """The reservations in the order of their starts, for `restore`; empty unless the policy keeps reservations."""
         if not self._reserved or not self._instance.policy.keeps_reservations:
             return []
         known = self._instance.inventory.places()
-        jobs = ((self._promised(job), job) for job in self._reserved.values())
+        jobs = ((self._original_start(job), job) for job in self._reserved.values())
         found = [(start, job, known[job.number]) for start, job in jobs if job.number in known]
         return sorted(found, key=lambda place: (place[0], place[1].number))
 
-    def _promised(self, job: Job) -> int:
+    def _original_start(self, job: Job) -> int:
         _, promised, start = self._delayed.get(job.number, (job, job.reserved, job.reserved))
         return promised if start == job.reserved else job.reserved
 
     def restore(self, places: list[tuple[int, Job, Place]], late: int = 0) -> None:
-        """Reserve again what was dropped where it was, or later by some ticks, while the pools of each are free then.
+        """Make dropped reservations again on the same pools, at the same start or `late` ticks later, if these are free then.
 
-        Fitted anew, one job could be given pools of another, which would have to wait for others.
+        If they were computed again, a job could get the pools reserved for another one, and delay it.
         """
         now = self._instance.now
         for reserved, job, place in places:
@@ -210,11 +210,11 @@ class Queue:
         instance = self._instance
         found = instance.inventory.restore(job.number, place, job.duration, start, instance.now)
         if found:
-            self._keep(job, start)
+            self._add_reservation(job, start)
         return found
 
-    def _bring_back(self) -> None:
-        """Let reservations that came some ticks later begin where they did, as soon as their pools are free then."""
+    def _restore_delayed(self) -> None:
+        """Move reservations that `restore` made later back to their original start, if their pools are free then."""
         delayed, self._delayed = self._delayed, {}
         places, now = self._instance.inventory.places(), self._instance.now
         for number, (job, promised, start) in delayed.items():
@@ -226,79 +226,85 @@ class Queue:
                 self._delayed[number] = job, promised, start
 
     def lost(self) -> Iterator[Job]:
-        """Jobs whose reservations were dropped, the earliest first: in this order each fits no later than before."""
+        """The jobs whose reservations were dropped, earliest first: in this order, none becomes later."""
         lost, self._lost = sorted(self._lost.values(), key=lambda lost: (lost[0], lost[1].number)), {}
         return (job for _, job in lost if job.state is State.SCHED and job.reserved < 0)
 
     def due(self) -> Iterator[Job]:
-        """Jobs whose reservation has come."""
+        """The jobs whose reservation begins now or has begun."""
         now = self._instance.now
         while self._due and self._due[0][0] <= now:
             start, _, job = heappop(self._due)
             if job.state is State.SCHED and job.reserved == start:
                 yield job
 
-    # -- what the instance does with it ------------------------------------------------------------------------------
+    # -- for the instance --------------------------------------------------------------------------------------------
 
     @property
     def _where(self) -> str:
         return f"queue policy {self._instance.policy.name}"
 
-    def _require_going_on(self) -> None:
-        if self._instance.is_ending:  # closed in this pass, by the runner of a job
-            raise PassOver
+    def _require_not_ending(self) -> None:
+        if self._instance.is_ending:  # the runner of a job closed it in this pass
+            raise PassEnded
 
-    def _act(self) -> None:
+    def _count_action(self) -> None:
         self.actions += 1
         if self.actions > self._actions_max:
             raise PolicyError(
-                f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: it does not come to an end",
+                f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: the pass does not end",
                 where=self._where,
             )
 
     def begin_pass(self, starts: int) -> None:
-        """A pass begins; as many starts at most, -1 for any number."""
+        """Begin a pass.
+
+        Args:
+            starts: start at most this number of jobs; -1 for any number.
+        """
         self._starts_left = starts
         self.started = 0
 
     def begin_round(self) -> None:
-        """The policy is about to look at the queue."""
+        """Prepare for a call of the policy."""
         self.actions = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
         if self._delayed:
-            self._bring_back()
+            self._restore_delayed()
 
     def end_round(self, again: bool) -> None:
-        """It has; `again` where something happened meanwhile that it may not have seen."""
-        self.changed, self.elapsed, self._is_left = again, self._is_left, False
+        """Clean up after a call of the policy.
+
+        Args:
+            again: whether something happened meanwhile that the policy may have missed.
+        """
+        self.changed, self.elapsed, self._is_postponed = again, self._is_postponed, False
         if not again:
             self._lost.clear()
         self._fresh.clear()
         self._close_holes()
 
     def add(self, job: Job) -> None:
-        """One more waits."""
         jobs = self._jobs
         self._count += 1
-        if not jobs or self._head == len(jobs) or _order(jobs[-1]) < _order(job):
+        if not jobs or self._head == len(jobs) or _sort_key(jobs[-1]) < _sort_key(job):
             jobs.append(job)
         else:
-            insort(jobs, job, lo=self._head, key=_order)
+            insort(jobs, job, lo=self._head, key=_sort_key)
             self.changed = True
         self._fresh.append(job)
 
     def leave(self, job: Job) -> None:
-        """One has started, or waits no more; its state says so already."""
+        """Remove a job that has started, or no longer waits; its state has changed already."""
         self._count -= 1
         self.drop(job)
 
     def drop(self, job: Job) -> None:
-        """Forget the reservation that a job has or had."""
         job.reserved = -1
         for known in (self._reserved, self._lost, self._delayed):
             known.pop(job.number, None)
 
-    def _forget(self) -> None:
+    def _forget_reservations(self) -> None:
         instance = self._instance
         if self._reserved and instance.passes == "event" and not instance.scheduling.is_running:
             instance._time.owe(instance, is_promised=True)
@@ -309,25 +315,24 @@ class Queue:
         self._reserved.clear()
         self._delayed.clear()
 
-    def cleared(self) -> None:
-        """The inventory has dropped all reservations."""
-        self._forget()
+    def reservations_dropped(self) -> None:
+        """Note that the inventory has dropped all reservations."""
+        self._forget_reservations()
         self.changed = True
         self._instance.scheduling.request_round()
 
     def sort(self) -> None:
-        """Priorities have changed, or a job left that may come back."""
-        self._jobs = sorted(self, key=_order)
+        """Sort again, after priorities have changed or a job has left that may return."""
+        self._jobs = sorted(self, key=_sort_key)
         self._head = 0
         self._count = len(self._jobs)
         self.changed = True
 
-    def promises(self) -> Iterator[Job]:
-        """Jobs that have a reservation."""
+    def reserved_jobs(self) -> Iterator[Job]:
         return iter(self._reserved.values())
 
     def next_due(self) -> int:
-        """When the next reservation comes; FOREVER for never."""
+        """The start of the next reservation in ticks; FOREVER for none."""
         due = self._due
         while due and (due[0][2].state is not State.SCHED or due[0][2].reserved != due[0][0]):
             heappop(due)

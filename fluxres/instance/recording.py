@@ -1,4 +1,4 @@
-"""Writing into a graph what a job holds already, out of service or not."""
+"""Recording in a graph what a job holds already, in service or not."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ def record(
     *,
     is_routed: bool | None = None,
 ) -> None:
-    """Make pools an allocation of the job that holds them, over [start, end) in ticks.
+    """Allocate pools to a job that holds them already, over [start, end) in ticks.
 
     Args:
-        is_routed: as for `Records.allocate`; a job of a fast inventory draws along no route.
+        is_routed: as for `Records.allocate`; jobs of inventories other than the graph draw along no route.
+
+    Errors: InsufficientResources.
     """
-    if left := known(graph, pools):
+    if left := existing(graph, pools):
         with graph.structure.lifted():
             changes.allocate_more(graph, job, left, (start, min(end, FOREVER)), is_routed=is_routed)
 
 
-def hold(
+def record_available(
     graph: ResourceGraph,
     job: str,
     pools: Sequence[tuple[str, int]],
@@ -44,29 +46,29 @@ def hold(
     now: int,
     end: int,
     *,
-    anew: bool,
+    replace: bool,
     is_routed: bool | None = None,
 ) -> list[str]:
-    """As `record`, where others may hold some of it: the job gets what is left beside them, from now on.
+    """As `record`, but if others hold some of it, allocate only what they leave, from now on.
 
-    Of a pool that is held whole, and of which others hold a part, it gets the rest, and of each pool as many units as are left,
-    for as long as they are.
+    Of an exclusive pool of which others hold a part, the job gets the remaining parts; of each pool, the units that are left, for
+    as long as they are.
 
     Args:
-        anew: instead of what the records say from now on that it holds.
+        replace: free what the job has in the records from now on first.
         is_routed: as for `record`.
 
-    Returns: paths of what others hold. Cost: where others hold something, a search for each pool of the job.
+    Returns: the paths of what others hold. Cost: if others hold something, a search for each pool of the job.
     """
     accounts = graph.structure.accounts
-    if not pools or (start >= end and not anew):
+    if not pools or (start >= end and not replace):
         return []
     with graph.structure.lifted():
-        if anew:
+        if replace:
             with suppress(UnknownJob, NotHeld):
                 graph.free(job, start=seconds(now))
             start = now
-        if not (left := known(graph, pools)):
+        if not (left := existing(graph, pools)):
             return []
         try:
             changes.allocate_more(graph, job, left, (start, min(end, FOREVER)), is_routed=is_routed)
@@ -74,20 +76,20 @@ def hold(
             start = max(start, now)
         else:
             return []
-        parts = _parts(graph, dict(left), job, start, end)
-        # Before what is held whole implies it.
-        taken = [v for v in sorted(parts, reverse=True) if not hold_left(graph, v, parts[v], job, start, end)]
+        parts = _split_shared(graph, dict(left), job, start, end)
+        # Children first: afterwards an exclusive parent would hold them implicitly.
+        taken = [v for v in sorted(parts, reverse=True) if not record_available_units(graph, v, parts[v], job, start, end)]
     return sorted(map(accounts.where, taken))
 
 
-def _parts(graph: ResourceGraph, wanted: dict[int, int], job: str, start: int, end: int) -> dict[int, int]:
-    """Pools and units, with the parts of each pool that is wanted whole, and of which others hold a part."""
+def _split_shared(graph: ResourceGraph, wanted: dict[int, int], job: str, start: int, end: int) -> dict[int, int]:
+    """The wanted pools and units, with the parts of each exclusive pool of which others hold a part."""
     accounts, todo = graph.structure.accounts, sorted(wanted)
     while todo:
         v = heappop(todo)
         size, below = accounts.size.item(v), [] if accounts.is_edge(v) else graph.structure.children(v).tolist()
         if below and wanted[v] == size and _free_until(graph, v, size, job, start, end) < end:
-            # What the enclosing instance gives on request is no part of the whole (rule N1).
+            # What the parent instance grants on request is not among these parts (rule N1).
             inside = [u for u in below if accounts.linked is None or not accounts.linked[u]]
             for u in inside:
                 if u not in wanted:
@@ -97,19 +99,19 @@ def _parts(graph: ResourceGraph, wanted: dict[int, int], job: str, start: int, e
     return {v: amount for v, amount in wanted.items() if amount}
 
 
-def known(graph: ResourceGraph, pools: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
-    """Vertices and units of those pools that have not been taken out of the graph, ascending."""
+def existing(graph: ResourceGraph, pools: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
+    """The vertices and units of those pools that are still in the graph, ascending."""
     accounts, found = graph.structure.accounts, []
     for path, amount in pools:
         with suppress(UnknownPool):
             v = accounts.number(path)
-            if not accounts.is_way(v):  # such as one that an auxiliary hierarchy still has
+            if not accounts.is_way(v):  # it may remain as a pass-through in an auxiliary hierarchy
                 found.append((v, amount))
     return sorted(found)
 
 
-def hold_left(graph: ResourceGraph, v: int, amount: int, job: str, start: int, end: int) -> bool:
-    """Units of one pool, as many as are left, and no more at any moment than before; whether that is all of them to the end."""
+def record_available_units(graph: ResourceGraph, v: int, amount: int, job: str, start: int, end: int) -> bool:
+    """Allocate the units of a pool that are left, never more than before; returns whether these are all until the end."""
     at, left = start, amount
     while at < end:
         left = min(left, graph.planner.free(v, at, at + 1))
@@ -119,22 +121,22 @@ def hold_left(graph: ResourceGraph, v: int, amount: int, job: str, start: int, e
         if stop > at:
             try:
                 changes.allocate_more(graph, job, [(v, left)], (at, min(stop, FOREVER)))
-            except InsufficientResources:  # of a supplier that the parent has
+            except InsufficientResources:  # of a supplier of the parent
                 break
             at = stop
         else:
-            left -= 1  # all units of it cannot be had where others hold something below
+            left -= 1  # others hold something below, so not all units of it can be allocated
     return at == end and left == amount
 
 
 def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int, end: int) -> int:
-    """The last moment up to `end` until which units of a pool are free from `start` on; `start` where they are not."""
+    """The last moment, at most `end`, until which units of a pool are free from `start` on; `start` if they are not free."""
     low, high = start, end
     while low < high:
         middle = end if low == start and high == end else (low + high + 1) // 2
         try:
             plans.allocate(graph.records, [(v, amount)], job, start, middle)
-        except (InsufficientResources, UsageError):  # a part of a pool that is only allocated exclusively
+        except (InsufficientResources, UsageError):  # UsageError: part of a pool that can only be allocated exclusively
             high = middle - 1
         else:
             low = middle
@@ -142,8 +144,8 @@ def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int,
 
 
 @contextmanager
-def ours(*inventories: Inventory) -> Iterator[None]:
-    """Changes of their graphs that instances make themselves: nothing to notice, unless there was before."""
+def own_changes(*inventories: Inventory) -> Iterator[None]:
+    """Context in which instances change their graphs themselves, so that they do not take it for a change by others."""
     known = [inventory for inventory in inventories if inventory.revision == inventory.graph.revision]
     try:
         yield

@@ -1,4 +1,4 @@
-"""What makes jobs run: a simulator, something that starts processes, or nothing."""
+"""The interface of runners, which start and stop the jobs of an instance: a simulator, a process launcher, or nothing."""
 
 from __future__ import annotations
 
@@ -10,41 +10,45 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """What an instance asks to start and stop jobs.  The answer is `job.instance.finish(job, status)`, at once or later: what a
-    job holds is its own until then, however late that is (rule T1).
+    """Starts and stops jobs.  It calls `job.instance.finish(job, status)` when a job has ended, immediately or later; until then
+    the job keeps its resources (rule T1).
 
-    Derive a runner from this, or write any class with these two methods.  What they raise is an exception `exec` of the job: one
-    that could not be started fails and has ended, one that could not be stopped keeps its resources until `finish`.
+    A runner is derived from this class, or is any class with these two methods.  If they raise, the job gets an exception `exec`:
+    a job that could not be started has failed, and a job that could not be stopped keeps its resources until `finish`.
 
-    keeps_limits: that the runner ends jobs at their limit by itself.  The instance then does not ask it to, and what a job
-    holds is free at the very moment of its limit, also in a pass before the `finish` of that moment.  Where `finish` does not
-    come at that moment, the job is asked to stop as any other that is late.  A job with a child ends by itself only where all
-    runners of jobs in the child, and below, keep limits, and none of these jobs is late.
+    keeps_limits: whether the runner ends jobs at their limit by itself.  The instance then does not ask it to stop them, and the
+    resources of a job are free at exactly its limit, even in a pass before the `finish` of that moment.  A job for which `finish`
+    is not called at that moment is asked to stop like any other late job.  A job with a child ends by itself only if the runners
+    of all jobs in the child, and below, keep limits, and none of these jobs is late.
     """
 
     keeps_limits: bool = False
 
     @abstractmethod
     def start(self, job: Job) -> None:
-        """The job has its resources."""
+        """Start a job, which has its resources now."""
 
     @abstractmethod
     def stop(self, job: Job, why: str) -> None:
-        """The job shall give its resources back: `why` is the type of the exception that ends it, such as cancel or timelimit."""
+        """Stop a job.
+
+        Args:
+            why: the type of the exception that ends it, such as cancel or timelimit.
+        """
 
 
 class Unattended(Runner):
-    """None: the user of the instance says when a job is finished; a job that is stopped is finished at once."""
+    """Runs nothing: the caller of the instance reports the end of jobs; jobs that are stopped end immediately."""
 
     def start(self, job: Job) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def stop(self, job: Job, why: str) -> None:
-        """It ends here and now."""
+        """Report the end of the job."""
         job.instance.finish(job, STOPPED)
 
 
 STOPPED: Final = 15
-"""Wait status of a job that was stopped: that of a process ended by SIGTERM."""
+"""The wait status of a stopped job: that of a process killed by SIGTERM."""
 NOT_STARTED: Final = 126 << 8
-"""Wait status of a job that its runner could not start: that of a shell whose command could not be executed."""
+"""The wait status of a job that its runner could not start: that of a shell that could not execute its command."""

@@ -1,11 +1,11 @@
-"""What the instances of a tree share besides time (rule N1): suppliers such as PDUs and switches, and the order in which what is
-given back is offered: first to late jobs (rule T1), then to the passes of all instances."""
+"""State that all instances of a tree share besides time (rule N1): suppliers such as PDUs and switches, and the order in which
+freed units are offered: first to late jobs (rule T1), then to the passes of all instances."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fluxres.instance import due, foreign
+from fluxres.instance import due, external
 
 if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
@@ -23,23 +23,23 @@ class Shared:
         self.has_suppliers = False
         """Whether instances below the outermost one draw from suppliers that they share with others."""
         self.returned = 0
-        """How often something of shared suppliers may have been given back."""
+        """Counts the events that may have freed units of shared suppliers."""
         self._offered = 0
-        """The value of `returned` when all instances were last offered what was given back."""
+        """The value of `returned` at the last offer to all instances."""
         self._settled = -1
-        """The moment for which the jobs at their limit were last seen to, in ticks."""
+        """The moment for which `settle_moment` was last done, in ticks."""
         self.disputing: dict[Instance, None] = {}
-        """Instances that may have late jobs of which others hold something."""
+        """Instances that may have late jobs of whose resources others hold some."""
         self.has_returned = False
-        """Whether anything was given back since these late jobs were last seen to."""
+        """Whether anything was freed since the last `reclaim`."""
 
     def note_return(self) -> None:
-        """Something of shared suppliers may have been given back."""
+        """Note that units of shared suppliers may have been freed."""
         if self.has_suppliers:
             self.returned += 1
 
     def offer(self) -> bool:
-        """Let all instances look at what was given back since the last offer; whether there was anything."""
+        """Offer what was freed since the last offer to all instances; returns whether there may be anything."""
         if self._offered == self.returned:
             return False
         self._offered = self.returned
@@ -53,33 +53,33 @@ class Shared:
         return True
 
     def announce_late(self, now: int) -> None:
-        """At a new moment, see whether runners that keep limits have kept them."""
+        """At a new moment, find the late jobs of runners that keep limits."""
         if self.has_suppliers and self._settled < now and not self.outermost._time.is_moving:
             due.announce_late(self.outermost.walk())
 
     def settle_moment(self) -> None:
-        """Let all jobs of the tree whose limit is now keep what they draw from shared suppliers."""
+        """Let all jobs of the tree that are exactly at their limit keep their resources, if instances share suppliers."""
         now = self.outermost._time.now
         if self.has_suppliers and self._settled < now:
             self._settled = now
-            due.hold_all_through(reversed(list(self.outermost.walk())))
+            due.keep_all_at_limit(reversed(list(self.outermost.walk())))
 
     def reclaim(self) -> None:
-        """Give late jobs anywhere in the tree what was given back, before others get it (rule T1)."""
+        """Offer what was freed to the late jobs of the tree before others get it (rule T1)."""
         if not self.disputing:
             return
         outermost = self.outermost
         if outermost.has_unseen_changes and not outermost.is_closed:
-            foreign.look(outermost)
+            external.refresh(outermost)
             if outermost.passes == "event":
                 outermost._time.owe(outermost)
         if self.has_returned:
             self.has_returned = False
             for one in list(self.disputing):
-                foreign.hold_again(one)
+                external.reacquire(one)
 
     def drop_reservations(self) -> bool:
-        """Drop all reservations of the tree where instances share suppliers; whether there were any."""
+        """Drop all reservations of the tree, if instances share suppliers; returns whether there were any."""
         found = [one for one in self.outermost.walk() if one.queue.reserved] if self.has_suppliers else []
         for one in found:
             one.queue.unreserve()

@@ -1,5 +1,4 @@
-"""The states of a job and the events that lead from one to the next (Flux RFC 21); :class:`~fluxres.instance.instance.Instance`
-moves jobs by this table."""
+"""The states of a job, and the events that change them (Flux RFC 21); `Instance` uses this table."""
 
 from __future__ import annotations
 
@@ -8,8 +7,6 @@ from typing import Final
 
 
 class State(Enum):
-    """The state of a job, by its letter."""
-
     NEW = "N"
     DEPEND = "D"
     PRIORITY = "P"
@@ -18,23 +15,23 @@ class State(Enum):
     CLEANUP = "C"
     INACTIVE = "I"
 
-    __hash__ = object.__hash__  # of identity: Enum's own is a call in Python for each event of each job
+    __hash__ = object.__hash__  # by identity in C; that of Enum is a Python call for each event of each job
 
     @property
     def letter(self) -> str:
-        """The letter that Flux's tables print."""
+        """The letter in the tables of Flux."""
         return self.value
 
 
 PENDING: Final = frozenset((State.DEPEND, State.PRIORITY, State.SCHED))
 RUNNING: Final = frozenset((State.RUN, State.CLEANUP))
 ACTIVE: Final = PENDING | RUNNING
-"""Virtual states: PD, RU and A."""
+"""The virtual states PD, RU and A."""
 
 EXEC: Final = "exec"
 """Type of the exception of a job that could not be started or stopped, or lost its resources."""
 FATAL: Final = 0
-"""Severity of an exception that ends a job; an exception of a larger one (up to 7) only reports something."""
+"""The severity of an exception that ends a job; one with a larger number, up to 7, is only a report."""
 WARNING: Final = 1
 
 LEADS_TO: Final[dict[tuple[State, str], State]] = {
@@ -48,7 +45,7 @@ LEADS_TO: Final[dict[tuple[State, str], State]] = {
     (State.CLEANUP, "clean"): State.INACTIVE,
     **{(state, "exception"): State.CLEANUP for state in (State.DEPEND, State.PRIORITY, State.SCHED, State.RUN)},
 }
-"""By state and event, the next state; any other event leaves the state as it is.  Only exceptions of severity 0 count."""
+"""By state and event, the next state; other events, and exceptions of other severities than 0, do not change the state."""
 
 
 def after(state: State, event: str) -> State:

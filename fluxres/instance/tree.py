@@ -1,4 +1,4 @@
-"""The tree of instances, as values and as text."""
+"""The tree of instances as values and as text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ class Branch(NamedTuple):
     """One instance of a tree.
 
     Args:
-        address: names from the outermost on.
-        depth: instances above it that are shown.
-        name: its own.
-        queue_policy, match_policy: names.
-        pools: of its graph, the ways to them among them.
-        pending, running: jobs.
+        address: the path from the outermost instance, such as ``tioga/ƒA/ƒB``.
+        depth: the number of levels below the instance at which the listing begins.
+        pools: the number of pools of its graph, including pass-through pools.
+        pending, running: the numbers of jobs.
     """
 
     address: str
@@ -32,7 +30,7 @@ class Branch(NamedTuple):
 
 
 def branches(instance: Instance) -> list[Branch]:
-    """An instance and all below it, depth first."""
+    """The values of an instance and all below it, depth first."""
     top = instance.depth
     return [
         Branch(
@@ -50,10 +48,7 @@ def branches(instance: Instance) -> list[Branch]:
 
 
 def lines(instance: Instance) -> Iterator[str]:
-    """The same, drawn.
-
-    Each line has the name, the queue policy and the numbers of jobs that wait and run.
-    """
+    """A drawing of an instance and all below it; each line has the name, the queue policy and the numbers of jobs."""
     yield _text(instance)
     yield from _below(instance, "")
 

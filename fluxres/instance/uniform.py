@@ -1,8 +1,7 @@
-"""Requests that ask for a number of equal pools, or of units of one pool, and nothing more.
+"""Uniform requests: for a number of interchangeable pools, or of units of one pool, and nothing else.
 
-`slot=4/node` is four nodes, whichever.  Recorded workloads ask for nothing else, and neither do most ensembles; whoever asks
-so can be answered with a number or a set of bits.  Everything that makes pools different (constraints, ids, bundles of
-several types, counts that leave a choice) is for the matcher.
+`slot=4/node` is any four nodes.  Recorded workloads and most ensembles have only such requests, which a number or a bit set can
+answer.  Requests with constraints, ids, several types or a range of counts need the matcher.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from fluxres.syntax.vertex import Vertex
 
 
 class UniformRequest(NamedTuple):
-    """A simple request.
+    """A uniform request.
 
     Args:
-        type: of the pools.
-        number: of pools of size 1, or of units of a larger pool.
-        together: pools that must lie in one node, where the type occurs in nodes; 1 for pools on their own.
-        is_whole: whether it says itself that pools are wanted whole.
-        is_exclusive: whether pools of size 1 are taken, and not only looked at.
+        type: the type of the pools.
+        number: the number of pools of size 1, or of units of a larger pool.
+        together: the number of pools that must be in one node, if nodes contain the type.
+        is_whole: whether the request explicitly asks for exclusive pools.
+        is_exclusive: whether pools of size 1 are allocated, rather than shared.
     """
 
     type: str
@@ -36,7 +35,7 @@ class UniformRequest(NamedTuple):
 
 
 def uniform_request(request: Request) -> UniformRequest | None:
-    """What a simple request asks for; None for any other.
+    """A request as a uniform one; None if it is not.
 
     >>> from fluxres.syntax.jobspec import as_request
     >>> uniform_request(as_request("slot=4/node"))
@@ -70,7 +69,7 @@ _NODE: Final = "node"
 
 
 def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray | None:
-    """The pools that such a request chooses from: whole pools of size 1, ascending; None where they are not interchangeable."""
+    """The pools of size 1 that a request can be satisfied from, ascending; None if they are not interchangeable."""
     if wanted.type not in structure.types or not wanted.is_exclusive or structure.kinds.may_draw:
         return None
     vertices = structure.of_type(wanted.type)
@@ -86,7 +85,7 @@ def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray 
 
 
 def one_pool(structure: Structure, wanted: UniformRequest) -> int | None:
-    """The one pool whose units such a request chooses from; None where there are several or it has but one unit."""
+    """The single pool from whose units a request can be satisfied; None if there are several, or it has one unit."""
     if wanted.type not in structure.types or wanted.is_whole:
         return None
     vertices = structure.of_type(wanted.type)
@@ -96,7 +95,7 @@ def one_pool(structure: Structure, wanted: UniformRequest) -> int | None:
 
 
 def _is_for_one_job(structure: Structure, vertices: np.ndarray) -> bool:
-    """Whether any of these pools lies in one that only one job may use at a time (rule A8)."""
+    """Whether any of these pools is in a pool that only one job may use at a time (rule A8)."""
     around = structure.exclusive_composites
     return bool(len(around) and (np.searchsorted(vertices, around + 1) < np.searchsorted(vertices, structure.end[around])).any())
 

@@ -1,9 +1,10 @@
-"""What a child instance draws from suppliers that it has only as a way (rule N1).
+"""What a child instance draws from suppliers that it shares with others (rule N1).
 
-Power and bandwidth are not cut into parts when a job becomes an instance: a PDU supplies the nodes of many jobs.  A child whose
-job was given watts has these.  One whose job was given none asks its parent, whenever a job of its own takes or reserves
-some: the parent charges its own pools, under the child's job, and asks its own parent in turn where it has them as a way
-itself.  So every supplier has the whole draw of all that is below it, and what is drawn elsewhere shows in the child as held.
+Power and bandwidth are not divided when a job becomes an instance, since a PDU supplies the nodes of many jobs.  A child whose
+job has watts has these.  Any other child has the supplier as a pass-through, and requests watts from its parent whenever one of
+its jobs takes or reserves some.  The parent charges its own pools to the child's job, and requests them from its own parent if it
+has them as a pass-through itself.  So each supplier records everything drawn below it, and what is drawn elsewhere shows in the
+child as held.
 """
 
 from __future__ import annotations
@@ -38,45 +39,45 @@ Amounts = Sequence[int] | NDArray[np.int64]
 
 
 class ParentSupply:
-    """The suppliers that a child instance shares with others, and its parent, which gives units of them.
+    """The suppliers that a child instance shares with others, and its parent, which grants units of them; an `Upstream`.
 
     Args:
-        parent: its job holds what the child has.
-        graph: of the child, with `linked` set on its structure.
+        job: the job of the parent that holds what the child has.
+        graph: the graph of the child, with `linked` set on its structure.
     """
 
     def __init__(self, parent: Instance, job: Job, graph: ResourceGraph) -> None:
         self.parent, self.job, self.graph = parent, job, graph
         self.is_closed = False
         self.until = job.limit
-        """Until when the parent is charged, in ticks: what the child draws after its job's end, it will not draw."""
+        """Until when the parent is charged, in ticks: the end of the child's job."""
         self.on_change: Callable[[], None] = _ignore
         """Called when what is held elsewhere has changed."""
         self._seen: tuple[int, ...] = ()
         self._generations: tuple[int, int] = (-1, -1)
-        self._above: dict[int, int] = {}
+        self._in_parent: dict[int, int] = {}
         self._compared: tuple[Structure, Structure, tuple[dict[Ends, int | None], list[Ends]]] | None = None
-        self._given: tuple[tuple[int, int], dict[int, int]] = (-1, -1), {}
+        self._own_in_parent: tuple[tuple[int, int], dict[int, int]] = (-1, -1), {}
 
     @property
     def holder(self) -> str:
-        """The job in the parent that draws what the child does."""
+        """The name of the child's job in the records of the parent."""
         return fluid.encode(self.job.number)
 
-    def above(self) -> dict[int, int]:
-        """By linked pool or edge of the child, that of the parent."""
+    def in_parent(self) -> dict[int, int]:
+        """By shared pool or edge of the child, the same one in the parent."""
         mine, theirs = self.graph, self.parent._graph
         generations = mine.generation, theirs.generation
         if generations != self._generations:
             linked = mine.structure.accounts.linked
             vertices = np.flatnonzero(linked).tolist() if linked is not None else []
             accounts = mine.structure.accounts
-            self._above = {v: p for v in vertices if (p := accounts.same_in(theirs.structure.accounts, v)) >= 0}
+            self._in_parent = {v: p for v in vertices if (p := accounts.same_in(theirs.structure.accounts, v)) >= 0}
             self._generations = generations
-        return self._above
+        return self._in_parent
 
     def refresh(self) -> None:
-        """Bring what is held elsewhere up to date; see Upstream."""
+        """Update the records of what others hold; see `Upstream`."""
         graph, above = self.graph, self.parent._graph
         if self.is_closed:
             return
@@ -85,35 +86,35 @@ class ParentSupply:
         state = above.revision, above.generation, graph.generation, self.until
         if state == self._seen:
             return
-        changed = [graph.records.set_elsewhere(v, self.elsewhere(p)) for v, p in self.above().items()]
+        changed = [graph.records.set_elsewhere(v, self.elsewhere(p)) for v, p in self.in_parent().items()]
         self._seen = state
         if any(changed):
             graph.revision += 1
             self.on_change()
 
     def forget_elsewhere(self, vertices: Iterable[int]) -> None:
-        """Hold nothing of these pools for what others draw, until the next refresh: the child is to get units of its own."""
+        """Drop the records of what others draw from these pools until the next refresh: the child gets units of its own."""
         for v in vertices:
             self.graph.records.set_elsewhere(v, ())
         self._seen = ()
 
-    def resized(self) -> dict[int, int]:
-        """By linked pool or edge of which the parent has another number of units than the child knows, that number."""
+    def changed_sizes(self) -> dict[int, int]:
+        """By shared pool or edge whose size differs from that in the parent, the size in the parent."""
         if self.is_closed:
             return {}
         mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
-        return {v: theirs.item(p) for v, p in self.above().items() if mine.item(v) != theirs.item(p)}
+        return {v: theirs.item(p) for v, p in self.in_parent().items() if mine.item(v) != theirs.item(p)}
 
-    def relimited(self) -> dict[Ends, int | None]:
-        """By edge that has a capacity in the parent and none in the child, that capacity; None for the other way round."""
-        return self._compare()[0]
+    def changed_capacities(self) -> dict[Ends, int | None]:
+        """By edge that has a capacity only in the parent, that capacity; None for an edge that has one only in the child."""
+        return self._compare_edges()[0]
 
     def cut_off(self) -> list[Ends]:
-        """Edges of the child that the parent does not have."""
-        return self._compare()[1]
+        """The edges of the child that the parent no longer has."""
+        return self._compare_edges()[1]
 
-    def _compare(self) -> tuple[dict[Ends, int | None], list[Ends]]:
-        """The edges of the child and of its parent.  Cost: the ends of all edges, by uuid, once for each shape of the two."""
+    def _compare_edges(self) -> tuple[dict[Ends, int | None], list[Ends]]:
+        """The results of `changed_capacities` and `cut_off`.  Cost: O(edges), once for each shape of the two graphs."""
         mine, theirs = self.graph.structure, self.parent._graph.structure
         if self._compared is not None and self._compared[0] is mine and self._compared[1] is theirs:
             return self._compared[2]
@@ -136,13 +137,13 @@ class ParentSupply:
         self._compared = mine, theirs, (limited, cut_off)
         return limited, cut_off
 
-    def resize(self, sizes: dict[int, int]) -> None:
-        """Know as many units of some linked pools and edges as the parent has now, of which the child holds no more."""
-        self.refresh()  # no more is held elsewhere than there is now
+    def set_sizes(self, sizes: dict[int, int]) -> None:
+        """Set the sizes of shared pools and edges to those in the parent; the child must not hold more."""
+        self.refresh()  # so that no more is held elsewhere than the new size
         joining.leave(self.graph, {v: (0, units) for v, units in sizes.items()}, self.parent._time.now)
 
     def elsewhere(self, p: int) -> Steps:
-        """What is held of a pool of the parent, by any but the child's job, until that ends; never more than all of it."""
+        """What all but the child's job hold of a pool of the parent, until the end of that job; at most its size."""
         records, accounts = self.parent._graph.records, self.parent._graph.structure.accounts
         total: Steps = ()
         for owner, held in records.held.get(p, {}).items():
@@ -155,23 +156,23 @@ class ParentSupply:
                         total = steps.add(total, s, e, accounts.size.item(p))
         return steps.least_of(total, ((0, FOREVER, accounts.size.item(p)),))
 
-    def given(self) -> dict[int, int]:
-        """By pool that the child has itself, that of the parent; without those that the parent does not have."""
+    def own_in_parent(self) -> dict[int, int]:
+        """By pool of which the child has units of its own, the same one in the parent, if it has it."""
         mine, theirs = self.graph, self.parent._graph
         generations = mine.generation, theirs.generation
-        if self._given[0] != generations:
+        if self._own_in_parent[0] != generations:
             found = {}
             for v in np.flatnonzero((mine.structure.flags & WAY) == 0).tolist():
                 with suppress(UnknownPool):
                     found[v] = theirs.structure.vertex(mine.structure.where(v))
-            self._given = generations, found
-        return self._given[1]
+            self._own_in_parent = generations, found
+        return self._own_in_parent[1]
 
     def drawn(self, v: int, now: int = 0) -> Steps:
-        """What the child's own jobs and stages hold of a linked pool, as far as its job in the parent lasts.
+        """What the jobs and stages of the child hold of a shared pool, until the end of its job in the parent.
 
         Args:
-            now: what is over by then is left out.
+            now: leave out what has ended by then.
         """
         total: Steps = ()
         records = self.graph.records
@@ -183,91 +184,91 @@ class ParentSupply:
         return total
 
     def take(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
-        """Charge the parent; see Upstream."""
-        named = self._named(vertices, amounts)
+        """Charge the parent; see `Upstream`."""
+        named = self._linked_units(vertices, amounts)
         end = min(end, self.until)
         if not named or start >= end:
             return
         if self.is_closed:
             where = self.graph.structure.accounts.where(named[0][0])
-            raise StaleHandle("the instance that gave its suppliers has ended", where=where)
-        above = self.above()
+            raise StaleHandle("its instance has ended", where=where)
+        above = self.in_parent()
         try:
-            with recording.ours(self.parent.inventory):
+            with recording.own_changes(self.parent.inventory):
                 changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
-        except InfeasibleRequest as error:  # the parent has given back what it had when the child began
+        except InfeasibleRequest as error:  # the parent has returned what it had when the child began
             raise InsufficientResources(error.message, where=error.where, hint=error.hint) from None
 
     def give(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
-        """Give back to the parent; see Upstream."""
-        named = self._named(vertices, amounts)
+        """Return units to the parent; see `Upstream`."""
+        named = self._linked_units(vertices, amounts)
         end = min(end, self.until)
         if not named or start >= end or self.is_closed:
             return
-        self._give([(v, amount, start, end) for v, amount in named])
+        self._return([(v, amount, start, end) for v, amount in named])
 
     def note_route(self) -> None:
-        """The job of the parent draws along a route; see Upstream."""
+        """Note that the job in the parent draws along a route; see `Upstream`."""
         self.parent._graph.records.note_route(self.holder)
 
-    def _give(self, pieces: list[tuple[int, int, int, int]]) -> None:
-        records, above = self.parent._graph.records, self.above()
+    def _return(self, pieces: list[tuple[int, int, int, int]]) -> None:
+        records, above = self.parent._graph.records, self.in_parent()
         found = []
         for v, amount, start, end in pieces:
             p = above[v]
             held = records.given(p, self.holder)
-            # What ended may have expired in the parent.
+            # Records that have ended may have expired in the parent.
             found += [(p, min(amount, units), s, e) for s, e, units in steps.within(held, start, end)]
         if found:
-            with recording.ours(self.parent.inventory):
+            with recording.own_changes(self.parent.inventory):
                 changes.free_pieces(self.parent._graph, self.holder, found)
 
-    def give_all(self, now: int = 0) -> None:
-        """Give back all that the child draws: its job in the parent is about to get another limit.
+    def return_all(self, now: int = 0) -> None:
+        """Return everything that the child draws, before its job in the parent gets another limit.
 
         Args:
-            now: what is over by then stays as it is.
+            now: leave what has ended by then as it is.
         """
-        self._give([(v, n, s, e) for v in self.above() for s, e, n in self.drawn(v, now)])
+        self._return([(v, n, s, e) for v in self.in_parent() for s, e, n in self.drawn(v, now)])
 
-    def take_all(self, until: int, now: int) -> None:
-        """Draw again what the child draws, as far as its job lasts now; what is over is drawn no more (rule T2).
+    def draw_again(self, until: int, now: int) -> None:
+        """Draw everything again, until the new end of the child's job; without what has ended (rule T2).
 
-        Errors: InsufficientResources where the parent has not as much; nothing is drawn then.
+        Errors: InsufficientResources if the parent does not have that much; nothing is drawn then.
         """
         self.until = until
-        above = self.above()
+        above = self.in_parent()
         taken: list[tuple[int, int, int, int]] = []
         for v in above:
             for s, e, amount in self.drawn(v, now):
                 try:
-                    with recording.ours(self.parent.inventory):
+                    with recording.own_changes(self.parent.inventory):
                         changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount)], (s, e))
                 except FluxresError:
-                    self._give(taken)
+                    self._return(taken)
                     raise
                 taken.append((v, amount, s, e))
 
-    def take_left(self, until: int, now: int) -> list[str]:
-        """Draw again what the child draws, as far as others leave it: its job in the parent is late (rule T1).
+    def draw_available(self, until: int, now: int) -> list[str]:
+        """Draw again what others leave of what the child draws, because its job in the parent is late (rule T1).
 
-        Returns: where in the parent others hold some of it.
+        Returns: the places in the parent of which others hold something.
         """
         self.until = until
-        above, parent, taken = self.above(), self.parent, []
-        for v in sorted(above, reverse=True):  # before what is held whole implies it
+        above, parent, taken = self.in_parent(), self.parent, []
+        for v in sorted(above, reverse=True):  # children first: afterwards an exclusive parent would hold them implicitly
             for s, e, amount in self.drawn(v, now):
-                with recording.ours(parent.inventory):
-                    is_whole = recording.hold_left(parent._graph, above[v], amount, self.holder, max(s, now), e)
+                with recording.own_changes(parent.inventory):
+                    is_whole = recording.record_available_units(parent._graph, above[v], amount, self.holder, max(s, now), e)
                 if not is_whole:
                     taken.append(parent._graph.structure.accounts.where(above[v]))
         return taken
 
     def close(self) -> None:
-        """The child has ended: nothing it does reaches the parent any more."""
+        """Stop charging the parent: the child has ended."""
         self.is_closed = True
 
-    def _named(self, vertices: Vertices, amounts: Amounts) -> list[tuple[int, int]]:
+    def _linked_units(self, vertices: Vertices, amounts: Amounts) -> list[tuple[int, int]]:
         linked = self.graph.structure.accounts.linked
         if linked is None:
             return []
@@ -275,12 +276,12 @@ class ParentSupply:
         mask = linked[which]
         if not mask.any():
             return []
-        above = self.above()
+        above = self.in_parent()
         return [(v, n) for v, n in zip(which[mask].tolist(), np.asarray(amounts)[mask].tolist(), strict=True) if v in above]
 
 
 def _same(mine: Structure, theirs: Structure, vertices: Int32) -> Int32:
-    """The vertices of another structure that have the same uuids, -1 for those that it does not have."""
+    """The vertices with the same uuids in another structure, -1 where it has none."""
     number = np.full(mine.n, -1, np.int32)
     for v in np.unique(vertices).tolist():
         with suppress(UnknownPool):
@@ -290,4 +291,4 @@ def _same(mine: Structure, theirs: Structure, vertices: Int32) -> Int32:
 
 
 def _ignore() -> None:
-    """Nobody asked."""
+    """The default of `on_change`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fluxres.clock import FOREVER, stopwatch, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, PolicyError
 from fluxres.instance import Instance, Job
-from fluxres.instance.due import wakes
+from fluxres.instance.due import next_wakeup
 from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Endless
 from fluxres.instance.runner import STOPPED
@@ -318,7 +318,7 @@ class Simulator:
             with suppress(InsufficientResources):
                 job.instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.duration)
                 job.limit = moment + job.duration
-            job.instance.queue.cleared()
+            job.instance.queue.reservations_dropped()
         job.started = min(moment, job.limit)
         self._begin(job, moment)
 
@@ -340,7 +340,7 @@ class Simulator:
             self.events.push(site.pass_at, PASS, site)
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
-        due = wakes(instance)
+        due = next_wakeup(instance)
         # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
         if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = due

@@ -1,9 +1,9 @@
-"""Random courses of instances by a clock that is moved by hand: jobs that outlive their limits, runners that stop jobs at once,
-late or never, others who hold pools in the same graph, children; and what must hold of each, seen from nothing but what runners
-are asked and say.
+"""Random calls of instances with a manual clock: jobs that outlive their limits, runners that stop jobs immediately, late or
+never, allocations by others in the same graph, children.  The rules are checked from the calls of the runners and their reports
+alone.
 
-``python -m tests.instance.course --minutes 10 --seed 1`` runs them for as long as one likes.  What is wrong is printed with its
-seed, and the exit status is 1.
+``python -m tests.instance.course --minutes 10 --seed 1`` runs such courses for some time.  Errors are printed with their seed,
+and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.queue_policies import POLICIES
 
 STYLES = ("at once", "late", "never", "mixed", "keeps limits", "breaks limits")
 MACHINES = {"graph": ("node=4", "rack=2/node=2/core=2", "8"), "auto": ("node=5", "rack=2/node=2/core=2", "8")}
-DOZEN = 12
-"""Steps after which a course lets what is left come to an end, times ten."""
+SETTLE_STEPS_MAX = 480
+"""Steps in which all jobs must end after a course."""
 
 
 class Clock:
-    """Seconds, moved by hand."""
+    """A clock that the course sets, in seconds."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -41,11 +41,11 @@ class Clock:
         return self.now_s
 
 
-class Watch:
-    """A runner that notes what it is asked, and what is in use from the start of a job until it has said that it ended.
+class ObservingRunner:
+    """A runner that records its calls, and what each job uses from its start until its end was reported.
 
     Args:
-        style: how jobs end when they are asked to.
+        style: how jobs end when they are asked to stop.
     """
 
     def __init__(self, course: Course, style: str, *, keeps_limits: bool) -> None:
@@ -54,16 +54,16 @@ class Watch:
         self.keeps_limits = keeps_limits
         self.using: dict[Job, frozenset[Any]] = {}
         self.asked: dict[Job, float] = {}
-        """When jobs that were asked to stop will say that they have."""
+        """When the end of jobs that were asked to stop will be reported."""
         self.limit: dict[Job, float] = {}
         self.closing: Job | None = None
-        """That of a child which is being closed: it has ended."""
+        """The job of a child that is being closed."""
         self.log: list[tuple[float, str, str]] = []
 
     def start(self, job: Job) -> None:
         try:
             self._begin(job)
-        except Exception as error:  # noqa: BLE001  # an instance makes an exception of its job of whatever a runner raises
+        except Exception as error:  # noqa: BLE001  # the instance would turn it into an exception of its job
             self.course.wrong(f"{job!r} starts, and the oracle: {error!r}")
 
     def _begin(self, job: Job) -> None:
@@ -80,12 +80,12 @@ class Watch:
             if other not in above and both and not ends_now:
                 self.course.wrong(f"{job!r} starts on {sorted(both)}, and {other!r} has not stopped")
         self._count(job, mine)
-        self.course.require_not_foreign(job, mine)
+        self.course.require_not_held_by_others(job, mine)
         self.using[job] = mine
         self.limit[job] = round(now_s + job.duration_s, 6)
 
     def _count(self, started: Job, mine: frozenset[Any]) -> None:
-        """The same for units without names: those of an instance are not more than it has."""
+        """For units without names: the jobs of an instance do not use more than it has."""
         now_s, above = self.course.clock.now_s, started.instance.job_in_parent
         used = Counter({what[0]: what[1] for what in mine if isinstance(what, tuple)})
         for job, theirs in self.using.items():
@@ -111,7 +111,7 @@ class Watch:
         if job is self.closing:
             return
         if job not in self.using:
-            self.course.wrong(f"{job!r} is asked to stop and does not run")
+            self.course.wrong(f"{job!r} is asked to stop and is not running")
         if job in self.asked:
             self.course.wrong(f"{job!r} is asked to stop twice")
         style = self.style
@@ -119,18 +119,18 @@ class Watch:
             style = ("at once", "late", "never")[job.number % 3]
         if style == "at once" or (style == "keeps limits" and why != "timelimit"):
             self.asked[job] = now_s
-            self.say(job, STOPPED)
+            self.report_end(job, STOPPED)
         else:
             self.asked[job] = now_s + 1 + job.number % 23 if style != "never" else float("inf")
 
-    def say(self, job: Job, status: int) -> None:
-        """A job has ended."""
+    def report_end(self, job: Job, status: int) -> None:
+        """Report the end of a job."""
         self.forget(job)
         self.course.called.add(job.instance)
         job.instance.finish(job, status)
 
     def forget(self, job: Job) -> None:
-        """It is about to be said that a job has ended."""
+        """Forget a job whose end is about to be reported."""
         self.log.append((self.course.clock.now_s, "end", job.name or ""))
         self.using.pop(job, None)
         self.asked.pop(job, None)
@@ -143,11 +143,11 @@ def _above(job: Job) -> Iterator[Job]:
         at = at.instance.job_in_parent
 
 
-LOST = re.compile(r"rule T1: (\S+) has not ended, and (does not hold it any more|holds \d+ of \d+ units)")
+LOST = re.compile(r"rule T1: (\S+) has not ended, and (no longer holds it|holds \d+ of \d+ units)")
 
 
 class Course:
-    """One, made of random numbers and nothing else."""
+    """A sequence of random calls, determined by its seed."""
 
     def __init__(self, seed: int) -> None:
         random = self.random = Random(seed)
@@ -158,7 +158,7 @@ class Course:
         machine = "8" if inventory == "counted" else "node=5" if inventory == "named" else random.choice(MACHINES[inventory])
         self.style = random.choice(STYLES)
         self.is_manual = random.random() < 0.25
-        self.runner = Watch(self, self.style, keeps_limits=self.style in ("keeps limits", "breaks limits"))
+        self.runner = ObservingRunner(self, self.style, keeps_limits=self.style in ("keeps limits", "breaks limits"))
         self.graph = of_number(int(machine)) if machine.isdecimal() else of_shape(machine)
         self.others: dict[str, tuple[frozenset[Any], float, float]] = {}
         self.locks: dict[str, str] = {}
@@ -177,7 +177,7 @@ class Course:
         )
         self.made = self.steps = 0
         self.called: set[Instance] = set()
-        """Instances that were called in this step."""
+        """The instances that were called in this step."""
 
     def wrong(self, what: str) -> None:
         self.broken.append(f"at {self.clock.now_s}: {what}")
@@ -185,7 +185,7 @@ class Course:
     # -- what is in use ------------------------------------------------------------------------------------------------
 
     def units(self, job: Job) -> frozenset[Any]:
-        """Leaves of the machine below what a job was given; units of a pool as a number."""
+        """The leaves of the machine that a job holds; units of a pool as a number."""
         return self.leaves(job.pools)
 
     def leaves(self, pools: list[tuple[str, int]]) -> frozenset[Any]:
@@ -204,11 +204,11 @@ class Course:
         now_s, runner = self.clock.now_s, self.runner
         for job in runner.using:
             if runner.keeps_limits and job.instance not in where:
-                continue  # its own instance finds out, when it is called
+                continue  # its own instance detects it when it is called
             if runner.limit[job] < now_s and job not in runner.asked and job.state is not State.CLEANUP:
                 self.wrong(f"{job!r} is overdue since {runner.limit[job]} {when}, and was not asked to stop")
 
-    def require_not_foreign(self, job: Job, mine: frozenset[Any]) -> None:
+    def require_not_held_by_others(self, job: Job, mine: frozenset[Any]) -> None:
         now_s = self.clock.now_s
         is_child = job.instance is not self.top
         for name, (theirs, start, end) in self.others.items():
@@ -219,14 +219,14 @@ class Course:
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def run(self) -> list[str]:
-        """What is wrong."""
+        """Run the course; returns what was wrong."""
         for _ in range(self.random.choice((10, 20, 40))):
             self.step()
             if self.broken:
                 break
         else:
             self.settle()
-        return [f"{self.machine}: {told}" for told in self.broken]
+        return [f"{self.machine}: {text}" for text in self.broken]
 
     def step(self) -> None:
         self.steps += 1
@@ -255,7 +255,7 @@ class Course:
         self.audit(what.__name__)
 
     def attempt(self, call: Callable[..., Any], *given: Any, refuses: bool = False, **more: Any) -> Any:
-        """Call; only what may be refused may raise, and only errors that say so."""
+        """Make a call; it may only raise a FluxresError, and only if `refuses`."""
         if isinstance(instance := getattr(call, "__self__", None), Instance):
             self.called.add(instance)
         try:
@@ -266,7 +266,7 @@ class Course:
         return None
 
     def wait(self, length_s: float) -> None:
-        """Time goes on; who runs by itself ends when it does, whatever the instance knows of it."""
+        """Advance the clock; jobs end when their time has come, without a call of the instance before."""
         end_s = self.clock.now_s + length_s
         runner = self.runner
         while True:
@@ -279,16 +279,16 @@ class Course:
             moment, job = min(coming, key=lambda each: (each[0], each[1].instance.depth, each[1].number))
             self.clock.now_s = max(self.clock.now_s, moment)
             if self.style == "keeps limits" and self.random.random() < 0.3:
-                self.submit()  # before the end of this moment is said
+                self.submit()  # before the ends of this moment are reported
             if job in runner.using:
-                self.attempt(runner.say, job, 0)
+                self.attempt(runner.report_end, job, 0)
         self.clock.now_s = end_s
 
     def audit(self, after: str) -> None:
         problems = self.attempt(self.top.check) or []
         late = {str(job.id) for job in self.runner.using if job.state is State.CLEANUP}
         for problem in problems:
-            found = LOST.match(problem.message)  # others may have reserved what a job that does not stop still has
+            found = LOST.match(problem.message)  # others may have reserved what a job has that does not stop
             if found is None or found[1] not in late or not self.others:
                 self.wrong(f"after {after}: {problem}")
 
@@ -330,7 +330,7 @@ class Course:
     def finish(self) -> None:
         job = self.job(State.RUN, State.CLEANUP)
         if job is not None and not job.instance.is_closed and job in self.runner.using:
-            self.attempt(self.runner.say, job, self.random.choice((0, 0, 1)))
+            self.attempt(self.runner.report_end, job, self.random.choice((0, 0, 1)))
 
     def cancel(self) -> None:
         job = self.job(State.DEPEND, State.SCHED, State.SCHED, State.RUN)
@@ -464,7 +464,7 @@ class Course:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Whatever is left comes to an end, with nothing but what the instance asks for: nobody starves."""
+        """Let all jobs end, calling only what the instance requests, to check that none starves."""
         self.style = self.runner.style = "at once"
         for name in list(self.others):
             self.give_back(name)
@@ -477,12 +477,12 @@ class Course:
             if job.urgency == 0:
                 self.attempt(self.top.cancel, job, refuses=True)
         self.attempt(self.top.advance)
-        for _ in range(40 * DOZEN):
+        for _ in range(SETTLE_STEPS_MAX):
             if self.broken or not self.top.is_active:
                 break
             for job in list(self.runner.using):
                 if job in self.runner.using and (job in self.runner.asked or job.duration_s == float("inf")):
-                    self.attempt(self.runner.say, job, 0)
+                    self.attempt(self.runner.report_end, job, 0)
             if self.is_manual:
                 self.attempt(self.top.schedule)
             due = self.attempt(self.top.next_due)
@@ -493,7 +493,7 @@ class Course:
                     self.clock.now_s = max(self.clock.now_s, end)
                     for job in running:
                         if job in self.runner.using and self.runner.limit[job] <= self.clock.now_s:
-                            self.attempt(self.runner.say, job, 0)
+                            self.attempt(self.runner.report_end, job, 0)
                     continue
             if due is None and self.top.is_active:
                 if not any(job.state is State.RUN for job in self.top.jobs()):
@@ -503,7 +503,7 @@ class Course:
                 self.clock.now_s = max(self.clock.now_s, due)
                 self.attempt(self.top.advance)
         else:
-            self.wrong(f"it does not come to an end: {self.top.jobs()}")
+            self.wrong(f"it does not end: {self.top.jobs()}")
         self.audit("the end")
         if not self.broken and (self.graph.jobs() or self.runner.using):
             self.wrong(f"left behind: {self.graph.jobs()} {list(self.runner.using)}")

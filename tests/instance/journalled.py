@@ -1,9 +1,9 @@
-"""The courses of the campaign over nesting, on a graph whose changes are kept.
+"""The courses of `meeting` on a graph whose changes are stored.
 
     python -m tests.instance.journalled --courses 1000 --seed 1
 
-After every step, what was told of the machine's graph makes the same of another one.  Every few steps it is written to a
-store, or saved as a document of changes, and what is read back has to equal the graph.
+After every step, the events of the machine's graph are replayed on a copy, which must equal it.  Every few steps they are written
+to a store, or saved as a document of changes, and what is read back must equal the graph.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fluxres.store.journal import body, event_of
 from tests.instance import meeting
 
 STEPS_KEPT = 5
-"""Steps after which what was read back is compared."""
+"""The number of steps after which what is read back is compared."""
 
 
 def content(graph: ResourceGraph) -> dict[str, Any]:
-    """What happens to a graph in a course: who holds what, by itself or implied, what is drawn for what, and states."""
+    """The parts of a graph that a course changes: records, what is implied and drawn, and states."""
     records = graph.records
     return {
         "held": {v: dict(sorted(holders.items())) for v, holders in sorted(records.held.items()) if holders},
@@ -42,18 +42,18 @@ def content(graph: ResourceGraph) -> dict[str, Any]:
 
 
 def require_equal(made: ResourceGraph, graph: ResourceGraph, how: str) -> None:
-    theirs, ours = content(made), content(graph)
-    if odd := [f"{key}: {theirs[key]} and not {ours[key]}" for key in ours if theirs[key] != ours[key]]:
+    found, expected = content(made), content(graph)
+    if odd := [f"{key}: {found[key]} and not {expected[key]}" for key in expected if found[key] != expected[key]]:
         raise meeting.Broken(f"{how}: {odd[0]}")
     if problems := made.check():
         raise meeting.Broken(f"{how}: {problems[0].where}: {problems[0].message}")
 
 
 class Journalled(meeting.Course):
-    """A course on a graph that is kept in a store; or in a file, and a document of what has changed since.
+    """A course on a graph that is saved in a store, or in a file and a document of changes.
 
     Args:
-        folder: for what is kept.
+        folder: where to save it.
     """
 
     def __init__(self, seed: int, speed: float = 0.0, *, folder: Path) -> None:
@@ -63,9 +63,9 @@ class Journalled(meeting.Course):
         if self.is_stored:
             self.store = open_store(str(folder / f"{seed}.db"))
             self.position = self.store.put("s", graph)
-            #: What is not in the store yet.
-            self.told: list[Any] = []
-            graph.sink = self.told.append
+            #: Events that are not in the store yet.
+            self.events: list[Any] = []
+            graph.sink = self.events.append
             self.began = graph.revision
             self.replayed, self.replays = graph.duplicate(), 0
             self.replayed.clock = fixed(1e6)
@@ -81,17 +81,17 @@ class Journalled(meeting.Course):
             self.keep()
 
     def replay(self) -> None:
-        for event in self.told[self.replays :]:
+        for event in self.events[self.replays :]:
             self.replayed.apply(event_of(body(event)))
-        self.replays = len(self.told)
-        if self.graph.revision - self.began != len(self.told):
-            raise meeting.Broken(f"{len(self.told)} events were told, and {self.graph.revision - self.began} changes made")
+        self.replays = len(self.events)
+        if self.graph.revision - self.began != len(self.events):
+            raise meeting.Broken(f"{len(self.events)} events for {self.graph.revision - self.began} changes")
         require_equal(self.replayed, self.graph, "replayed")
 
     def keep(self) -> None:
         if self.is_stored:
-            self.position = self.store.append("s", self.graph, self.told, self.position)
-            self.told.clear()
+            self.position = self.store.append("s", self.graph, self.events, self.position)
+            self.events.clear()
             self.replays, self.began = 0, self.graph.revision
             require_equal(self.store.load("s", clock=self.graph.clock), self.graph, "read from a store")
         else:

@@ -1,4 +1,4 @@
-"""Small machines, and a clock that tests move."""
+"""Small machines, and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fluxres.instance import Instance
 from fluxres.simulation.machine import of_number, of_shape
 
 
-class Hand:
-    """A clock that is moved by hand."""
+class ManualClock:
+    """A clock that tests set."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self.now_s = now_s
@@ -18,7 +18,7 @@ class Hand:
 
 
 def racks() -> ResourceGraph:
-    """Two racks of four nodes of four cores."""
+    """Two racks, each with four nodes of four cores."""
     return of_shape("rack=2/node=4/core=4")
 
 
@@ -26,9 +26,9 @@ def nodes(number: int) -> ResourceGraph:
     return of_shape(f"node={number}")
 
 
-def on_nodes(number: int, policy: str = "fcfs", **settings: object) -> tuple[Instance, Hand]:
-    clock = Hand()
+def on_nodes(number: int, policy: str = "fcfs", **settings: object) -> tuple[Instance, ManualClock]:
+    clock = ManualClock()
     return Instance(nodes(number), queue_policy=policy, clock=clock, **settings), clock  # type: ignore[arg-type]  # passed through
 
 
-__all__ = ["Hand", "nodes", "of_number", "of_shape", "on_nodes", "racks"]
+__all__ = ["ManualClock", "nodes", "of_number", "of_shape", "on_nodes", "racks"]

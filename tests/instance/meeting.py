@@ -1,11 +1,11 @@
-"""A random campaign over the places where nesting, auxiliary graphs, shapes and time meet.
+"""A random campaign in which nesting, auxiliary graphs, changes of shape and time interact.
 
     python -m tests.instance.meeting --courses 1000 --seed 1
 
-A course is a tree of instances over a small machine with power and a network, to which anything happens in any order.  The
-oracle knows nothing of instances: it keeps, from what the runners were called for alone, which job at the leaves uses which
-unit of which pool, and works out from the description of the machine what each of them draws from each supplier and through
-each edge.  Beside it `Instance.check()` audits every instance after every step.
+A course makes random calls of a tree of instances over a small machine with power and a network.  The oracle does not use
+instances: from the calls of the runners it records which innermost job uses which units of which pools, and computes from the
+description of the machine what each job draws from each supplier and through each edge.  In addition, `Instance.check()` audits
+all instances after every step.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ class Broken(AssertionError):
 
 
 class Clock:
-    """Time that the course moves, in steps that add up; that has also moved a little whenever it is looked at; or that runs by
-    itself.
+    """The clock of a course, which sets it; it may also advance by small steps whenever it is read, or run by itself.
 
     Args:
-        source: of the little steps; None for none.
-        speed: seconds that go by in one of a real clock; 0 for none, so that a course can be made again.
+        source: of the small steps; None for none.
+        speed: simulated seconds per real second; 0 for a clock that does not run, so that a course is reproducible.
     """
 
     def __init__(self, source: Random | None, speed: float = 0.0) -> None:
@@ -133,7 +132,7 @@ class Machine:
         self.around = {v: (v, *structure.ancestors(v)) for v in pools}
         #: Of pools by vertex, and of cables by name.
         self.size: dict[Supply, float] = {v: structure.size.item(v) for v in pools}
-        self.said: dict[Supply, str] = {v: structure.accounts.said(v) for v in pools}
+        self.labels: dict[Supply, str] = {v: structure.accounts.said(v) for v in pools}
         #: Graph and ends of cables, by name.
         self.cables: dict[str, tuple[str, str, str]] = {}
         #: Of the cables that are two, what each of them carries, by relation.
@@ -165,13 +164,13 @@ class Machine:
             self.cables[name] = graph, src, dst
             if self.pair and graph == "network" and "/node" in name:
                 self.pairs[name] = dict(self.pair)
-            self.said[name], self.size[name] = name, math.inf if number < 0 else accounts.size.item(number)
+            self.labels[name], self.size[name] = name, math.inf if number < 0 else accounts.size.item(number)
             names.append(name)
         return names
 
 
-class Wish:
-    """What a job asks for: a number of slots of one node or of cores, each with an amount of what is drawn."""
+class RandomRequest:
+    """A random request: slots of a node, cores, memory or a rack, each with amounts of power and bandwidth."""
 
     def __init__(self, source: Random, machine: Machine, only: str = "") -> None:
         self.slots = source.choice([1, 1, 1, 2, 3])
@@ -192,7 +191,7 @@ class Wish:
         self.as_jobspec = bool(self.hosts) or source.random() < 0.2
 
     def _name(self, node: int, by_host: bool) -> None:
-        """Ask for a node by its id, or for whatever is on it by the name of the host."""
+        """Request a node by its id, or pools on it by its host name."""
         if by_host:
             self.hosts = f"node{node}"
         elif self.what == "node":
@@ -226,31 +225,31 @@ class Wish:
         }
 
 
-class Uses:
-    """Who uses what at the leaves, as the runners were called."""
+class Oracle:
+    """The units that each innermost job uses, from the calls of the runners."""
 
     def __init__(self, machine: Machine, clock: Clock) -> None:
         self.machine, self.clock = machine, clock
         #: By job, its units by uuid.
         self.running: dict[Job, Counter[str]] = {}
-        #: By job, what it draws itself by supply.
+        #: By job, what it draws from each supply.
         self.draws: dict[Job, Counter[Supply]] = {}
-        #: Jobs that were given other watts than they asked for: those of a child that has grown or shrunk.
+        #: Jobs that do not have the watts that they requested, because their child has grown or shrunk.
         self.changed: set[Job] = set()
-        #: Pools that the course has taken out of service.
+        #: Pools that the course has put out of service.
         self.out: set[int] = set()
-        #: What was wrong as a job was started.
+        #: What was wrong when a job was started.
         self.broken: Broken | None = None
 
     def start(self, job: Job) -> None:
-        # An instance makes an exception of its job of whatever a runner raises.
+        # Not raised: the instance would turn it into an exception of its job.
         try:
             self.running[job] = units = self.units(job)
             self.draws[job] = self._of(job, units)
-            # What a whole pool implies may be out of service.
+            # Pools that are only implied may be out of service.
             for v in (*self.given(job), *self.draws[job]):
                 if not self.out.isdisjoint(self.machine.around.get(v, ())):
-                    self.broken = Broken(f"{_name(job)} has begun on {self.machine.said[v]}, which is out of service")
+                    self.broken = Broken(f"{_name(job)} has begun on {self.machine.labels[v]}, which is out of service")
             self.check()
         except Broken as error:
             self.broken = error
@@ -263,14 +262,14 @@ class Uses:
         self.changed.discard(job)
 
     def given(self, job: Job) -> list[int]:
-        """The pools that are named in what a job was given."""
+        """The pools that were explicitly allocated to a job."""
         structure = job.instance._graph.structure
         return [
             self.machine.vertex[structure.uuid(structure.vertex(where))] for where, _ in job.instance.inventory.pools(job.claim)
         ]
 
     def units(self, job: Job) -> Counter[str]:
-        """Units by uuid, those implied by a whole pool among them, of what the graph of the job's instance has to give."""
+        """By uuid, the units that a job holds, including those implied by exclusive pools."""
         graph = job.instance._graph
         structure, found = graph.structure, Counter[str]()
         for where, amount in job.instance.inventory.pools(job.claim):
@@ -283,27 +282,27 @@ class Uses:
         return found
 
     def _of(self, job: Job, units: Counter[str]) -> Counter[Supply]:
-        """What a job draws by the text of its request, from the nodes that its slots are in."""
+        """What a job draws according to its request, for the nodes of its slots."""
         found: Counter[Supply] = Counter()
-        wish: Wish | None = job.payload
-        if wish is None or not wish.draws:
+        wanted: RandomRequest | None = job.payload
+        if wanted is None or not wanted.draws:
             return found
         per_node: Counter[str] = Counter()
         for uuid, amount in units.items():
-            if self.machine.type[uuid] == wish.what:
+            if self.machine.type[uuid] == wanted.what:
                 per_node["/".join(self.machine.path[uuid].split("/")[:4])] += amount
         for node, amount in per_node.items():
-            for kind, number in wish.draws.items():
+            for kind, number in wanted.draws.items():
                 for v in self.machine.supplies[kind, node]:
-                    found[v] += amount // wish.number * number
+                    found[v] += amount // wanted.number * number
         return found
 
     def leaves(self) -> list[Job]:
-        """Jobs that run and have no instance in them, which would use what they hold."""
+        """Running jobs without a child."""
         return [job for job in self.running if job.child is None]
 
     def check(self) -> None:
-        """No unit is used twice, and nothing draws more than there is."""
+        """No unit is used twice, and no supplier is overdrawn."""
         if self.broken is not None:
             raise self.broken
         machine, now = self.machine, ticks(self.clock.now_s)
@@ -318,10 +317,10 @@ class Uses:
             v = machine.vertex[uuid]
             if amount > machine.size[v]:
                 using = [_name(job) for job in self.leaves() if uuid in self.running[job]]
-                raise Broken(f"{amount} of {machine.size[v]} units of {machine.said[v]} are used by {using}")
+                raise Broken(f"{amount} of {machine.size[v]} units of {machine.labels[v]} are used by {using}")
         for v, amount in drawn.items():
             if amount > machine.size[v]:
-                raise Broken(f"{amount} of {machine.size[v]} are drawn from {machine.said[v]}")
+                raise Broken(f"{amount} of {machine.size[v]} are drawn from {machine.labels[v]}")
 
     def drawn(self, instance: Instance) -> Counter[Supply]:
         """Units drawn from each supplier by the jobs of an instance, by the text of what they asked for."""
@@ -355,7 +354,7 @@ class Uses:
 
 
 def _limit(job: Job) -> int:
-    """When a job ends at the latest, since what it runs on does."""
+    """The latest end of a job, including the limits of the jobs and instances above it."""
     above = job.instance.job_in_parent
     return job.limit if above is None else min(job.limit, job.instance.expires, _limit(above))
 
@@ -364,15 +363,15 @@ def _name(job: Job) -> str:
     return f"{job.instance.address}/{job.id}"
 
 
-class Hands(Runner):
-    """A runner that ends a job at once when it is asked to, later, or only when it is made to; or that keeps limits itself."""
+class CampaignRunner(Runner):
+    """A runner that stops jobs immediately or later, or that keeps limits."""
 
     def __init__(self, course: Course, manner: str) -> None:
         self.course, self.manner = course, manner
         self.keeps_limits = manner == "keeps limits"
 
     def start(self, job: Job) -> None:
-        self.course.uses.start(job)
+        self.course.oracle.start(job)
 
     def stop(self, job: Job, why: str) -> None:
         if self.manner == "later":
@@ -382,7 +381,7 @@ class Hands(Runner):
 
 
 class Audits:
-    """Audits of graphs that are made anew when anything they look at is another than at the last audit."""
+    """Audits of graphs, which are repeated only if something has changed since the last one."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Any, list[Problem]]] = {}
@@ -415,7 +414,7 @@ class Audits:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Within this, graphs are audited here."""
+        """Context in which graphs are audited by this object."""
         every, audit.check = audit.check, self.check
         try:
             yield
@@ -424,15 +423,15 @@ class Audits:
 
 
 class Course:
-    """One tree of instances and what happens to it."""
+    """A tree of instances and the random calls of it."""
 
     def __init__(self, seed: int, speed: float = 0.0) -> None:
         self.source = source = Random(seed)
         self.machine = Machine(source)
-        #: Runners of a whole tree keep limits, or those of none do.
+        #: Whether the runners of the tree keep limits: all or none.
         self.keeps_limits = source.random() < 0.15 and not speed
         self.clock = Clock(Random(seed) if not self.keeps_limits and source.random() < 0.25 else None, speed)
-        self.uses = Uses(self.machine, self.clock)
+        self.oracle = Oracle(self.machine, self.clock)
         #: The numbers of cables in one structure of the machine.
         self.numbers: tuple[Any, dict[str, int]] = None, {}
         self.stopping: list[Job] = []
@@ -448,12 +447,12 @@ class Course:
             inventory=inventory if self.machine.exclusive == "" else "graph",
             runner=self.runner(),
             events=False,
-            sink=self.uses.end,
+            sink=self.oracle.end,
         )
 
-    def runner(self) -> Hands:
+    def runner(self) -> CampaignRunner:
         manner = self.source.choice(["at once", "at once", "later"])
-        return Hands(self, "keeps limits" if self.keeps_limits else manner)
+        return CampaignRunner(self, "keeps limits" if self.keeps_limits else manner)
 
     # -- what can happen ---------------------------------------------------------------------------------------------
 
@@ -464,21 +463,21 @@ class Course:
         every = [job for instance in self.top.walk() for job in instance.jobs(State.RUN)]
         return [job for job in every if with_child is None or (job.child is not None) == with_child]
 
-    def wish(self, instance: Instance) -> Wish:
+    def wanted(self, instance: Instance) -> RandomRequest:
         """What an instance is asked for: of one that counts or names pools mostly those."""
         _, _, only = instance.inventory_kind.partition(":")
-        return Wish(self.source, self.machine, only if self.source.random() < 0.85 else "")
+        return RandomRequest(self.source, self.machine, only if self.source.random() < 0.85 else "")
 
     def submit(self) -> None:
         instance = self.instance()
-        wish = self.wish(instance)
+        wanted = self.wanted(instance)
         duration = self.source.choice([None, 5, 10, 20, 50])
-        instance.submit(wish.request, duration_s=duration, payload=wish)
+        instance.submit(wanted.request, duration_s=duration, payload=wanted)
 
     def finishes(self, job: Job, status: int) -> None:
         """A runner says that a job has ended.  One with an instance in it ends with what runs there."""
         if job.child is None or job.child.is_closed:
-            self.uses.end(job)
+            self.oracle.end(job)
         job.instance.finish(job, status)
 
     def finish(self) -> None:
@@ -497,7 +496,7 @@ class Course:
 
     def end_all(self) -> None:
         """All runners say at last that their jobs have ended, the innermost first."""
-        for job in reversed(list(self.uses.running)):
+        for job in reversed(list(self.oracle.running)):
             if job.state is State.CLEANUP and not job.instance.is_closed:
                 self.finishes(job, 9)
                 return
@@ -519,8 +518,8 @@ class Course:
     def deeper(self) -> None:
         """The innermost instance gets work, and that work an instance."""
         instance = max(self.top.walk(), key=lambda one: one.depth)
-        wish = self.wish(instance)
-        job = instance.submit(wish.request, duration_s=self.source.choice([None, 20]), payload=wish)
+        wanted = self.wanted(instance)
+        job = instance.submit(wanted.request, duration_s=self.source.choice([None, 20]), payload=wanted)
         if job.state is State.RUN:
             instance.spawn(job, queue_policy=self.source.choice(POLICIES), inventory="graph", runner=self.runner())
 
@@ -533,9 +532,9 @@ class Course:
         if child is None or child.parent is None:
             return
         if self.source.random() < 0.5:
-            wish = Wish(self.source, self.machine)
+            wanted = RandomRequest(self.source, self.machine)
             try:
-                child.grow(wish.request)
+                child.grow(wanted.request)
             except MergeConflict as error:
                 raise Broken(f"{child.address} was given what does not fit it: {error}") from error
             self.changed(child)
@@ -556,7 +555,7 @@ class Course:
         """The job of a child may have been given or given back watts, and with it those above."""
         job = child.job_in_parent
         while job is not None:
-            self.uses.changed.add(job)
+            self.oracle.changed.add(job)
             job = job.instance.job_in_parent
 
     def close(self) -> None:
@@ -582,27 +581,27 @@ class Course:
 
     def state(self) -> None:
         """A pool is taken out of service, or put back: a part of the machine, a supplier or a switch."""
-        machine, uses = self.machine, self.uses
+        machine, oracle = self.machine, self.oracle
         inside = [machine.vertex[uuid] for uuid, path in machine.path.items() if path.count("/") > 1]
         outside = [v for v in machine.around if v >= machine.graph.structure.tree_end]
         v = self.source.choice(outside if self.source.random() < 0.3 else inside)
         state = self.source.choice(["down", "drain", "up", "up", "up"])
         if state == "up":
-            uses.out.discard(v)
+            oracle.out.discard(v)
         else:
-            uses.out.add(v)
-        before = self.uses.leaves()
+            oracle.out.add(v)
+        before = self.oracle.leaves()
         self.top.set_state([machine.graph.pool(machine.graph.structure.uuid(v)).where], state)
         if state == "down":
-            self.lost(v, [job for job in before if job in self.uses.running])
+            self.lost(v, [job for job in before if job in self.oracle.running])
 
     def lost(self, v: int, jobs: list[Job]) -> None:
         """What ran on a pool that is down, or below it, has been asked to stop, and so has what drew from it."""
         around = self.machine.around
         for job in jobs:
-            inside = (self.machine.vertex[uuid] for uuid in self.uses.running[job] if uuid in self.machine.path)
-            if job.state is State.RUN and any(v in around.get(u, ()) for u in (*inside, *self.uses.draws[job])):
-                raise Broken(f"{_name(job)} runs on, though {self.machine.said[v]} is down")
+            inside = (self.machine.vertex[uuid] for uuid in self.oracle.running[job] if uuid in self.machine.path)
+            if job.state is State.RUN and any(v in around.get(u, ()) for u in (*inside, *self.oracle.draws[job])):
+                raise Broken(f"{_name(job)} runs on, though {self.machine.labels[v]} is down")
 
     def cable(self) -> None:
         """A cable carries more or less from now on."""
@@ -644,12 +643,12 @@ class Course:
             self.finishes(job, 0)
 
     def ask(self) -> None:
-        """Questions, which change nothing."""
+        """Queries, which change nothing."""
         instance = self.instance()
         graph = instance._graph
         graph.aggregate()
-        graph.why_not(Wish(self.source, self.machine).request)
-        graph.earliest(Wish(self.source, self.machine).request)
+        graph.why_not(RandomRequest(self.source, self.machine).request)
+        graph.earliest(RandomRequest(self.source, self.machine).request)
 
     # -- the course --------------------------------------------------------------------------------------------------
 
@@ -677,7 +676,7 @@ class Course:
             self._run(steps)
         self.check_waiting()
         self.top.shut("the course is over")
-        while any(job.state is State.CLEANUP for job in self.uses.running):
+        while any(job.state is State.CLEANUP for job in self.oracle.running):
             self.end_all()
         if self.machine.graph.jobs():
             raise Broken(f"after the end, {self.machine.graph.jobs()} hold something")
@@ -701,37 +700,37 @@ class Course:
             self.counts[f"depth {max(one.depth for one in self.top.walk())}"] += 1
 
     def check(self) -> None:
-        self.uses.check()
-        assert self.top.graph is not None  # what is due by now is done, and time stands still from here on
+        self.oracle.check()
+        assert self.top.graph is not None  # handles what is due; the time does not change from here on
         self.clock.is_still = True
-        self.uses.check()
+        self.oracle.check()
         if problems := self.top.check():
             raise Broken(f"check(): {problems[0].where}: {problems[0].message}")
-        self.uses.check_nested(self.top)
+        self.oracle.check_nested(self.top)
         self.check_suppliers()
         self.clock.is_still = False
 
     def check_waiting(self) -> None:
-        """What could start has started: a pass more starts nothing, in whichever instance.
+        """All jobs that can start have started: another pass of any instance starts none.
 
-        Not where runners keep limits: at that moment some policies wait for what it brings.  Nor where a policy looks at the
-        first jobs only: when one of them has started, it sees one more.
+        Not checked if runners keep limits, because some policies wait at a limit for the ends that follow, nor for policies that
+        consider only the first jobs, which see another job when one of them has started.
         """
         if self.keeps_limits:
             return
-        assert self.top.graph is not None  # what is due by now is done
+        assert self.top.graph is not None  # handles what is due
         self.clock.is_still = True
         for one in list(self.top.walk()):
             if len(one.queue) and not getattr(one.policy, "queue_depth", 0) and one.schedule():
-                raise Broken(f"a job of {one.address} waits, and a pass that nothing calls for starts it")
+                raise Broken(f"a job of {one.address} was waiting although a pass can start it")
         self.clock.is_still = False
 
     def check_suppliers(self) -> None:
-        """The records of the machine have what is drawn from each supplier and through each cable: no more, no less."""
-        uses, machine = self.uses, self.machine
-        drawn = uses.drawn(self.top)
+        """The records of the machine have exactly what is drawn from each supplier and through each cable."""
+        oracle, machine = self.oracle, self.machine
+        drawn = oracle.drawn(self.top)
         graph = self.top.graph
-        now, is_known = graph.now(), not uses.changed
+        now, is_known = graph.now(), not oracle.changed
         if self.numbers[0] is not graph.structure:
             accounts = graph.structure.accounts
             self.numbers = graph.structure, {name: accounts.edge_named(name) for name in machine.cables}
@@ -743,7 +742,7 @@ class Course:
                 continue  # one job has all of the feed, which implies what it draws below
             held = graph.planner.used(v, now, now + 1)
             if held < drawn[supply] or (is_known and held != drawn[supply]):
-                raise Broken(f"{drawn[supply]} are drawn from {machine.said[supply]}, which knows of {held}")
+                raise Broken(f"{drawn[supply]} are drawn from {machine.labels[supply]}, but {held} are recorded")
 
 
 def run(
@@ -755,14 +754,14 @@ def run(
     speed: float = 0.0,
     make: Callable[[int, float], Course] = Course,
 ) -> tuple[list[str], Counter[str]]:
-    """A number of courses from a seed on: what was wrong, and how often what was done."""
+    """Run courses with consecutive seeds; returns what was wrong, and how often each step was made."""
     wrong: list[str] = []
     counts: Counter[str] = Counter()
     for seed in range(first, first + number):
         course = make(seed, speed)
         try:
             course.run()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the course and its step are said
+        except Exception as error:  # noqa: BLE001  # reported with the course and its step
             text = f"course {seed}, step {len(course.log)}: {type(error).__name__}: {error}\n  " + "\n  ".join(course.log[-6:])
             wrong.append(text)
             if aloud:
@@ -781,9 +780,9 @@ def main() -> int:
     parser.add_argument("--courses", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stop-at", type=int, default=3)
-    parser.add_argument("--speed", type=float, default=0.0, help="seconds that go by in one of a real clock; 0: a made one")
+    parser.add_argument("--speed", type=float, default=0.0, help="simulated seconds per real second; 0: it does not run")
     options = parser.parse_args()
-    gc.freeze()  # what was imported is here to stay
+    gc.freeze()  # imported modules are never freed
     gc.set_threshold(20_000, 20, 20)
     began = time.perf_counter()
     wrong, counts = run(options.seed, options.courses, stop_at=options.stop_at, aloud=True, speed=options.speed)

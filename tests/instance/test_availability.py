@@ -1,4 +1,4 @@
-"""Rows over time against a table of every moment."""
+"""Availability over time against a table of all moments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_lowest_and_highest(units: int, n: int) -> None:
 
 
 @given(st.lists(st.tuples(windows, st.integers(1, 3))), st.integers(1, 8), st.integers(1, LENGTH), st.integers(0, LENGTH - 1))
-def test_numbers(changes: list[tuple[tuple[int, int], int]], n: int, duration: int, now: int) -> None:
+def test_available_counts(changes: list[tuple[tuple[int, int], int]], n: int, duration: int, now: int) -> None:
     rows, table = AvailableCounts(0, 8), [8] * (2 * LENGTH)
     for (start, end), amount in changes:
         rows.change(start, end, -amount)
@@ -46,7 +46,7 @@ def test_numbers(changes: list[tuple[tuple[int, int], int]], n: int, duration: i
     st.integers(1, LENGTH),
     st.integers(0, LENGTH - 1),
 )
-def test_sets(changes: list[tuple[tuple[int, int], int]], n: int, duration: int, now: int) -> None:
+def test_available_sets(changes: list[tuple[tuple[int, int], int]], n: int, duration: int, now: int) -> None:
     everything = 2**UNITS - 1
     rows, table, taken = AvailableSets(0, everything), [everything] * (3 * LENGTH), []
     for (start, end), units in changes:
@@ -74,7 +74,7 @@ def test_sets(changes: list[tuple[tuple[int, int], int]], n: int, duration: int,
     assert (rows.times, rows.rows, rows.counts) == ([now], [everything], [UNITS])
 
 
-def test_what_has_no_end() -> None:
+def test_claims_without_end() -> None:
     rows = AvailableSets(0, 0b11)
     rows.take(5, FOREVER, 0b01)
     assert rows.earliest(2, FOREVER, 0b11, lowest) is None

@@ -1,4 +1,4 @@
-"""Jobs that wait for jobs, names and moments."""
+"""Dependencies on jobs, names and times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fluxres.instance.dependencies import Dependency, parse
 from tests.instance.machines import on_nodes
 
 
-def test_forms() -> None:
+def test_parse() -> None:
     assert parse("afterstart:ƒ2") == Dependency("after", 1)
     assert parse({"scheme": "afterany", "value": "0x10"}) == Dependency("afterany", 16)
     assert parse("singleton") == Dependency("singleton")
@@ -60,7 +60,7 @@ def test_after_means_started() -> None:
     assert never.result == "failed"
 
 
-def test_a_chain_that_breaks_breaks_to_its_end() -> None:
+def test_a_failed_job_fails_the_whole_chain_behind_it() -> None:
     instance, _ = on_nodes(1)
     chain = [instance.submit("slot=1/node")]
     for _ in range(20):
@@ -69,7 +69,7 @@ def test_a_chain_that_breaks_breaks_to_its_end() -> None:
     assert {job.result for job in chain[1:]} == {"failed"}
 
 
-def test_singletons_run_one_by_one() -> None:
+def test_singletons_run_one_at_a_time() -> None:
     instance, _ = on_nodes(4)
     made = [instance.submit("slot=1/node", name="only", user="ann", dependencies=["singleton"]) for _ in range(3)]
     other = instance.submit("slot=1/node", name="only", user="bob", dependencies=["singleton"])
@@ -107,7 +107,7 @@ def test_cycles_are_refused_and_named() -> None:
     assert first.state is State.SCHED
 
 
-def test_dependencies_may_come_later() -> None:
+def test_dependencies_can_be_added_later() -> None:
     instance, _ = on_nodes(1)
     running, waiting, last = (instance.submit("slot=1/node") for _ in range(3))
     instance.add_dependency(waiting, f"afterok:{last.id}")
@@ -120,7 +120,7 @@ def test_dependencies_may_come_later() -> None:
     assert waiting.state is State.RUN
 
 
-def test_jobspecs_bring_their_dependencies() -> None:
+def test_dependencies_in_a_jobspec() -> None:
     instance, _ = on_nodes(2)
     first = instance.submit("slot=1/node")
     jobspec = {
@@ -135,7 +135,7 @@ def test_jobspecs_bring_their_dependencies() -> None:
     assert then.state is State.RUN
 
 
-def test_outcomes_are_remembered_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_outcomes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "OUTCOMES_KEPT", 2)
     instance, _ = on_nodes(1)
     made = [instance.submit("slot=1/node") for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The inventories answer alike: counted, named and the resource graph, driven side by side by what an instance may do."""
+"""All inventories give equal answers: counted, named and graph inventories get the same random calls."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ lapses = st.lists(
     min_size=10,
     max_size=40,
 )
-"""What is held is not given back when its end has come, and others are given it."""
+"""Claims are not freed at their end, and others get their units."""
 
 
 class Pair:
-    """Two inventories that must not differ; `named` when units have names in both."""
+    """Two inventories that must give equal answers; `named`: units have names in both."""
 
     def __init__(self, fast: Inventory, slow: GraphInventory, request: str, *, named: bool) -> None:
         self.both: tuple[Inventory, Inventory] = (fast, slow)
@@ -181,7 +181,7 @@ class Pair:
 
 @settings(max_examples=150, deadline=None)
 @given(steps, st.sampled_from(["first", "high"]))
-def test_named_pools_are_those_of_the_graph(done: list[tuple[str, int, int]], policy: str) -> None:
+def test_named_inventory_equals_graph_inventory(done: list[tuple[str, int, int]], policy: str) -> None:
     fast, slow = of_shape(f"node={SIZE}/core=2"), of_shape(f"node={SIZE}/core=2")
     pair = Pair(NamedInventory(fast, "node", policy), GraphInventory(slow, policy, "node"), "slot={}/node", named=True)
     paths = [f"/cluster/node{n}" for n in range(SIZE)] + ["/cluster"]
@@ -193,7 +193,7 @@ def test_named_pools_are_those_of_the_graph(done: list[tuple[str, int, int]], po
 
 @settings(max_examples=150, deadline=None)
 @given(steps)
-def test_counted_units_are_those_of_the_graph(done: list[tuple[str, int, int]]) -> None:
+def test_counted_inventory_equals_graph_inventory(done: list[tuple[str, int, int]]) -> None:
     fast, slow = of_number(SIZE), of_number(SIZE)
     pair = Pair(CountedInventory(fast, 1), GraphInventory(slow), "slot=1/core={}", named=False)
     for name, a, b in done:
@@ -203,7 +203,7 @@ def test_counted_units_are_those_of_the_graph(done: list[tuple[str, int, int]]) 
 
 @settings(max_examples=200, deadline=None)
 @given(lapses, st.booleans())
-def test_what_is_held_past_its_end_is_what_others_were_not_given(done: list[tuple[str, int, int]], is_counted: bool) -> None:
+def test_claims_extended_past_their_end_leave_others_their_units(done: list[tuple[str, int, int]], is_counted: bool) -> None:
     if is_counted:
         pair = Pair(CountedInventory(of_number(SIZE), 1), GraphInventory(of_number(SIZE)), "slot=1/core={}", named=False)
     else:
@@ -215,7 +215,7 @@ def test_what_is_held_past_its_end_is_what_others_were_not_given(done: list[tupl
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, SIZE), st.integers(1, 9)), max_size=8), st.integers(1, SIZE))
-def test_a_number_reserved_is_free_when_its_time_comes(running: list[tuple[int, int]], n: int) -> None:
+def test_a_number_reserved_is_free_at_its_start(running: list[tuple[int, int]], n: int) -> None:
     inventory = NamedInventory(of_shape(f"node={SIZE}"), "node")
     for key, (size, length) in enumerate(running):
         inventory.start(key, size, 0, length * S)
@@ -228,7 +228,7 @@ def test_a_number_reserved_is_free_when_its_time_comes(running: list[tuple[int, 
     assert inventory.free_count >= n
 
 
-def test_what_never_ends_is_never_reserved() -> None:
+def test_units_held_without_end_are_never_reserved() -> None:
     for inventory in (
         CountedInventory(of_number(2), 1),
         NamedInventory(of_shape("node=2"), "node"),
@@ -241,12 +241,12 @@ def test_what_never_ends_is_never_reserved() -> None:
 
 
 @pytest.mark.parametrize("text", ["node", "slot=2/core", "slot=1/[node;core]", "slot=1-3/node", "node=2/slot=1/core"])
-def test_other_requests_are_left_to_the_graph(text: str) -> None:
+def test_other_requests_need_the_graph(text: str) -> None:
     with pytest.raises(NotUniform):
         NamedInventory(of_shape("node=4/core=2"), "node").ask(as_request(text))
 
 
-def test_pools_in_a_node_are_alike_while_they_are_asked_for_one_by_one() -> None:
+def test_pools_in_a_node_are_interchangeable_if_requested_one_per_slot() -> None:
     graph = of_shape("node=4/core=2")
     assert NamedInventory(graph, "core").ask(as_request("slot=3/core")) == 3
     with pytest.raises(NotUniform):
@@ -255,13 +255,13 @@ def test_pools_in_a_node_are_alike_while_they_are_asked_for_one_by_one() -> None
 
 
 def one_rack(exclusive: bool) -> ResourceGraph:
-    """A rack with two nodes, each of two cores, and one pool of memory in it."""
+    """A rack with two nodes of two cores each, and a pool of memory."""
     node = Recipe("node", 2, children=(Recipe("core", 2),))
     rack = Recipe("rack", children=(node, Recipe("memory", size=8)), exclusive=exclusive)
     return of_recipe(rack)
 
 
-def test_rule_a8_what_lies_in_an_exclusive_pool_is_not_counted_out_to_several_jobs() -> None:
+def test_rule_a8_units_in_an_exclusive_pool_are_not_counted() -> None:
     for text, fast in (("slot=1/memory=2", "counted"), ("slot=1/core", "named"), ("slot=1/node", "named")):
         for exclusive in (False, True):
             top = Instance(one_rack(exclusive), inventory="auto")
@@ -272,7 +272,7 @@ def test_rule_a8_what_lies_in_an_exclusive_pool_is_not_counted_out_to_several_jo
             assert top.check() == []
 
 
-def test_rule_a8_a_pool_that_is_only_held_whole_is_not_counted_out() -> None:
+def test_rule_a8_units_of_an_exclusive_pool_are_not_counted() -> None:
     top = Instance(of_recipe(Recipe("memory", size=8, exclusive=True)), inventory="auto")
     assert [top.submit("slot=1/memory=2").state for _ in range(2)] == [State.RUN, State.SCHED]
     assert top.inventory.kind == "graph"
@@ -292,7 +292,7 @@ def of_recipe(*children: Recipe) -> ResourceGraph:
 
 @pytest.mark.parametrize("inventory", ["auto", "counted:memory"])
 @pytest.mark.parametrize("change", ["move", "move and back", "unlink"])
-def test_a_counted_pool_is_followed_to_another_place(change: str, inventory: str) -> None:
+def test_a_counted_pool_is_found_after_a_move(change: str, inventory: str) -> None:
     graph = of_recipe(Recipe("rack", children=(Recipe("node", children=(Recipe("core", 4), Recipe("memory", size=8))),)))
     top = Instance(graph, inventory=inventory)
     first = top.submit("slot/memory=6")

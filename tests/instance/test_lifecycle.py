@@ -1,4 +1,4 @@
-"""The life of a job: states, events, exceptions, limits."""
+"""The life cycle of jobs: states, events, exceptions, limits."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fluxres.instance import states as table
 from fluxres.instance.job import Failure
 from fluxres.instance.runner import NOT_STARTED
 from fluxres.instance.states import LEADS_TO
-from tests.instance.machines import Hand, nodes, on_nodes, racks
+from tests.instance.machines import ManualClock, nodes, on_nodes, racks
 
 
 def names(job: object) -> list[str]:
     return [event.name for event in job.events]  # type: ignore[attr-defined]  # a job with its events
 
 
-def test_the_table_leads_every_active_state_to_inactive() -> None:
+def test_every_active_state_leads_to_inactive() -> None:
     for state in table.ACTIVE:
         assert LEADS_TO.get((state, "exception"), State.CLEANUP) is State.CLEANUP
     assert table.after(State.CLEANUP, "clean") is State.INACTIVE
     assert {state.letter for state in State} == set("NDPSRCI")
 
 
-def test_a_job_goes_through_the_states_of_the_rfc() -> None:
+def test_a_job_passes_through_the_states_of_rfc_21() -> None:
     instance, clock = on_nodes(2)
     job = instance.submit("slot=1/node", duration_s=10)
     assert job.state is State.RUN
@@ -52,7 +52,7 @@ def test_the_graph_shows_what_jobs_hold() -> None:
     assert job.result == "failed"
 
 
-def test_what_can_never_run_is_refused_and_leaves_nothing() -> None:
+def test_infeasible_requests_are_refused_and_leave_nothing() -> None:
     for inventory in ("graph", "auto", "named"):
         instance, _ = on_nodes(2, inventory=inventory)
         with pytest.raises(InfeasibleRequest, match="3"):
@@ -62,13 +62,13 @@ def test_what_can_never_run_is_refused_and_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("duration_s", [0, -1.0, float("nan")])
-def test_a_duration_is_positive(duration_s: float) -> None:
+def test_durations_must_be_positive(duration_s: float) -> None:
     instance, _ = on_nodes(1)
     with pytest.raises(UsageError, match="duration_s"):
         instance.submit("slot=1/node", duration_s=duration_s)
 
 
-def test_ids_are_fluids_of_the_moment() -> None:
+def test_ids_contain_the_submission_time() -> None:
     instance, clock = on_nodes(1)
     first = instance.submit("slot=1/node")
     clock.now_s = 1.5
@@ -78,31 +78,31 @@ def test_ids_are_fluids_of_the_moment() -> None:
     assert instance.job(str(second.id)) is instance.job(int(second.id)) is instance.job(second) is second
 
 
-def test_more_than_a_thousand_jobs_of_one_moment_have_ids() -> None:
+def test_more_than_1024_jobs_submitted_at_one_moment_have_ids() -> None:
     instance, _ = on_nodes(1, events=False)
     made = {instance.submit("slot=1/node").number for _ in range(1500)}
     assert len(made) == 1500
 
 
 @pytest.mark.parametrize("job", ["ƒzzz", 5, "not an id"])
-def test_unknown_jobs_are_said_so(job: object) -> None:
+def test_unknown_jobs(job: object) -> None:
     instance, _ = on_nodes(1)
     with pytest.raises(UnknownJob):
         instance.cancel(job)  # type: ignore[arg-type]  # one of them has no form at all
 
 
-def test_cancel_frees_what_runs_and_takes_out_what_waits() -> None:
+def test_cancel_frees_running_jobs_and_removes_waiting_ones() -> None:
     instance, _ = on_nodes(2)
     running, waiting, last = (instance.submit("slot=2/node", duration_s=10) for _ in range(3))
     instance.cancel(waiting, "not needed")
     assert (waiting.state, waiting.result, waiting.started_at) == (State.INACTIVE, "canceled", None)
     instance.cancel(running)
     assert (running.result, last.state) == ("canceled", State.RUN)
-    with pytest.raises(UsageError, match="over"):
+    with pytest.raises(UsageError, match="has ended"):
         instance.cancel(running)
 
 
-def test_an_exception_that_is_not_fatal_is_only_told() -> None:
+def test_a_nonfatal_exception_is_only_recorded() -> None:
     instance, _ = on_nodes(1)
     job = instance.submit("slot=1/node")
     instance.exception(job, "warning", severity=3, note="hot")
@@ -145,8 +145,8 @@ def test_a_limit_ends_a_job() -> None:
     assert (job.result, job.finished_at, waiting.state) == ("timeout", 10.0, State.RUN)
 
 
-class Stubborn:
-    """Jobs that do not stop when they are told to."""
+class IgnoringRunner:
+    """Does not stop jobs when asked to."""
 
     keeps_limits = False
 
@@ -161,8 +161,8 @@ class Stubborn:
 
 
 @pytest.mark.parametrize("inventory", ["graph", "named"])
-def test_units_of_a_job_that_outlives_its_limit_stay_held(inventory: str) -> None:
-    clock, runner = Hand(), Stubborn()
+def test_a_job_that_outlives_its_limit_keeps_its_units(inventory: str) -> None:
+    clock, runner = ManualClock(), IgnoringRunner()
     instance = Instance(nodes(2), queue_policy="easy", clock=clock, runner=runner, inventory=inventory)
     job = instance.submit("slot=2/node", duration_s=10)
     waiting = instance.submit("slot=1/node", duration_s=5)
@@ -177,8 +177,8 @@ def test_units_of_a_job_that_outlives_its_limit_stay_held(inventory: str) -> Non
     assert (job.result, waiting.state, waiting.started_at) == ("timeout", State.RUN, 46.0)
 
 
-def test_a_job_that_does_nothing_ends_while_it_is_started() -> None:
-    class Instant:
+def test_a_job_may_end_while_it_is_being_started() -> None:
+    class ImmediateRunner:
         keeps_limits = True
 
         def start(self, job: object) -> None:
@@ -187,13 +187,13 @@ def test_a_job_that_does_nothing_ends_while_it_is_started() -> None:
         def stop(self, job: object, why: str) -> None:
             raise AssertionError
 
-    instance = Instance(nodes(1), runner=Instant())
+    instance = Instance(nodes(1), runner=ImmediateRunner())
     made = [instance.submit("slot=1/node") for _ in range(50)]
     assert {job.result for job in made} == {"completed"}
 
 
 @pytest.mark.parametrize("inventory", ["graph", "named"])
-def test_another_duration_moves_what_others_wait_for(inventory: str) -> None:
+def test_a_changed_duration_moves_reservations(inventory: str) -> None:
     instance, clock = on_nodes(2, "easy", inventory=inventory)
     first = instance.submit("slot=1/node", duration_s=100)
     head = instance.submit("slot=2/node", duration_s=10)
@@ -212,7 +212,7 @@ def test_another_duration_moves_what_others_wait_for(inventory: str) -> None:
     assert instance.check() == []
 
 
-def test_finished_jobs_are_kept_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_finished_jobs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FINISHED_KEPT", 3)
     instance, _ = on_nodes(1)
     made = [instance.submit("slot=1/node") for _ in range(5)]
@@ -221,14 +221,14 @@ def test_finished_jobs_are_kept_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
     assert instance.jobs() == made[2:]
 
 
-def test_a_sink_gets_what_is_over_and_nothing_is_kept() -> None:
+def test_with_a_sink_no_finished_job_is_kept() -> None:
     seen: list[str] = []
     instance, _ = on_nodes(1, sink=lambda job: seen.append(job.result or ""), events=False)
     instance.finish(instance.submit("slot=1/node"))
     assert (seen, instance.jobs()) == (["completed"], [])
 
 
-def test_passes_by_hand() -> None:
+def test_manual_passes() -> None:
     instance, _ = on_nodes(3, passes="manual")
     made = [instance.submit("slot=1/node") for _ in range(3)]
     assert {job.state for job in made} == {State.SCHED}
@@ -254,7 +254,7 @@ def test_node_states_change_under_jobs() -> None:
         assert waiting.state is State.RUN
 
 
-def test_a_request_changes_the_inventory_with_all_that_is_held() -> None:
+def test_a_request_changes_the_inventory_and_claims_are_kept() -> None:
     instance = Instance(racks(), inventory="auto", queue_policy="easy")
     whole = instance.submit("slot=3/node", duration_s=50)
     assert instance.inventory.kind == "named"
@@ -271,7 +271,7 @@ def test_a_request_changes_the_inventory_with_all_that_is_held() -> None:
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto", "named:core"])
-def test_a_finished_job_holds_nothing_whatever_the_inventory_is_by_then(inventory: str) -> None:
+def test_a_finished_job_holds_nothing_after_a_change_of_inventory(inventory: str) -> None:
     seen: list[list[tuple[str, int]]] = []
     top = Instance(racks(), inventory=inventory, runner=Scripted(start=lambda job: seen.append(job.pools)))
     job = top.submit("slot=20/core", duration_s=9)
@@ -282,7 +282,7 @@ def test_a_finished_job_holds_nothing_whatever_the_inventory_is_by_then(inventor
     assert (job.pools, top.job(job.id).pools, len(seen[1])) == ([], [], 8 if inventory == "auto" else 32)
 
 
-def test_an_inventory_that_was_asked_for_does_not_change() -> None:
+def test_an_explicit_inventory_does_not_change() -> None:
     with pytest.raises(UsageError, match="inventory"):
         Instance(racks(), inventory="named").submit("slot=2/core=2")
     with pytest.raises(UsageError, match="inventory"):
@@ -307,7 +307,7 @@ def test_others_may_hold_part_of_the_graph() -> None:
         assert graph.jobs() == ["ƒ1", "login"]
 
 
-def test_wrong_words_change_nothing() -> None:
+def test_wrong_arguments_change_nothing() -> None:
     instance, _ = on_nodes(1)
     with pytest.raises(InputError):
         instance.submit("slot=")
@@ -319,7 +319,7 @@ def test_wrong_words_change_nothing() -> None:
     assert instance.submit("slot=1/node").state is State.RUN
 
 
-def test_what_is_closed_does_nothing_more() -> None:
+def test_a_closed_instance_refuses_all_calls() -> None:
     instance, _ = on_nodes(1)
     job = instance.submit("slot=1/node")
     instance.close()
@@ -330,7 +330,7 @@ def test_what_is_closed_does_nothing_more() -> None:
 
 
 class Scripted(Runner):
-    """A runner that does what a test says."""
+    """A runner with the functions of a test."""
 
     def __init__(self, start: Callable[[Job], object] = id, stop: Callable[[Job], object] = id) -> None:
         self._start, self._stop = start, stop
@@ -347,7 +347,7 @@ def boom(job: Job) -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
-def test_a_job_that_its_runner_cannot_start_fails_and_the_caller_does_not(policy: str) -> None:
+def test_a_job_that_cannot_be_started_fails_without_an_error_for_the_caller(policy: str) -> None:
     top, _ = on_nodes(2, policy, runner=Scripted(start=lambda job: boom(job) if job.name == "bad" else None))
     bad = top.submit("slot/node", name="bad", duration_s=5)
     good = [top.submit("slot/node", duration_s=5) for _ in range(2)]
@@ -360,7 +360,7 @@ def test_a_job_that_its_runner_cannot_start_fails_and_the_caller_does_not(policy
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-count", "easy-sjbf", "hybrid", "conservative", "priority"])
 @pytest.mark.parametrize("waits_for", ["afterany:{}", "afternotok:{}"])
-def test_a_job_that_waits_for_one_that_could_not_be_started_in_a_pass_starts(policy: str, inventory: str, waits_for: str) -> None:
+def test_a_job_that_depends_on_one_that_could_not_be_started_starts(policy: str, inventory: str, waits_for: str) -> None:
     runner = Scripted(start=lambda job: boom(job) if job.name == "bad" else None)
     top, _ = on_nodes(1, policy, runner=runner, inventory=inventory)
     first, bad = top.submit("slot/node", duration_s=60), top.submit("slot/node", duration_s=60, name="bad")
@@ -370,7 +370,7 @@ def test_a_job_that_waits_for_one_that_could_not_be_started_in_a_pass_starts(pol
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_a_job_that_its_runner_cannot_stop_keeps_its_resources(inventory: str) -> None:
+def test_a_job_that_cannot_be_stopped_keeps_its_resources(inventory: str) -> None:
     top, clock = on_nodes(1, runner=Scripted(stop=boom), inventory=inventory)
     job, after = top.submit("slot/node", duration_s=5), top.submit("slot/node", duration_s=5)
     clock.now_s = 40
@@ -385,7 +385,7 @@ def test_a_job_that_its_runner_cannot_stop_keeps_its_resources(inventory: str) -
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_a_runner_closes_its_own_instance(inventory: str, policy: str) -> None:
+def test_a_runner_may_close_its_own_instance(inventory: str, policy: str) -> None:
     def close(job: Job) -> None:
         if job.name == "last":
             job.instance.close()

@@ -15,17 +15,17 @@ from fluxres.instance.upstream import ParentSupply
 from tests.instance import meeting
 
 
-def test_rule_n1_nothing_is_given_twice_in_random_trees_of_instances() -> None:
+def test_rule_n1_no_unit_is_allocated_twice_in_random_trees_of_instances() -> None:
     wrong, counts = meeting.run(1, 20)
     assert wrong == []
     assert counts["depth 2"] > 10
     assert min(counts[name] for name in meeting.Course.WEIGHTS) > 2
 
 
-def test_the_oracle_knows_every_cable_that_carries_so_much() -> None:
+def test_the_oracle_knows_all_cables_with_a_capacity() -> None:
     machines = [meeting.Machine(Random(seed)) for seed in range(20)]
     accounts = [machine.graph.structure.accounts for machine in machines]
-    limited = [{known.where(v) for v in range(known.structure.n, known.n)} for known in accounts]
+    limited = [{known.where(v) for v in range(known.pools.n, known.n)} for known in accounts]
     assert any(limited)
     for names, machine in zip(limited, machines, strict=True):
         assert names == {name for name in machine.cables if machine.size[name] < math.inf}
@@ -39,16 +39,16 @@ def _only_run(inventory: NamedInventory, hold: Hold) -> None:
 
 
 MISTAKES: dict[str, tuple[type, str, Any]] = {
-    "pools that a job has stay free": (NamedInventory, "_hold", _only_run),
+    "pools of a job count as free": (NamedInventory, "_mark_held", _only_run),
     "a parent is not charged": (ParentSupply, "take", lambda *_: None),
-    "a parent gets nothing back": (ParentSupply, "give", lambda *_: None),
-    "what is out of service is given out": (Instance, "set_state", lambda *_: None),
+    "units are not returned to the parent": (ParentSupply, "give", lambda *_: None),
+    "pools out of service are allocated": (Instance, "set_state", lambda *_: None),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_oracle_sees_mistakes(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "check", lambda _: [])  # without what the instances say of themselves
+def test_the_oracle_detects_mistakes(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "check", lambda _: [])  # the oracle alone
     owner, name, wrong = MISTAKES[mistake]
     monkeypatch.setattr(owner, name, wrong)
     found, _ = meeting.run(1, 60, stop_at=1)

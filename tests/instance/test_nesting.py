@@ -1,4 +1,4 @@
-"""Instances within instances: rule N1, whatever happens in whatever order."""
+"""Nested instances: rule N1, also for random calls in random order."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from fluxres import (
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
 from fluxres.instance import Instance, Job, State
 from fluxres.instance.runner import Unattended
-from tests.instance.machines import Hand, of_shape, on_nodes, racks
+from tests.instance.machines import ManualClock, of_shape, on_nodes, racks
 
 
-def top_of(inventory: str = "graph", **settings: Any) -> tuple[Instance, Hand]:
-    clock = Hand()
+def top_of(inventory: str = "graph", **settings: Any) -> tuple[Instance, ManualClock]:
+    clock = ManualClock()
     return Instance(racks(), clock=clock, name="top", inventory=inventory, **settings), clock
 
 
@@ -88,7 +88,7 @@ def test_rule_n1_siblings_do_not_overlap(inventory: str) -> None:
 
 @pytest.mark.parametrize("end", ["close", "fail", "finish", "cancel", "limit", "expire", "parent", "exception"])
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_rule_n1_everything_is_back_however_it_ends(end: str, inventory: str) -> None:
+def test_rule_n1_everything_is_returned_however_a_child_ends(end: str, inventory: str) -> None:
     top, clock = top_of(inventory)
     middle = top.spawn(top.submit("slot=1/rack", duration_s=100))
     inner = middle.spawn(middle.submit("slot=2/node", duration_s=50))
@@ -158,7 +158,7 @@ def test_grow_and_shrink(inventory: str) -> None:
     assert top.graph.jobs() == [str(other.id)]
 
 
-def test_part_of_what_is_held_whole_goes_back() -> None:
+def test_part_of_an_exclusive_pool_is_returned() -> None:
     top, _ = top_of("auto")
     job = top.submit("slot=1/rack", duration_s=100)
     child = top.spawn(job)
@@ -175,10 +175,10 @@ def test_part_of_what_is_held_whole_goes_back() -> None:
     assert len(top.graph.jobs()) == 2
 
 
-def test_what_cannot_be_asked_for() -> None:
+def test_wrong_calls_of_children() -> None:
     top, _ = top_of()
     running, waiting = top.submit("slot=8/node"), top.submit("slot=8/node")
-    with pytest.raises(UsageError, match="does not run"):
+    with pytest.raises(UsageError, match="is not running"):
         top.spawn(waiting)
     child = top.spawn(running)
     with pytest.raises(UsageError, match="child already"):
@@ -204,7 +204,7 @@ def _other(top: Instance) -> Any:
     return job
 
 
-def test_levels_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_depth_of_the_tree_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "INSTANCE_DEPTH_MAX", 3)
     instance, _ = top_of()
     for _ in range(2):
@@ -260,7 +260,7 @@ def test_rule_a7_states_that_others_set_in_the_graph_of_a_parent_reach_children(
     assert (child.pending, top.check()) == (0 if call != "submit" else 1, [])
 
 
-def test_a_state_of_its_own_stays_while_others_change_the_graph_of_the_parent() -> None:
+def test_a_childs_own_state_is_kept_when_others_change_the_graph_of_the_parent() -> None:
     top, _ = top_of()
     child = top.spawn(top.submit("slot=1/node"))
     child.drain("/cluster/rack0/node0/core3")
@@ -271,7 +271,7 @@ def test_a_state_of_its_own_stays_while_others_change_the_graph_of_the_parent() 
     assert top.check() == []
 
 
-def test_rule_a7_check_names_what_is_out_of_service_in_the_parent_alone() -> None:
+def test_rule_a7_check_reports_pools_out_of_service_only_in_the_parent() -> None:
     top, _ = top_of()
     child = top.spawn(top.submit("slot=1/node"))
     top.drain("/cluster/rack0/node0/core2")
@@ -279,12 +279,12 @@ def test_rule_a7_check_names_what_is_out_of_service_in_the_parent_alone() -> Non
     (problem,) = top.check()
     assert (problem.where, problem.message) == (
         f"{child.address} /cluster/rack0/node0/core2",
-        "rule A7: it is drain in the parent, and not here",
+        "rule A7: it is drain in the parent, but not here",
     )
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-def test_rule_n1_check_names_an_edge_that_others_took_from_the_parent(replaced: bool) -> None:
+def test_rule_n1_check_reports_an_edge_that_others_removed_from_the_parent(replaced: bool) -> None:
     machine = supplied()
     top = Instance(machine, name="top")
     child = top.spawn(top.submit("slot/node"))
@@ -293,10 +293,10 @@ def test_rule_n1_check_names_an_edge_that_others_took_from_the_parent(replaced: 
         machine.add_edge("power:/pdu0", "/lab/node0", "power", relation="supplies", capacity=250)
     expected = [] if replaced else [f"{child.address} power:/pdu0 -> /lab/node0"]
     assert [problem.where for problem in top.check()] == expected
-    assert all(problem.message == "rule N1: the parent has no such edge in 'power' any more" for problem in top.check())
+    assert all(problem.message == "rule N1: the parent no longer has this edge in 'power'" for problem in top.check())
 
 
-def test_a_duration_reaches_children() -> None:
+def test_a_changed_duration_reaches_children() -> None:
     top, clock = top_of()
     job = top.submit("slot=1/rack", duration_s=100)
     child = top.spawn(job)
@@ -309,7 +309,7 @@ def test_a_duration_reaches_children() -> None:
 
 
 class Tree(RuleBasedStateMachine):
-    """Anything may happen in any instance; afterwards every rule holds, and at the end everything is back."""
+    """Random calls of random instances: all rules hold after each step, and at the end everything is returned."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -402,8 +402,8 @@ TestAdaptiveTree.settings = settings(max_examples=40, stateful_step_count=25, de
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
-def test_a_job_waits_for_pools_of_a_type_that_its_instance_has_given_back(inventory: str, policy: str) -> None:
-    top = Instance(of_shape("node=1/core=2"), clock=Hand(), inventory="graph")
+def test_a_job_waits_for_pools_of_a_type_that_its_instance_returned(inventory: str, policy: str) -> None:
+    top = Instance(of_shape("node=1/core=2"), clock=ManualClock(), inventory="graph")
     child = top.spawn(top.submit("slot=1/node"), inventory=inventory, queue_policy=policy)
     first, waiting = (child.submit("slot=2/core", duration_s=10) for _ in range(2))
     child.finish(first)
@@ -418,7 +418,7 @@ def test_a_job_waits_for_pools_of_a_type_that_its_instance_has_given_back(invent
 
 
 @pytest.mark.parametrize("holds", ["allocation", "reservation", "whole", "stage", "edge"])
-def test_rule_n1_a_pool_that_others_hold_in_a_child_stays_with_all_that_was_drawn_for_it(holds: str) -> None:
+def test_rule_n1_a_pool_that_others_hold_in_a_child_is_not_returned(holds: str) -> None:
     top = Instance(supplied(), name="top")
     job = top.submit("slot/[node;power=90]")
     child = top.spawn(job)
@@ -436,7 +436,7 @@ def test_rule_n1_a_pool_that_others_hold_in_a_child_stays_with_all_that_was_draw
     assert top.check() == []
 
 
-def test_rule_n1_of_two_pools_both_go_back_or_none() -> None:
+def test_rule_n1_two_pools_are_returned_together_or_not_at_all() -> None:
     top = Instance(supplied(), name="top")
     job = top.submit("slot=2/node")
     child = top.spawn(job)
@@ -449,57 +449,57 @@ def test_rule_n1_of_two_pools_both_go_back_or_none() -> None:
     assert child.shrink(["/lab/node0", "/lab/node1"]) == ["/lab/node0", "/lab/node1"]
 
 
-def test_rule_n1_what_the_parent_does_not_hold_any_more_is_not_given_back() -> None:
+def test_rule_n1_a_pool_that_the_job_in_the_parent_no_longer_holds_cannot_be_returned() -> None:
     top = Instance(supplied(), name="top")
     job = top.submit("slot=2/node")
     child = top.spawn(job)
     top.graph.free(str(job.id), ["/lab/node1"])
-    with pytest.raises(NotHeld, match=f"/lab/node1: job {job.id} does not hold it any more .*close the instance"):
+    with pytest.raises(NotHeld, match=f"/lab/node1: job {job.id} no longer holds it .*close the instance"):
         child.shrink(["/lab/node0", "/lab/node1"])
     assert [pool.path for pool in child.graph.find("type=node")] == ["/lab/node0", "/lab/node1"]
     assert [span.pool for span in top.graph.allocation(str(job.id)).spans] == ["/lab/node0"]
 
 
-def test_what_a_child_has_only_as_a_way_is_not_given_back() -> None:
+def test_a_pass_through_pool_cannot_be_returned() -> None:
     top = Instance(supplied(), name="top")
     job = top.submit("slot=3/core")
     child = top.spawn(job)
     child.shrink("/lab/node1/core0")
     before = len(child.graph), top.graph.allocation(str(job.id)).spans
     for wanted in ("/lab/node1", ["/lab/node0/core1", "/lab/node1"]):
-        with pytest.raises(NotHeld, match=r"/lab/node1: the instance has nothing of it .*\(graph\.find\('available>0'\) names"):
+        with pytest.raises(NotHeld, match=r"/lab/node1: the instance has no units of it, .*\(graph\.find\('available>0'\) lists"):
             child.shrink(wanted)
         assert (len(child.graph), top.graph.allocation(str(job.id)).spans) == before
     child.shrink("/lab/node0")
-    with pytest.raises(NotHeld, match="the instance has nothing of it"):
+    with pytest.raises(NotHeld, match="the instance has no units of it"):
         child.shrink("/lab/node1")
     assert top.check() == []
 
 
-def test_pools_to_give_back_are_found_as_the_refusal_of_a_request_says() -> None:
+def test_the_hint_for_a_request_finds_pools_to_return() -> None:
     top = Instance(of_shape("node=4/core=2"), name="top")
     child = top.spawn(top.submit("slot=3/node"))
     child.submit("slot/node")
     child.submit("slot/core")
-    with pytest.raises(UsageError, match="expected pools to give back, got a request") as refused:
+    with pytest.raises(UsageError, match="expected pools to return, got a request") as refused:
         child.shrink("slot/node")
     (criteria,) = re.findall(r"graph\.find\('(.+)'\)", refused.value.hint)
     assert child.shrink(child.graph.find(criteria)) == ["/cluster/node2"]
 
 
-def test_what_was_reserved_in_a_child_is_reserved_again_where_a_pool_stays() -> None:
+def test_reservations_in_a_child_are_made_again_when_a_shrink_is_refused() -> None:
     top = Instance(supplied(), queue_policy="easy", name="top")
     child = top.spawn(top.submit("slot=2/[node;power=100]"))
     child.submit("slot/core", duration_s=10)
     child.graph.allocate({"power:/pdu0": 150}, job="outsider")
     waiting = child.submit("slot=2/node", duration_s=10)
     assert waiting.reserved_at == 10
-    with pytest.raises(StillHeld, match="draw 150 of it, and 100 would be left"):
+    with pytest.raises(StillHeld, match="draw 150 of it, but only 100 would be left"):
         child.shrink("/lab/node1")
     assert (waiting.reserved_at, top.check()) == (10, [])
 
 
-def test_rule_n1_a_node_that_a_child_has_given_back_leaves_nothing_in_the_instances_below_it() -> None:
+def test_rule_n1_a_returned_node_is_removed_from_the_instances_below() -> None:
     top = Instance(supplied(), name="top")
     other = top.submit("slot/[core=1;power=100]")
     child = top.spawn(top.submit("slot=3/core"))
@@ -521,7 +521,7 @@ def test_rule_n1_a_node_that_a_child_has_given_back_leaves_nothing_in_the_instan
 
 
 def supplied() -> ResourceGraph:
-    """Two nodes of two cores, supplied from one PDU by cables with a capacity."""
+    """Two nodes of two cores, supplied by one PDU through cables with a capacity."""
     pdu = Resource("pdu", 1, id=[0], size=300, unit="W")
     edges = [Edge("power:/pdu0", "/lab/node*", relation="supplies", capacity=300)]
     power = AuxiliaryGraph(hierarchy=True, pools=[pdu], edges=edges)
@@ -531,7 +531,7 @@ def supplied() -> ResourceGraph:
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 @pytest.mark.parametrize("policy", ["easy", "hybrid", "conservative"])
 @pytest.mark.parametrize("limit_s", [10, 20])
-def test_a_child_grows_by_nothing_that_its_parent_has_promised(inventory: str, policy: str, limit_s: int) -> None:
+def test_a_child_does_not_grow_by_what_its_parent_has_reserved(inventory: str, policy: str, limit_s: int) -> None:
     top, clock = on_nodes(6, policy, inventory=inventory)
     child = top.spawn(top.submit("slot=1/node", duration_s=1000))
     ends = top.submit("slot=2/node", duration_s=10)
@@ -547,8 +547,8 @@ def test_a_child_grows_by_nothing_that_its_parent_has_promised(inventory: str, p
     assert (head.state.name, top.check()) == ("RUN", [])
 
 
-class Closing(Unattended):
-    """Says that a job ended as soon as it is asked to stop it, and ends its instance or the job of that as well."""
+class ClosingRunner(Unattended):
+    """Reports the end of a job as soon as it is asked to stop it, and ends its instance, or the job of that, as well."""
 
     def __init__(self, way: str) -> None:
         self.way = way
@@ -575,11 +575,11 @@ class Closing(Unattended):
 @pytest.mark.parametrize("way", ["close", "parent", "parent first"])
 @pytest.mark.parametrize("call", ["finish", "cancel", "close", "fail", "expire"])
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_runner_ends_its_instance_or_the_job_of_it_while_that_is_ended(call: str, way: str, inventory: str, n: int) -> None:
+def test_a_runner_may_end_its_instance_or_its_job_while_it_is_ending(call: str, way: str, inventory: str, n: int) -> None:
     ended: list[Job] = []
     top, clock = on_nodes(2, inventory=inventory)
     job = top.submit("slot=2/node", duration_s=10)
-    child = top.spawn(job, runner=Closing(way), sink=ended.append)
+    child = top.spawn(job, runner=ClosingRunner(way), sink=ended.append)
     after = top.submit("slot=2/node", duration_s=10)
     inside = [child.submit("slot/node") for _ in range(n)]
     if call in ("finish", "cancel"):
@@ -598,7 +598,7 @@ def test_a_runner_ends_its_instance_or_the_job_of_it_while_that_is_ended(call: s
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_a_job_that_only_a_reservation_kept_out_starts_when_that_is_lost_with_a_node(inventory: str) -> None:
+def test_a_job_starts_when_the_reservation_that_blocked_it_is_lost_with_a_node(inventory: str) -> None:
     top, _ = on_nodes(6)
     child = top.spawn(top.submit("slot=4/node"), queue_policy="easy", inventory=inventory)
     child.submit("slot=1/node", duration_s=100)

@@ -1,4 +1,4 @@
-"""What is over in the graph of a child, or of its parent, is in the way of nothing that goes between them (rule T2)."""
+"""Records of the past in the graph of a child or its parent do not block grow and shrink (rule T2)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 
 from fluxres import AuxiliaryGraph, Edge, Resource, ResourceGraph, StillHeld, build
 from fluxres.instance import Instance, Runner, State
-from tests.instance.machines import Hand
-from tests.instance.test_upstream import Slow
+from tests.instance.machines import ManualClock
+from tests.instance.test_upstream import ManualRunner
 
 CABLE = ("power:/pdu0", "/lab/rack0/node0", "power")
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
-def lab(clock: Hand, capacity: int | None = None) -> ResourceGraph:
-    """A rack of two nodes of two cores, supplied by a PDU of 1,000 W."""
+def lab(clock: ManualClock, capacity: int | None = None) -> ResourceGraph:
+    """A rack of two nodes with two cores each, supplied by a PDU of 1,000 W."""
     rack = Resource("rack", 1, id=[0], children=[Resource("node", 2, children=[Resource("core", 2)])])
     edge = Edge("power:/pdu0", "/lab/rack0/node*", relation="supplies")
     edges = [edge if capacity is None else replace(edge, capacity=capacity)]
@@ -31,7 +31,7 @@ def lab(clock: Hand, capacity: int | None = None) -> ResourceGraph:
 
 
 def names(graph: ResourceGraph) -> list[str]:
-    """Names of the events from here on, as they come."""
+    """A list to which the names of all further events are added."""
     found: list[str] = []
     graph.sink = lambda event: found.append(event["event"])
     return found
@@ -41,7 +41,7 @@ def is_sound(top: Instance) -> bool:
     return not [problem for one in top.walk() for problem in (*one.check(), *one.graph.check()) if problem.severity == "error"]
 
 
-def test_rule_t2_a_child_gives_back_watts_that_a_job_drew_once(clock: Hand) -> None:
+def test_rule_t2_a_child_returns_watts_that_a_job_drew_in_the_past(clock: ManualClock) -> None:
     top = Instance(lab(clock), name="top")
     child = top.spawn(top.submit("slot=2/[node;pdu=100]"))
     inner = child.spawn(child.submit("slot=1/node{id:'0'}"))
@@ -61,7 +61,7 @@ def test_rule_t2_a_child_gives_back_watts_that_a_job_drew_once(clock: Hand) -> N
     assert top.graph.aggregate() == lab(clock).aggregate()
 
 
-def test_rule_t2_a_child_gives_back_a_node_of_a_rack_that_was_held_whole(clock: Hand) -> None:
+def test_rule_t2_a_child_returns_a_node_of_a_rack_that_was_held_exclusively_in_the_past(clock: ManualClock) -> None:
     top = Instance(lab(clock), name="top")
     child = top.spawn(top.submit("slot=1/rack"))
     child.graph.allocate("/lab/rack0", job="early", start=0, end=5)
@@ -73,12 +73,12 @@ def test_rule_t2_a_child_gives_back_a_node_of_a_rack_that_was_held_whole(clock: 
     assert is_sound(top)
 
 
-def test_rule_t2_a_child_gets_watts_of_which_a_job_drew_some_on_request(clock: Hand) -> None:
+def test_rule_t2_a_child_gets_watts_that_a_job_drew_on_request_in_the_past(clock: ManualClock) -> None:
     top = Instance(lab(clock), name="top")
     child = top.spawn(top.submit("slot=1/node"))
     child.graph.allocate("slot/[core;pdu=190]", job="early", start=0, end=5)
     clock.now_s = 4
-    with pytest.raises(StillHeld, match="what the parent gives on request"):
+    with pytest.raises(StillHeld, match="that the parent grants on request"):
         child.grow("slot=1/[node;pdu=100]")
     clock.now_s = 7
     events = names(child.graph)
@@ -89,7 +89,7 @@ def test_rule_t2_a_child_gets_watts_of_which_a_job_drew_some_on_request(clock: H
 
 
 @pytest.mark.parametrize("expires", ["child", "parent", "neither"])
-def test_rule_t2_a_cable_of_the_parent_gets_narrower_than_what_was_drawn_through_it(expires: str, clock: Hand) -> None:
+def test_rule_t2_an_edge_of_the_parent_gets_less_capacity_than_was_drawn_in_the_past(expires: str, clock: ManualClock) -> None:
     top = Instance(lab(clock, capacity=400), name="top")
     job = top.submit("slot=1/node{id:'0'}", duration_s=100)
     child = top.spawn(job)
@@ -113,23 +113,23 @@ def test_rule_t2_a_cable_of_the_parent_gets_narrower_than_what_was_drawn_through
     assert is_sound(top)
 
 
-class Late(Hand):
-    """A clock that has moved on whenever it is looked at again."""
+class AdvancingClock(ManualClock):
+    """A clock that advances whenever it is read."""
 
     def __call__(self) -> float:
         now_s, self.now_s = self.now_s, self.now_s + 0.25
         return now_s
 
 
-@pytest.mark.parametrize("runner", [Slow, None])
-def test_rule_t1_a_job_at_its_limit_is_not_over_while_its_instance_gives_back_a_node(runner: type[Runner] | None) -> None:
-    """Time stands still for an instance that does something, whatever the clock of its graph says meanwhile."""
-    clock = Hand()
+@pytest.mark.parametrize("runner", [ManualRunner, None])
+def test_rule_t1_a_job_at_its_limit_does_not_end_while_its_instance_returns_a_node(runner: type[Runner] | None) -> None:
+    """Time does not change during a call of an instance, even if the clock of its graph advances."""
+    clock = ManualClock()
     top = Instance(lab(clock), name="top", clock=clock)
     child = top.spawn(top.submit("slot=2/[node;pdu=100]"), runner=runner() if runner else None)
     job = child.submit("slot=1/[core;pdu=50]", duration_s=10)
     child.graph.allocate("slot/[core;pdu=90]", job="early", start=0, end=5)
-    late = Late(10.0)
+    late = AdvancingClock(10.0)
     for one in top.walk():
         one._graph.clock = late
     clock.now_s = 10.0
@@ -140,8 +140,8 @@ def test_rule_t1_a_job_at_its_limit_is_not_over_while_its_instance_gives_back_a_
     assert (job.state.name, child.graph.pool("/lab/rack0/node0/core0").allocated()) == ("RUN", 1)
 
 
-class Deaf(Slow):
-    """Promises to end jobs at their limit, or not, and ends none."""
+class UnstoppableRunner(ManualRunner):
+    """A runner that ends no jobs, whether it promises to keep limits or not."""
 
     def __init__(self, *, keeps_limits: bool) -> None:
         super().__init__()
@@ -159,12 +159,12 @@ OVER: dict[str, Callable[[ResourceGraph], object]] = {
 @pytest.mark.parametrize("change", OVER)
 @pytest.mark.parametrize("at_s", [2, 3])
 @pytest.mark.parametrize("keeps_limits", [False, True])
-def test_rule_t1_a_late_job_holds_what_it_had_when_its_records_expired(
-    keeps_limits: bool, at_s: float, change: str, inventory: str, clock: Hand
+def test_rule_t1_a_late_job_keeps_what_it_had_when_its_records_expired(
+    keeps_limits: bool, at_s: float, change: str, inventory: str, clock: ManualClock
 ) -> None:
-    """Others change the graph after the limit, and before the instance is called."""
+    """Others change the graph after the limit, before the instance is called."""
     graph = lab(clock)
-    top = Instance(graph, name="top", inventory=inventory, runner=Deaf(keeps_limits=keeps_limits))
+    top = Instance(graph, name="top", inventory=inventory, runner=UnstoppableRunner(keeps_limits=keeps_limits))
     late = top.submit("slot=2/node", duration_s=2)
     had = {where.rpartition("/")[2] for where, _ in late.pools}
     clock.now_s = at_s
@@ -178,9 +178,9 @@ def test_rule_t1_a_late_job_holds_what_it_had_when_its_records_expired(
     assert waiting.state is State.RUN
 
 
-def test_rule_t1_what_others_took_when_the_records_of_a_job_expired_is_said(clock: Hand) -> None:
+def test_rule_t1_check_reports_what_others_took_when_the_records_of_a_job_expired(clock: ManualClock) -> None:
     graph = lab(clock)
-    top = Instance(graph, name="top", runner=Deaf(keeps_limits=False))
+    top = Instance(graph, name="top", runner=UnstoppableRunner(keeps_limits=False))
     late = top.submit("slot=2/node", duration_s=2)
     clock.now_s = 3
     graph.expire()

@@ -1,4 +1,4 @@
-"""Queue policies: what each promises, on small queues by hand and on random workloads."""
+"""Queue policies on small queues and on random workloads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fluxres.model import changes
 from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
-from tests.instance.machines import Hand, nodes, of_number, of_shape, on_nodes
+from tests.instance.machines import ManualClock, nodes, of_number, of_shape, on_nodes
 
 S = 1_000_000
 SIZE = 5
@@ -29,7 +29,7 @@ def started(instance: Instance) -> list[int]:
 
 
 def queue_of(policy_name: str, jobs: list[tuple[int, float]], **given: Any) -> Instance:
-    """An instance on four nodes with (nodes, seconds) submitted at 0."""
+    """An instance on four nodes with jobs of (nodes, seconds), submitted at 0 s."""
     instance, _ = on_nodes(4, policy_name, **given)
     for size, length in jobs:
         instance.submit(f"slot={size}/node", duration_s=length)
@@ -53,12 +53,12 @@ JOBS = [(3, 100.0), (4, 10.0), (1, 100.0), (1, 200.0), (1, 20.0)]
         ("fairshare", [0, 2]),
     ],
 )
-def test_who_starts_at_once(name: str, expected: list[int], inventory: str) -> None:
+def test_jobs_that_start_immediately(name: str, expected: list[int], inventory: str) -> None:
     assert started(queue_of(name, JOBS, inventory=inventory)) == expected
 
 
 @pytest.mark.parametrize(("name", "starts"), [("easy", False), ("easy-count", True)])
-def test_names_and_numbers_differ(name: str, starts: bool) -> None:
+def test_easy_and_easy_count_differ(name: str, starts: bool) -> None:
     # At 10 nodes 0, 1 and 2 will be free, and the head needs two: by name 0 and 1, by number any. Now only node 0 is free.
     instance = queue_of(name, [(1, 5.0), (2, 10.0), (1, 20.0)], inventory="named")
     instance.finish(instance.jobs()[0])
@@ -103,7 +103,7 @@ class Largest(QueuePolicy):
             queue.start(job)
 
 
-def test_a_policy_of_ones_own() -> None:
+def test_custom_policies() -> None:
     instance = Instance(nodes(4), queue_policy=Largest(), inventory="named", passes="manual")
     for size in (1, 2, 3):
         instance.submit(f"slot={size}/node")
@@ -112,7 +112,7 @@ def test_a_policy_of_ones_own() -> None:
 
 
 def test_policies_of_other_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("largest", f"{__name__}:Largest", policies.GROUP)
+    entry = EntryPoint("largest", f"{__name__}:Largest", policies.ENTRY_POINTS)
     monkeypatch.setattr(policies, "entry_points", lambda group: [entry])
     monkeypatch.setattr(EntryPoint, "load", lambda self: Largest)
     assert policy("largest").name == "largest"
@@ -143,7 +143,7 @@ class Broken(QueuePolicy):
 
 
 @pytest.mark.parametrize("what", ["raises", "again", "loops", "priority"])
-def test_a_policy_that_goes_wrong_is_named_and_the_instance_is_whole(what: str) -> None:
+def test_a_failing_policy_is_named_and_the_instance_stays_consistent(what: str) -> None:
     instance = Instance(nodes(2), queue_policy=Broken(what))
     with pytest.raises(PolicyError, match="broken"):
         instance.submit("slot=1/node", duration_s=5)
@@ -155,7 +155,7 @@ def test_a_policy_that_goes_wrong_is_named_and_the_instance_is_whole(what: str) 
     assert instance.graph.jobs() == []
 
 
-def test_what_is_not_alike_is_reserved_by_name() -> None:
+def test_pools_that_are_not_interchangeable_are_reserved_by_name() -> None:
     instance = Instance(of_shape("node=1/core=4"), queue_policy="easy-count", inventory="auto")
     instance.submit("slot=1/core=3", duration_s=5)
     head = instance.submit("slot=1/core=3", duration_s=5)
@@ -163,7 +163,7 @@ def test_what_is_not_alike_is_reserved_by_name() -> None:
     assert [instance.submit("slot=1/core", duration_s=s).state.name for s in (5, 6)] == ["RUN", "SCHED"]
 
 
-def test_age_and_size_and_urgency() -> None:
+def test_age_size_and_urgency() -> None:
     instance, clock = on_nodes(1, Multifactor(recalculate_s=10, age_max_s=100, size=50_000), inventory="named")
     instance.submit("slot=1/node", duration_s=1000)
     old = instance.submit("slot=1/node")
@@ -177,7 +177,7 @@ def test_age_and_size_and_urgency() -> None:
     assert old.priority > before
 
 
-def test_who_used_much_waits() -> None:
+def test_users_with_much_usage_wait() -> None:
     instance, clock = on_nodes(1, FairShare(recalculate_s=1), inventory="named")
     first = instance.submit("slot=1/node", user="ann", duration_s=100)
     clock.now_s = 100.0
@@ -206,7 +206,7 @@ jobs_of = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(jobs_of, st.sampled_from(["fcfs", "easy", "hybrid:depth=2", "conservative", "easy-sjbf", "priority", "fairshare"]))
-def test_schedules_are_the_same_on_every_inventory_and_keep_the_rules(work: list[Submission], name: str) -> None:
+def test_schedules_are_equal_on_all_inventories_and_keep_the_rules(work: list[Submission], name: str) -> None:
     found = [
         simulate(work, of_shape(f"node={SIZE}/core=2"), queue_policy=name, inventory=inventory) for inventory in ("auto", "graph")
     ]
@@ -224,7 +224,7 @@ def test_schedules_are_the_same_on_every_inventory_and_keep_the_rules(work: list
 @given(
     jobs_of, st.sampled_from([("easy", True), ("easy-count", True), ("easy-sjbf", True), ("conservative", False)]), st.booleans()
 )
-def test_what_is_promised_is_kept(work: list[Submission], promise: tuple[str, bool], counted: bool) -> None:
+def test_reserved_starts_are_kept(work: list[Submission], promise: tuple[str, bool], counted: bool) -> None:
     watched = Watched(policy(promise[0]), head_only=promise[1])
     result = simulate(work, of_number(SIZE) if counted else of_shape(f"node={SIZE}"), queue_policy=watched)
     assert watched.broken == []
@@ -260,11 +260,11 @@ SHARED_FEED = {
         }
     },
 }  # fmt: skip
-"""Watts can be picked at three levels of suppliers: a request for watts alone that does not fit may stay undecided."""
+"""Watts can be chosen at three levels of suppliers, so a request for watts alone that does not fit may be undecided."""
 
 
 @pytest.mark.parametrize("name", ["fcfs", "easy", "easy-sjbf", "hybrid", "conservative", "priority", "fairshare"])
-def test_a_request_that_stays_undecided_waits_and_no_other_call_fails(name: str) -> None:
+def test_an_undecided_request_waits_and_no_other_call_fails(name: str) -> None:
     now = [0.0]
     top = Instance(load(SHARED_FEED), clock=lambda: now[0], queue_policy=name, events=True)
     first = top.submit("slot=2/[node{x};power=100]", duration_s=100)
@@ -283,8 +283,8 @@ def test_a_request_that_stays_undecided_waits_and_no_other_call_fails(name: str)
 
 
 @pytest.mark.parametrize("name", ["fcfs", "easy", "conservative"])
-def test_what_the_matcher_raises_in_a_pass_is_noted_on_the_job(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody who submits, ends or advances something else can do anything about it."""
+def test_errors_of_the_matcher_in_a_pass_are_recorded_on_the_job(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls about other jobs do not raise."""
     now = [0.0]
     top = Instance(load(SHARED_FEED), clock=lambda: now[0], queue_policy=name)
     first = top.submit("slot=6/node{x}", duration_s=100)
@@ -305,7 +305,7 @@ def test_what_the_matcher_raises_in_a_pass_is_noted_on_the_job(name: str, monkey
     assert waiting.state is State.RUN
 
 
-def test_what_the_store_cannot_write_is_not_kept_from_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_store_are_raised_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     top = Instance(load(SHARED_FEED), clock=lambda: 0.0)
 
     def fail(*_: object, **__: object) -> None:
@@ -318,7 +318,7 @@ def test_what_the_store_cannot_write_is_not_kept_from_the_caller(monkeypatch: py
 
 @pytest.mark.parametrize("inventory", ["graph", "named", "auto"])
 @pytest.mark.parametrize("drops", ["limit", "state", "late"])
-def test_conservative_promises_hold_when_all_reservations_are_made_again(inventory: str, drops: str) -> None:
+def test_conservative_keeps_its_starts_when_all_reservations_are_made_again(inventory: str, drops: str) -> None:
     instance, clock = on_nodes(5, "conservative", inventory=inventory)
     runs = instance.submit("slot=3/node", duration_s=10)
     ends_early = instance.submit("slot=2/node", duration_s=30)
@@ -342,9 +342,9 @@ def test_conservative_promises_hold_when_all_reservations_are_made_again(invento
     assert (small.state.name, large.reserved_at) == ("RUN", 30.0)
 
 
-def two_at_their_limit(inventory: str) -> tuple[Instance, Hand, dict[str, Job]]:
-    """Two jobs that end at 7, a core of one node and the other node, and who waits for which of them."""
-    clock = Hand()
+def two_at_their_limit(inventory: str) -> tuple[Instance, ManualClock, dict[str, Job]]:
+    """Two jobs that end at 7 s, on a core of one node and on the other node, and the jobs that wait for them."""
+    clock = ManualClock()
     graph = build(Resource("node", 2, children=[Resource("core", 2)]), name="lab")
     instance = Instance(graph, queue_policy="conservative", clock=clock, inventory=inventory)
     wanted = {"core": 7, "other core": 100, "node": 7, "small": 4, "large": 4, "last": 3}
@@ -357,7 +357,7 @@ def two_at_their_limit(inventory: str) -> tuple[Instance, Hand, dict[str, Job]]:
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 @pytest.mark.parametrize("seen", ["", "graph", "next_due", "jobs"])
-def test_a_job_at_its_limit_costs_no_other_job_its_place(inventory: str, seen: str) -> None:
+def test_a_job_at_its_limit_does_not_move_other_reservations(inventory: str, seen: str) -> None:
     instance, clock, jobs = two_at_their_limit(inventory)
     instance.finish(jobs["node"])
     assert (jobs["large"].state, jobs["small"].state) == (State.RUN, State.SCHED)
@@ -372,7 +372,7 @@ def test_a_job_at_its_limit_costs_no_other_job_its_place(inventory: str, seen: s
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_a_job_that_is_stopped_at_its_limit_costs_no_other_job_its_place(inventory: str) -> None:
+def test_a_job_that_is_stopped_at_its_limit_does_not_move_other_reservations(inventory: str) -> None:
     instance, clock, jobs = two_at_their_limit(inventory)
     instance.finish(jobs["node"])
     instance.advance()
@@ -383,8 +383,8 @@ def test_a_job_that_is_stopped_at_its_limit_costs_no_other_job_its_place(invento
 
 
 @pytest.mark.parametrize("inventory", ["graph", "named", "auto", "counted"])
-def test_a_chain_of_reservations_behind_a_job_at_its_limit_keeps_its_moments(inventory: str) -> None:
-    clock = Hand()
+def test_a_chain_of_reservations_behind_a_job_at_its_limit_keeps_its_starts(inventory: str) -> None:
+    clock = ManualClock()
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
     instance = Instance(machine, queue_policy="conservative", clock=clock, inventory=inventory)
     first, beside = (instance.submit(ask.format(2), duration_s=10) for _ in range(2))
@@ -404,7 +404,7 @@ def test_a_chain_of_reservations_behind_a_job_at_its_limit_keeps_its_moments(inv
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_another_limit_costs_only_those_their_place_that_stand_on_it(inventory: str) -> None:
+def test_a_changed_limit_moves_only_reservations_that_overlap(inventory: str) -> None:
     graph = build(Resource("node", 3, children=[Resource("core", 2)]), name="lab")
     instance = Instance(graph, queue_policy="conservative", inventory=inventory)
     runs = [

@@ -1,4 +1,4 @@
-"""What an instance cannot take is refused when it is given, with a way out."""
+"""Invalid arguments are refused immediately, with a hint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def machine() -> fluxres.ResourceGraph:
 
 
 @pytest.mark.parametrize(("policy", "hint"), [("fcfs:dept=4", "it has none"), ("hybrid:dept=4", "it has depth, queue_depth")])
-def test_a_parameter_that_a_queue_policy_does_not_have(policy: str, hint: str) -> None:
+def test_an_unknown_parameter_of_a_queue_policy(policy: str, hint: str) -> None:
     with pytest.raises(UsageError, match="no parameter 'dept'") as refusal:
         Instance(machine(), queue_policy=policy)
     assert refusal.value.hint == hint
@@ -24,20 +24,20 @@ def test_a_parameter_that_a_queue_policy_does_not_have(policy: str, hint: str) -
 
 
 @pytest.mark.parametrize("policy", ["lo", "", ["low"]])
-def test_a_match_policy_that_there_is_not(policy: str) -> None:
+def test_an_unknown_match_policy(policy: str) -> None:
     with pytest.raises(UsageError, match="no match policy"):
         Instance(machine(), match_policy=policy)
 
 
-def test_an_instance_is_not_pickled() -> None:
+def test_an_instance_cannot_be_pickled() -> None:
     with pytest.raises(UsageError, match="cannot be pickled") as refusal:
         pickle.dumps(Instance(machine()))
     assert "pickle its graph" in refusal.value.hint
 
 
-def test_a_child_gives_back_pools_and_not_a_request() -> None:
+def test_a_child_cannot_return_a_request() -> None:
     top = Instance(machine())
     child = top.spawn(top.submit("slot=2/node").id)
-    with pytest.raises(UsageError, match="expected pools to give back, got a request: 'slot/node'"):
+    with pytest.raises(UsageError, match="expected pools to return, got a request: 'slot/node'"):
         child.shrink("slot/node")
     assert child.shrink("/m/node1") == ["/m/node1"]

@@ -1,4 +1,4 @@
-"""Two instances, one on the graph and one on the fast inventory, live through the same and must not differ."""
+"""Two instances, on the graph and on a fast inventory, get the same calls and must do the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError
 from fluxres.instance import Instance, Job, State
-from tests.instance.machines import Hand, nodes, of_number
+from tests.instance.machines import ManualClock, nodes, of_number
 
 SIZE = 5
 S = 1_000_000
@@ -41,15 +41,16 @@ STEPS = st.lists(
 )
 
 
-class Deaf:
-    """Jobs that stop some time after they were asked to.
+class RecordingRunner:
+    """Records the jobs that it starts.
 
     Args:
-        keeps_limits: what it promises, and does not always keep.
+        stops_at_once: whether jobs end when they are asked to stop, or only when the test says so.
+        keeps_limits: a promise that is not always kept.
     """
 
-    def __init__(self, *, hears: bool, keeps_limits: bool = False) -> None:
-        self.hears = hears
+    def __init__(self, *, stops_at_once: bool, keeps_limits: bool = False) -> None:
+        self.stops_at_once = stops_at_once
         self.keeps_limits = keeps_limits
         self.started: list[int] = []
 
@@ -57,37 +58,37 @@ class Deaf:
         self.started.append(job.number)
 
     def stop(self, job: Job, why: str) -> None:
-        if self.hears:
+        if self.stops_at_once:
             job.instance.finish(job, 15)
 
 
 class Pair:
-    """Two instances.
+    """Two instances that get the same calls.
 
     Args:
         fast: the inventory of the second one.
     """
 
-    def __init__(self, policy: str, *, hears: bool, keeps_limits: bool = False, fast: str = "named") -> None:
-        self.clock = Hand()
+    def __init__(self, policy: str, *, stops_at_once: bool, keeps_limits: bool = False, fast: str = "named") -> None:
+        self.clock = ManualClock()
         self.wanted, self.machine, self.first = "slot={}/node", nodes, "/cluster/node{}"
         if fast == "counted":
             self.wanted, self.machine, self.first = "slot=1/core={}", of_number, "/processors/core"
-        self.runners = [Deaf(hears=hears, keeps_limits=keeps_limits) for _ in range(2)]
+        self.runners = [RecordingRunner(stops_at_once=stops_at_once, keeps_limits=keeps_limits) for _ in range(2)]
         self.both = [
             Instance(self.machine(SIZE), queue_policy=policy, clock=self.clock, inventory=inventory, runner=runner)
             for inventory, runner in zip(("graph", fast), self.runners, strict=True)
         ]
 
     def act(self, call: Any) -> None:
-        told = []
+        outcomes = []
         for instance in self.both:
             try:
                 call(instance)
-                told.append("")
+                outcomes.append("")
             except FluxresError as error:
-                told.append(f"{type(error).__name__} {error.where} {error.message}")
-        assert told[0] == told[1]
+                outcomes.append(f"{type(error).__name__} {error.where} {error.message}")
+        assert outcomes[0] == outcomes[1]
 
     def job(self, instance: Instance, which: int) -> Job | None:
         active = [job for job in instance.jobs() if job.state is not State.INACTIVE]
@@ -124,7 +125,7 @@ class Pair:
             self.act(calls[name])
 
     def check(self) -> None:
-        """What others were given at the limit of a job that is late is reported, and nothing else."""
+        """Only what others got at the limit of a late job is reported."""
         found = [sorted((problem.where, problem.message) for problem in one.check()) for one in self.both]
         assert found[0] == found[1]
         late = {
@@ -151,8 +152,8 @@ class Pair:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.sampled_from(POLICIES), st.booleans())
-def test_they_do_not_differ(steps: list[tuple[str, int, int]], policy: str, hears: bool) -> None:
-    pair = Pair(policy, hears=hears)
+def test_both_inventories_do_the_same(steps: list[tuple[str, int, int]], policy: str, stops_at_once: bool) -> None:
+    pair = Pair(policy, stops_at_once=stops_at_once)
     for name, a, b in steps:
         pair.step(name, a, b)
         pair.compare()
@@ -182,10 +183,10 @@ PROMISES = st.lists(
     "counted",
 )
 @given(PROMISES, st.sampled_from(POLICIES), st.booleans(), st.sampled_from(["named", "counted"]))
-def test_they_do_not_differ_where_a_promise_to_keep_limits_is_broken(
-    steps: list[tuple[str, int, int]], policy: str, hears: bool, fast: str
+def test_both_inventories_do_the_same_if_a_runner_breaks_its_promise(
+    steps: list[tuple[str, int, int]], policy: str, stops_at_once: bool, fast: str
 ) -> None:
-    pair = Pair(policy, hears=hears, keeps_limits=True, fast=fast)
+    pair = Pair(policy, stops_at_once=stops_at_once, keeps_limits=True, fast=fast)
     for name, a, b in steps:
         pair.step(name, a, b)
         pair.compare()

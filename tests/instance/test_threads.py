@@ -1,4 +1,4 @@
-"""Threads that share a tree of instances and its graphs: each call is made as a whole, one after the other."""
+"""Threads that share a tree of instances and its graphs: calls are serialized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time in instances (rule T1): what was due is done first, and nothing starts before what was there has stopped."""
+"""Time in instances (rule T1): due events come first, and nothing starts before the previous job has stopped."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ from fluxres.simulation.schedule import RESULTS
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
 from tests.instance.course import Course
-from tests.instance.machines import Hand, nodes, of_number, of_shape, racks
+from tests.instance.machines import ManualClock, nodes, of_number, of_shape, racks
 
 S = 1_000_000
 INVENTORIES = ["graph", "auto", "named"]
 POLICIES = ["fcfs", "easy", "easy-count", "easy-sjbf", "hybrid", "conservative", "priority", "fairshare"]
 
 
-class Slow(Runner):
-    """Jobs end when the test says so.
+class ManualRunner(Runner):
+    """Records its calls; tests report the end of jobs.
 
     Args:
-        at_once: those of a name end as soon as they are asked to.
+        at_once: the names of jobs that end as soon as they are asked to stop.
     """
 
     def __init__(self, *at_once: str) -> None:
         self.at_once = at_once
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def start(self, job: Job) -> None:
-        self.told.append(f"start {job.name}")
+        self.calls.append(f"start {job.name}")
 
     def stop(self, job: Job, why: str) -> None:
-        self.told.append(f"stop {job.name}: {why}")
+        self.calls.append(f"stop {job.name}: {why}")
         if job.name in self.at_once:
             job.instance.finish(job, 15)
 
 
-def late(
+def make_instance(
     inventory: str = "graph", policy: str = "fcfs", size: int = 6, at_once: tuple[str, ...] = (), **settings: Any
-) -> tuple[Instance, Hand, Slow]:
-    clock, runner = Hand(), Slow(*at_once)
+) -> tuple[Instance, ManualClock, ManualRunner]:
+    clock, runner = ManualClock(), ManualRunner(*at_once)
     made = Instance(nodes(size), queue_policy=policy, clock=clock, inventory=inventory, runner=runner, name="top", **settings)
     return made, clock, runner
 
 
-# -- whatever comes first ------------------------------------------------------------------------------------------------
+# -- any call first ----------------------------------------------------------------------------------------------------
 
 
 def _children(top: Instance) -> Instance:
@@ -103,8 +103,8 @@ def _unknown(top: Instance) -> None:
 @pytest.mark.parametrize("passes", ["event", "manual"])
 @pytest.mark.parametrize("inventory", INVENTORIES)
 @pytest.mark.parametrize("event", EVENTS)
-def test_rule_t1_an_overdue_job_is_stopped_whatever_comes_first(event: str, inventory: str, passes: str) -> None:
-    top, clock, runner = late(inventory, at_once=("other", "inner"), passes=passes)
+def test_rule_t1_an_overdue_job_is_stopped_by_any_call(event: str, inventory: str, passes: str) -> None:
+    top, clock, runner = make_instance(inventory, at_once=("other", "inner"), passes=passes)
     overdue = top.submit("slot=3/node", duration_s=10, name="overdue")
     other = top.submit("slot=2/node", duration_s=100, name="other")
     top.schedule()
@@ -117,7 +117,7 @@ def test_rule_t1_an_overdue_job_is_stopped_whatever_comes_first(event: str, inve
             EVENTS[event](top, other)
     else:
         EVENTS[event](top, other)
-    assert runner.told[2:3] == ["stop overdue: timelimit"]
+    assert runner.calls[2:3] == ["stop overdue: timelimit"]
     assert (overdue.state, waiting.started_at) == (State.CLEANUP, None)
     assert top.check() == []
     clock.now_s = 12.0
@@ -130,27 +130,27 @@ def test_rule_t1_an_overdue_job_is_stopped_whatever_comes_first(event: str, inve
         top.advance()
         top.schedule()
         assert waiting.started_at is not None
-    assert runner.told.count("stop overdue: timelimit") == 1
+    assert runner.calls.count("stop overdue: timelimit") == 1
     assert overdue.result == "timeout"
     assert top.check() == []
 
 
-def test_rule_t1_holds_by_the_clock_on_the_wall() -> None:
-    runner = Slow()
+def test_rule_t1_holds_in_real_time() -> None:
+    runner = ManualRunner()
     top = Instance(nodes(4), clock=clock.system, runner=runner, queue_policy="easy")
     overdue = top.submit("slot=4/node", duration_s=0.02, name="overdue")
     waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
     time.sleep(0.03)
     new = top.submit("slot=1/node", duration_s=5, name="new")
-    assert runner.told == ["start overdue", "stop overdue: timelimit"]
+    assert runner.calls == ["start overdue", "stop overdue: timelimit"]
     top.finish(overdue)
     assert (waiting.state, new.state, top.check()) == (State.RUN, State.RUN, [])
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_rule_t1_two_limits_of_one_moment(policy: str, inventory: str) -> None:
-    clock, runner = Hand(), Slow("quick")
+def test_rule_t1_two_limits_at_one_moment(policy: str, inventory: str) -> None:
+    clock, runner = ManualClock(), ManualRunner("quick")
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
     top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory, runner=runner)
     top.submit(ask.format(2), duration_s=10, name="quick")
@@ -159,7 +159,7 @@ def test_rule_t1_two_limits_of_one_moment(policy: str, inventory: str) -> None:
     small = top.submit(ask.format(2), duration_s=3, name="small")
     clock.now_s = 10.0
     top.advance()
-    assert runner.told[2:] == ["stop quick: timelimit", "stop slow: timelimit", *["start small"] * (small.state is State.RUN)]
+    assert runner.calls[2:] == ["stop quick: timelimit", "stop slow: timelimit", *["start small"] * (small.state is State.RUN)]
     assert (slow.state, waiting.state, top.check()) == (State.CLEANUP, State.SCHED, [])
     clock.now_s = 17.0
     top.finish(slow)
@@ -170,8 +170,8 @@ def test_rule_t1_two_limits_of_one_moment(policy: str, inventory: str) -> None:
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
-def test_rule_t1_a_job_that_never_ends_keeps_what_it_has(inventory: str) -> None:
-    top, clock, runner = late(inventory, "conservative")
+def test_rule_t1_a_job_that_never_ends_keeps_its_resources(inventory: str) -> None:
+    top, clock, runner = make_instance(inventory, "conservative")
     overdue = top.submit("slot=4/node", duration_s=10, name="overdue")
     waiting = top.submit("slot=4/node", duration_s=5, name="waiting")
     for clock.now_s in (11.0, 12.0, 40.0, 41.0, 500.0):
@@ -179,28 +179,28 @@ def test_rule_t1_a_job_that_never_ends_keeps_what_it_has(inventory: str) -> None
         assert (small.state, waiting.state, top.check()) == (State.RUN, State.SCHED, [])
         top.finish(small)
     assert top.next_due() == overdue.ends_at == 500.0 + OVERTIME_S
-    assert runner.told.count("stop overdue: timelimit") == 1
+    assert runner.calls.count("stop overdue: timelimit") == 1
     top.finish(overdue)
     assert waiting.state is State.RUN
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_a_job_that_has_ended_is_not_asked_to_stop(inventory: str) -> None:
-    top, clock, runner = late(inventory)
+    top, clock, runner = make_instance(inventory)
     first, second = (top.submit("slot=3/node", duration_s=10, name=name) for name in ("first", "second"))
     waiting = top.submit("slot=6/node", name="waiting")
     clock.now_s = 10.5
     top.finish(first)
     assert (first.result, second.state, waiting.state) == ("completed", State.CLEANUP, State.SCHED)
-    assert runner.told == ["start first", "start second", "stop second: timelimit"]
+    assert runner.calls == ["start first", "start second", "stop second: timelimit"]
     top.finish(second)
     assert (second.result, waiting.state) == ("timeout", State.RUN)
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_rule_t1_at_the_moment_of_its_limit_a_job_may_end_and_has_what_it_has(policy: str, inventory: str) -> None:
-    clock, runner = Hand(), Slow("third")
+def test_rule_t1_a_job_exactly_at_its_limit_may_end_and_keeps_its_resources_until_then(policy: str, inventory: str) -> None:
+    clock, runner = ManualClock(), ManualRunner("third")
     machine, ask = (of_number(6), "slot=1/core={}") if inventory == "counted" else (nodes(6), "slot={}/node")
     top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory, runner=runner)
     first, second, third = (top.submit(ask.format(2), duration_s=10, name=name) for name in ("first", "second", "third"))
@@ -217,8 +217,8 @@ def test_rule_t1_at_the_moment_of_its_limit_a_job_may_end_and_has_what_it_has(po
     assert (second.result, small.state) == ("completed", State.SCHED)
 
 
-def test_what_a_runner_does_while_it_is_asked_is_done_at_that_moment() -> None:
-    class Busy(Slow):
+def test_calls_from_a_runner_belong_to_the_same_moment() -> None:
+    class SubmittingRunner(ManualRunner):
         def stop(self, job: Job, why: str) -> None:
             if job.name == "first":
                 for number in range(2):
@@ -227,61 +227,61 @@ def test_what_a_runner_does_while_it_is_asked_is_done_at_that_moment() -> None:
                 job.instance.advance()
             super().stop(job, why)
 
-    runner, clock = Busy("first"), Hand()
+    runner, clock = SubmittingRunner("first"), ManualClock()
     top = Instance(nodes(2), clock=clock, runner=runner)
     for name in ("first", "second"):
         top.submit("slot=1/node", duration_s=10, name=name)
     clock.now_s = 11.0
     top.advance()
-    assert runner.told[2:] == ["stop first: timelimit", "stop second: timelimit", "start more0"]
+    assert runner.calls[2:] == ["stop first: timelimit", "stop second: timelimit", "start more0"]
     assert [job.started_at for job in top.jobs(State.RUN)] == [11.0]
 
 
 def test_a_pass_within_a_pass_is_another_round() -> None:
-    class Eager(Slow):
+    class SchedulingRunner(ManualRunner):
         def start(self, job: Job) -> None:
             super().start(job)
             if job.name == "first":
                 job.instance.submit("slot=1/node", name="second")
-                self.told.append(f"schedule {job.instance.schedule()}")
+                self.calls.append(f"schedule {job.instance.schedule()}")
 
-    runner = Eager()
+    runner = SchedulingRunner()
     top = Instance(nodes(2), runner=runner)
     top.submit("slot=1/node", name="first")
-    assert runner.told == ["start first", "schedule 0", "start second"]
+    assert runner.calls == ["start first", "schedule 0", "start second"]
 
 
-def test_time_does_not_run_backwards_and_stands_still_in_a_pass() -> None:
+def test_time_does_not_run_backwards_and_does_not_change_in_a_pass() -> None:
     seen: list[float] = []
 
-    class Long(QueuePolicy):
+    class SlowPolicy(QueuePolicy):
         name = "long"
 
         def schedule(self, queue: Queue) -> None:
             for job in queue:
-                hand.now_s += 1.0
+                clock.now_s += 1.0
                 queue.start(job)
                 seen.append(queue.now_s)
 
-    hand = Hand(5.0)
-    top = Instance(nodes(4), queue_policy=Long(), clock=hand, passes="manual")
+    clock = ManualClock(5.0)
+    top = Instance(nodes(4), queue_policy=SlowPolicy(), clock=clock, passes="manual")
     for _ in range(3):
         top.submit("slot=1/node", duration_s=0.5)
     top.schedule()
     assert seen == [5.0] * 3
-    hand.now_s = 2.0
+    clock.now_s = 2.0
     assert top.submit("slot=1/node").submitted_at == 5.0
 
 
-# -- limits that runners keep --------------------------------------------------------------------------------------------
+# -- limits that runners keep ------------------------------------------------------------------------------------------
 
 
-class Keeping(Slow):
+class LimitKeepingRunner(ManualRunner):
     keeps_limits = True
 
 
-class Closing(Keeping):
-    """Closes the instance of a job as soon as that starts."""
+class ClosingRunner(LimitKeepingRunner):
+    """Closes the instance of a job when the job starts."""
 
     def start(self, job: Job) -> None:
         super().start(job)
@@ -292,10 +292,8 @@ class Closing(Keeping):
 @pytest.mark.parametrize("lapses", [True, False], ids=["asked at its limit", "not asked"])
 @pytest.mark.parametrize("how", ["ends", "closes in its pass"])
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_rule_t1_a_job_that_breaks_its_limit_is_found_before_the_pass_that_a_child_causes(
-    inventory: str, how: str, lapses: bool
-) -> None:
-    clock, runner = Hand(), Closing()
+def test_rule_t1_a_late_job_is_detected_before_the_pass_that_a_child_causes(inventory: str, how: str, lapses: bool) -> None:
+    clock, runner = ManualClock(), ClosingRunner()
     top = Instance(nodes(4), clock=clock, runner=runner, inventory=inventory, name="top")
     holder = top.submit("slot=1/node", name="holder")
     child = top.spawn(holder)
@@ -304,7 +302,7 @@ def test_rule_t1_a_job_that_breaks_its_limit_is_found_before_the_pass_that_a_chi
     last = child.submit("slot=1/node", name="inner") if how == "ends" else None
     if last is not None:
         top.finish(holder)
-        assert runner.told[-1] == "stop inner: cancel"
+        assert runner.calls[-1] == "stop inner: cancel"
     if lapses:
         clock.now_s = 10.0
         assert child.check() == []
@@ -314,15 +312,15 @@ def test_rule_t1_a_job_that_breaks_its_limit_is_found_before_the_pass_that_a_chi
         child.finish(last)
     else:
         child.submit("slot=1/node", name="inner", payload="end")
-    assert runner.told[-1] == "stop other: timelimit"
+    assert runner.calls[-1] == "stop other: timelimit"
     assert (waiting.started_at, other.state, top.check()) == (None, State.CLEANUP, [])
     top.finish(other)
     assert waiting.started_at == 12.0
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_a_runner_that_keeps_limits_is_left_alone_until_one_has_passed(inventory: str) -> None:
-    clock, runner = Hand(), Keeping()
+def test_a_runner_that_keeps_limits_is_asked_only_after_a_limit_has_passed(inventory: str) -> None:
+    clock, runner = ManualClock(), LimitKeepingRunner()
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
     top = Instance(machine, clock=clock, runner=runner, inventory=inventory)
     first = top.submit(ask.format(3), duration_s=10, name="first")
@@ -330,73 +328,71 @@ def test_a_runner_that_keeps_limits_is_left_alone_until_one_has_passed(inventory
     assert top.next_due() is None
     clock.now_s = 10.0
     top.submit(ask.format(4), name="last")
-    assert (runner.told, second.started_at) == (["start first", "start second"], 10.0)
+    assert (runner.calls, second.started_at) == (["start first", "start second"], 10.0)
     top.finish(first)
     clock.now_s = 20.5  # nothing was called at 20
     small = top.submit(ask.format(1), duration_s=1, urgency=31, name="small")
     top.submit(ask.format(2), duration_s=1, urgency=31, name="pair")
-    assert runner.told[2:] == ["stop second: timelimit", "start small"]
+    assert runner.calls[2:] == ["stop second: timelimit", "start small"]
     assert (second.state, small.state, top.check()) == (State.CLEANUP, State.RUN, [])
     clock.now_s = 20.5 + OVERTIME_S
     top.submit(ask.format(2), duration_s=1, urgency=31, name="again")
-    assert runner.told[4:] == ["stop small: timelimit"]
+    assert runner.calls[4:] == ["stop small: timelimit"]
     assert top.check() == []
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
-def test_a_promise_that_is_broken_at_its_moment_is_told(inventory: str) -> None:
-    clock, runner = Hand(), Keeping()
+def test_a_promise_broken_at_the_limit_is_reported(inventory: str) -> None:
+    clock, runner = ManualClock(), LimitKeepingRunner()
     top = Instance(nodes(4), clock=clock, runner=runner, inventory=inventory)
     liar = top.submit("slot=4/node", duration_s=10, name="liar")
     top.submit("slot=2/node", duration_s=50, name="second")
     clock.now_s = 10.0
     top.submit("slot=1/node", duration_s=50, name="third")
-    assert runner.told == ["start liar", "start second", "start third"]
+    assert runner.calls == ["start liar", "start second", "start third"]
     clock.now_s = 11.0
     last = top.submit("slot=1/node", duration_s=50, name="last")
-    assert (runner.told[3], liar.state) == ("stop liar: timelimit", State.CLEANUP)
+    assert (runner.calls[3], liar.state) == ("stop liar: timelimit", State.CLEANUP)
     assert [failure.type for failure in liar.exceptions] == ["timelimit", "overlap"]
     assert "rule T1" in {problem.message.partition(":")[0] for problem in top.check()}
     top.finish(liar)
     assert (last.state, top.check()) == (State.RUN, [])
 
 
-def keeping(inventory: str, size: int = 4, **settings: Any) -> tuple[Instance, Hand, Keeping, str]:
-    """An instance of a runner that keeps limits, on nodes or on units without names, and what asks for some of them."""
-    clock, runner = Hand(), Keeping()
+def with_kept_limits(inventory: str, size: int = 4, **settings: Any) -> tuple[Instance, ManualClock, LimitKeepingRunner, str]:
+    """An instance with a runner that keeps limits, its clock and runner, and a template of requests for nodes or units."""
+    clock, runner = ManualClock(), LimitKeepingRunner()
     machine, ask = (of_number(size), "slot=1/core={}") if inventory == "counted" else (nodes(size), "slot={}/node")
     return Instance(machine, clock=clock, runner=runner, inventory=inventory, **settings), clock, runner, ask
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_rule_t1_a_late_job_keeps_what_others_were_not_given_at_its_limit(inventory: str) -> None:
-    top, clock, _, ask = keeping(inventory)
-    late_one = top.submit(ask.format(2), duration_s=10, name="late")
+def test_rule_t1_a_late_job_keeps_what_others_did_not_get_at_its_limit(inventory: str) -> None:
+    top, clock, _, ask = with_kept_limits(inventory)
+    late_job = top.submit(ask.format(2), duration_s=10, name="late")
     top.submit(ask.format(2), duration_s=30, name="other")
-    held = late_one.pools
+    held = late_job.pools
     clock.now_s = 10.0
     taker = top.submit(ask.format(1), duration_s=50, name="taker")
     clock.now_s = 11.0
     top.advance()
     waiting = top.submit(ask.format(1), duration_s=5, name="waiting")
-    assert (late_one.state, taker.state, waiting.state) == (State.CLEANUP, State.RUN, State.SCHED)
-    assert late_one.pools == held
-    assert [failure.type for failure in late_one.exceptions] == ["timelimit", "overlap"]
+    assert (late_job.state, taker.state, waiting.state) == (State.CLEANUP, State.RUN, State.SCHED)
+    assert late_job.pools == held
+    assert [failure.type for failure in late_job.exceptions] == ["timelimit", "overlap"]
     assert {problem.message[:8] for problem in top.check()} == {"rule T1:"}
     clock.now_s = 12.0
     top.finish(taker)  # and the late job has it again
-    assert (waiting.state, late_one.pools, top.check()) == (State.SCHED, held, [])
-    top.finish(late_one)
-    assert (waiting.state, late_one.pools, top.check()) == (State.RUN, [], [])
+    assert (waiting.state, late_job.pools, top.check()) == (State.SCHED, held, [])
+    top.finish(late_job)
+    assert (waiting.state, late_job.pools, top.check()) == (State.RUN, [], [])
 
 
 @pytest.mark.parametrize("is_shown", [False, True])
 @pytest.mark.parametrize("policy", ["fcfs", "easy"])
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_at_a_limit_that_is_kept_another_one_is_refused_where_others_have_the_units(
-    inventory: str, policy: str, is_shown: bool
-) -> None:
-    top, clock, _, ask = keeping(inventory, queue_policy=policy)
+def test_a_later_limit_is_refused_at_a_kept_limit_if_others_have_the_units(inventory: str, policy: str, is_shown: bool) -> None:
+    top, clock, _, ask = with_kept_limits(inventory, queue_policy=policy)
     first, second = (top.submit(ask.format(4), duration_s=10) for _ in range(2))
     if is_shown:
         assert top.graph.check() == []
@@ -413,8 +409,8 @@ def test_at_a_limit_that_is_kept_another_one_is_refused_where_others_have_the_un
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_at_a_limit_that_is_kept_another_one_is_granted_where_the_units_are_free(inventory: str) -> None:
-    top, clock, runner, ask = keeping(inventory)
+def test_a_later_limit_is_granted_at_a_kept_limit_if_the_units_are_free(inventory: str) -> None:
+    top, clock, runner, ask = with_kept_limits(inventory)
     first = top.submit(ask.format(3), duration_s=10, name="first")
     clock.now_s = 10.0
     top.schedule()
@@ -423,12 +419,12 @@ def test_at_a_limit_that_is_kept_another_one_is_granted_where_the_units_are_free
     assert (first.ends_at, waiting.state, top.check()) == (20.0, State.SCHED, [])
     clock.now_s = 20.0
     top.schedule()
-    assert (runner.told, waiting.state) == (["start first", "start waiting"], State.RUN)
+    assert (runner.calls, waiting.state) == (["start first", "start waiting"], State.RUN)
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_rule_t1_what_was_given_at_a_limit_is_not_taken_back_by_a_call_that_comes_late(inventory: str) -> None:
-    top, clock, _, ask = keeping(inventory)
+def test_rule_t1_a_late_call_does_not_take_back_what_was_allocated_at_a_limit(inventory: str) -> None:
+    top, clock, _, ask = with_kept_limits(inventory)
     first = top.submit(ask.format(4), duration_s=2, name="first")
     clock.now_s = 2.0
     second = top.submit(ask.format(1), duration_s=1, name="second")
@@ -439,8 +435,8 @@ def test_rule_t1_what_was_given_at_a_limit_is_not_taken_back_by_a_call_that_come
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_rule_t1_a_late_job_comes_before_others_where_a_limit_gives_it_back_what_it_has(inventory: str) -> None:
-    top, clock, _, ask = keeping(inventory)
+def test_rule_t1_a_late_job_comes_before_others_when_a_limit_frees_its_units(inventory: str) -> None:
+    top, clock, _, ask = with_kept_limits(inventory)
     first = top.submit(ask.format(4), duration_s=2, name="first")
     clock.now_s = 2.0
     top.submit(ask.format(1), duration_s=2, name="second")
@@ -454,7 +450,7 @@ def test_rule_t1_a_late_job_comes_before_others_where_a_limit_gives_it_back_what
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_a_job_at_its_limit_keeps_its_pools_when_others_leave_the_machine(inventory: str, is_late: bool) -> None:
-    top, clock, _, ask = keeping(inventory)
+    top, clock, _, ask = with_kept_limits(inventory)
     before, job = top.submit(ask.format(1), duration_s=5), top.submit(ask.format(2), duration_s=10)
     held = job.pools
     clock.now_s = 5.0
@@ -479,8 +475,8 @@ def test_a_job_at_its_limit_keeps_its_pools_when_others_leave_the_machine(invent
     assert top.check() == []
 
 
-def test_a_job_at_its_limit_keeps_its_pools_when_its_instance_gives_back_a_node() -> None:
-    top, clock, _, ask = keeping("graph")
+def test_a_job_at_its_limit_keeps_its_pools_when_its_instance_returns_a_node() -> None:
+    top, clock, _, ask = with_kept_limits("graph")
     child = top.spawn(top.submit(ask.format(4)), inventory="auto")
     before, job = child.submit(ask.format(1), duration_s=5), child.submit(ask.format(2), duration_s=10)
     held = job.pools
@@ -498,10 +494,10 @@ def test_a_job_at_its_limit_keeps_its_pools_when_its_instance_gives_back_a_node(
 
 @pytest.mark.parametrize("how", ["slow", "slow below", "late", "slow at its limit"])
 @pytest.mark.parametrize("inventory", INVENTORIES)
-def test_rule_t1_a_promise_does_not_cover_a_job_in_whose_child_others_have_not_ended(inventory: str, how: str) -> None:
-    top, clock, runner, ask = keeping(inventory)
+def test_rule_t1_a_promise_does_not_cover_a_job_whose_child_has_jobs_of_another_runner(inventory: str, how: str) -> None:
+    top, clock, runner, ask = with_kept_limits(inventory)
     job = top.submit(ask.format(4), duration_s=10, name="job")
-    slow = runner if how == "late" else Slow()
+    slow = runner if how == "late" else ManualRunner()
     child = top.spawn(job, runner=runner if how == "slow below" else slow)
     if how == "slow below":
         child = child.spawn(child.submit(ask.format(2), duration_s=10, name="middle"), runner=slow)
@@ -512,8 +508,8 @@ def test_rule_t1_a_promise_does_not_cover_a_job_in_whose_child_others_have_not_e
     assert (waiting.state, top.check()) == (State.SCHED, [])
     top.advance()
     assert (job.state, inner.state, waiting.state) == (State.CLEANUP, State.CLEANUP, State.SCHED)
-    assert slow.told[-1 if slow is not runner else -2] == "stop inner: timelimit"
-    assert runner.told[-1] == "stop job: timelimit"
+    assert slow.calls[-1 if slow is not runner else -2] == "stop inner: timelimit"
+    assert runner.calls[-1] == "stop job: timelimit"
     clock.now_s = 11.0
     top.advance()
     assert (waiting.state, top.check()) == (State.SCHED, [])
@@ -526,9 +522,9 @@ def test_rule_t1_a_promise_does_not_cover_a_job_in_whose_child_others_have_not_e
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_rule_t1_a_job_that_has_finished_at_its_limit_waits_for_the_jobs_in_its_child(inventory: str) -> None:
-    top, clock, _, ask = keeping(inventory)
+    top, clock, _, ask = with_kept_limits(inventory)
     job = top.submit(ask.format(4), duration_s=10, name="job")
-    child = top.spawn(job, runner=Slow())
+    child = top.spawn(job, runner=ManualRunner())
     inner = child.submit(ask.format(1), duration_s=30, name="inner")
     waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
     clock.now_s = 10.0
@@ -542,53 +538,53 @@ def test_rule_t1_a_job_that_has_finished_at_its_limit_waits_for_the_jobs_in_its_
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
-def test_a_promise_covers_a_job_in_whose_child_all_runners_keep_limits(inventory: str) -> None:
-    top, clock, runner, ask = keeping(inventory)
+def test_a_promise_covers_a_job_whose_child_has_only_runners_that_keep_limits(inventory: str) -> None:
+    top, clock, runner, ask = with_kept_limits(inventory)
     job = top.submit(ask.format(4), duration_s=10, name="job")
     child = top.spawn(job)
     child.submit(ask.format(1), duration_s=30, name="inner")
     waiting = top.submit(ask.format(4), duration_s=10, name="waiting")
     clock.now_s = 10.0
     top.submit(ask.format(1), duration_s=1, name="last")
-    assert (waiting.state, runner.told) == (State.RUN, ["start job", "start inner", "start waiting"])
+    assert (waiting.state, runner.calls) == (State.RUN, ["start job", "start inner", "start waiting"])
 
 
-def test_a_runner_needs_only_to_start_and_to_stop() -> None:
-    class Small(Runner):
+def test_a_runner_needs_only_start_and_stop() -> None:
+    class MinimalRunner(Runner):
         def start(self, job: Job) -> None:
             self.job = job
 
         def stop(self, job: Job, why: str) -> None:
             job.instance.finish(job, 1)
 
-    class Alike:
+    class DuckTypedRunner:
         def start(self, job: Job) -> None:
             pass
 
         def stop(self, job: Job, why: str) -> None:
             job.instance.finish(job, 1)
 
-    class Half(Runner):
+    class IncompleteRunner(Runner):
         def start(self, job: Job) -> None:
             pass
 
-    for runner in (Small(), Alike()):
-        clock = Hand()
+    for runner in (MinimalRunner(), DuckTypedRunner()):
+        clock = ManualClock()
         top = Instance(nodes(1), queue_policy="easy", clock=clock, runner=runner)  # type: ignore[arg-type]  # one lacks the default
         job = top.submit("slot=1/node", duration_s=5)
         clock.now_s = 6.0
         top.advance()
         assert (job.result, top.keeps_limits) == ("timeout", False)
     with pytest.raises(TypeError, match="stop"):
-        Half()  # type: ignore[abstract]  # that is the test
+        IncompleteRunner()  # type: ignore[abstract]  # that is the test
 
 
-# -- trees ---------------------------------------------------------------------------------------------------------------
+# -- trees -------------------------------------------------------------------------------------------------------------
 
 
-def family(inventory: str = "auto", **settings: Any) -> tuple[Instance, Instance, Hand, Slow]:
-    """A machine with a child on half of it, and a job in that."""
-    clock, runner = Hand(), Slow("outer")
+def family(inventory: str = "auto", **settings: Any) -> tuple[Instance, Instance, ManualClock, ManualRunner]:
+    """An instance, a child with half of it, and a job in the child."""
+    clock, runner = ManualClock(), ManualRunner("outer")
     top = Instance(racks(), clock=clock, inventory=inventory, runner=runner, name="top", **settings)
     child = top.spawn(top.submit("slot=1/rack", duration_s=100, name="outer"))
     child.submit("slot=2/node", duration_s=500, name="inner")
@@ -597,7 +593,7 @@ def family(inventory: str = "auto", **settings: Any) -> tuple[Instance, Instance
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 @pytest.mark.parametrize("end", ["limit", "expire", "finish", "cancel", "close", "fail", "exception"])
-def test_rule_t1_what_a_child_had_is_free_when_its_jobs_have_stopped(end: str, inventory: str) -> None:
+def test_rule_t1_the_resources_of_a_child_are_free_when_its_jobs_have_stopped(end: str, inventory: str) -> None:
     top, child, clock, runner = family(inventory, queue_policy="easy")
     outer, (inner,) = child.job_in_parent, child.jobs()
     assert outer is not None
@@ -614,8 +610,8 @@ def test_rule_t1_what_a_child_had_is_free_when_its_jobs_have_stopped(end: str, i
         top.exception(outer, "exec")
     else:
         getattr(top, end)(outer)
-    stops = [told for told in runner.told if told.startswith("stop")]
-    assert [told.partition(":")[0] for told in stops] == ["stop inner", "stop outer"][: 1 if end in ("finish", "close") else 2]
+    stops = [calls for calls in runner.calls if calls.startswith("stop")]
+    assert [calls.partition(":")[0] for calls in stops] == ["stop inner", "stop outer"][: 1 if end in ("finish", "close") else 2]
     assert (inner.state, pending.state, outer.state, waiting.state) == (
         State.CLEANUP,
         State.INACTIVE,
@@ -646,9 +642,9 @@ def test_rule_t1_what_a_child_had_is_free_when_its_jobs_have_stopped(end: str, i
     }[end]
 
 
-def test_rule_t1_of_one_moment_children_come_first_and_all_come_in_the_order_of_time() -> None:
-    clock = Hand()
-    runner = Slow("outer", "inner", "leaf", "early", "other")
+def test_rule_t1_events_are_in_order_of_time_and_children_come_first() -> None:
+    clock = ManualClock()
+    runner = ManualRunner("outer", "inner", "leaf", "early", "other")
     top = Instance(racks(), clock=clock, runner=runner, name="top")
     outer = top.submit("slot=1/rack", duration_s=100, name="outer")
     top.submit("slot=1/node", duration_s=60, name="other")
@@ -658,10 +654,10 @@ def test_rule_t1_of_one_moment_children_come_first_and_all_come_in_the_order_of_
     child.submit("slot=1/node", duration_s=80, name="early")
     leaf = child.spawn(inner)
     leaf.submit("slot=1/core", duration_s=100, name="leaf")
-    runner.told.clear()
+    runner.calls.clear()
     clock.now_s = 300.0
     top.submit("slot=1/core", name="new")
-    assert runner.told == [
+    assert runner.calls == [
         "stop other: timelimit",
         "stop early: timelimit",
         "stop leaf: timelimit",
@@ -673,7 +669,7 @@ def test_rule_t1_of_one_moment_children_come_first_and_all_come_in_the_order_of_
     assert (leaf.is_closed, child.is_closed, top.check()) == (True, True, [])
 
 
-def test_a_call_on_a_child_whose_time_is_over_finds_it_closed() -> None:
+def test_a_call_of_a_child_past_its_expiration_finds_it_closed() -> None:
     top, child, clock, runner = family()
     (inner,) = child.jobs()
     runner.at_once = ("outer", "inner")
@@ -687,18 +683,18 @@ def test_a_call_on_a_child_whose_time_is_over_finds_it_closed() -> None:
 
 
 def test_closing_an_outermost_instance_waits_for_its_jobs_too() -> None:
-    top, _, runner = late()
+    top, _, runner = make_instance()
     job, waiting = (top.submit("slot=6/node", name=name) for name in ("job", "waiting"))
     graph = top.graph
     top.close()
     assert (top.is_closed, job.state, waiting.result, graph.jobs()) == (False, State.CLEANUP, "canceled", [str(job.id)])
     top.finish(job)
     assert (top.is_closed, job.result, graph.jobs()) == (True, "canceled", [])
-    assert runner.told == ["start job", "stop job: cancel"]
+    assert runner.calls == ["start job", "stop job: cancel"]
 
 
-def test_a_policy_that_goes_wrong_leaves_the_passes_of_others_to_be_made() -> None:
-    class Fussy(QueuePolicy):
+def test_after_a_failing_policy_the_passes_of_other_instances_are_still_made() -> None:
+    class FailingPolicy(QueuePolicy):
         name = "fussy"
         is_broken = False
 
@@ -708,7 +704,7 @@ def test_a_policy_that_goes_wrong_leaves_the_passes_of_others_to_be_made() -> No
                     raise ValueError("no")
                 queue.start(job)
 
-    clock, fussy = Hand(), Fussy()
+    clock, fussy = ManualClock(), FailingPolicy()
     top = Instance(racks(), clock=clock, queue_policy=fussy)
     child = top.spawn(top.submit("slot=1/rack"), queue_policy="fcfs")
     for one, size in ((child, 3), (top, 3)):
@@ -724,12 +720,12 @@ def test_a_policy_that_goes_wrong_leaves_the_passes_of_others_to_be_made() -> No
     assert [len(one.jobs(State.RUN)) for one in (child, top)] == [1, 2]
 
 
-# -- beside others ---------------------------------------------------------------------------------------------------------
+# -- beside others -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_overtime_gives_way_to_a_reservation_of_others(inventory: str) -> None:
-    top, clock, _ = late(inventory, "easy", size=4)
+def test_overtime_yields_to_a_reservation_of_others(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, "easy", size=4)
     overdue = top.submit("slot=3/node", duration_s=10, name="overdue")
     top.graph.allocate("/cluster/node1", job="login", start=15, end=30)
     waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
@@ -740,7 +736,7 @@ def test_overtime_gives_way_to_a_reservation_of_others(inventory: str) -> None:
     top.advance()
     (problem,) = top.check()
     assert problem.where == "top /cluster/node1"
-    assert problem.message == f"rule T1: {overdue.id} has not ended, and does not hold it any more; login does"
+    assert problem.message == f"rule T1: {overdue.id} has not ended, and no longer holds it; login does"
     assert overdue.exceptions[1] == ("overlap", 1, "it has not ended, and others hold /cluster/node1")
     assert [(span.pool, span.end) for span in top.graph.allocation(str(overdue.id)).spans if span.end > 16] == [
         ("/cluster/node0", 20.5),
@@ -756,8 +752,8 @@ def test_overtime_gives_way_to_a_reservation_of_others(inventory: str) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_what_others_give_back_is_again_that_of_the_job_that_has_not_left(early: bool) -> None:
-    top, clock, _ = late(size=2)
+def test_a_late_job_gets_back_what_others_free(early: bool) -> None:
+    top, clock, _ = make_instance(size=2)
     overdue = top.submit("slot=2/node", duration_s=10, name="overdue")
     graph = top.graph
     graph.allocate("/cluster/node0", job="login", start=10, end=20)
@@ -774,8 +770,8 @@ def test_what_others_give_back_is_again_that_of_the_job_that_has_not_left(early:
     assert waiting.state is State.RUN
 
 
-def test_of_a_pool_that_is_held_whole_the_rest_stays_held() -> None:
-    runner, clock = Slow(), Hand()
+def test_the_rest_of_an_exclusive_pool_stays_held() -> None:
+    runner, clock = ManualRunner(), ManualClock()
     top = Instance(racks(), clock=clock, runner=runner, name="top")
     overdue = top.submit("slot=1/rack", duration_s=10, name="overdue")
     top.graph.allocate("/cluster/rack0/node2/core1", job="login", start=10, end=15)
@@ -795,8 +791,8 @@ def test_of_a_pool_that_is_held_whole_the_rest_stays_held() -> None:
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
-def test_another_limit_is_refused_where_others_have_reserved(inventory: str) -> None:
-    top, _, _ = late(inventory, "easy", size=2)
+def test_a_later_limit_is_refused_if_others_have_reserved(inventory: str) -> None:
+    top, _, _ = make_instance(inventory, "easy", size=2)
     job = top.submit("slot=2/node", duration_s=10, name="job")
     head = top.submit("slot=1/node", duration_s=4, name="head")
     top.graph.allocate("/cluster/node0", job="login", start=20, end=30)
@@ -815,7 +811,7 @@ def test_a_reservation_of_others_delays_the_queue_and_does_not_starve_it(policy:
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
     where = [("/processors/core", 3)] if inventory == "counted" else [(f"/cluster/node{n}", 1) for n in range(3)]
     machine.allocate(where, job="login", start=50, end=100)
-    clock = Hand()
+    clock = ManualClock()
     top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory)
     job = top.submit(ask.format(2), duration_s=60)
     assert (job.state, top.next_due(), top.check()) == (State.SCHED, 100.0, [])
@@ -828,7 +824,7 @@ def test_a_reservation_of_others_delays_the_queue_and_does_not_starve_it(policy:
 
 @pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid", "easy-sjbf", "conservative", "priority"])
-def test_simulated_time_waits_for_others_too(policy: str, inventory: str) -> None:
+def test_simulations_wait_for_reservations_of_others(policy: str, inventory: str) -> None:
     machine = of_shape("node=4")
     machine.allocate("/cluster/node0", job="login", start=50, end=100)
     jobs = [Submission(n, n * S, 60 * S, 60 * S, size) for n, size in enumerate((4, 3, 4, 1))]
@@ -840,7 +836,7 @@ def test_simulated_time_waits_for_others_too(policy: str, inventory: str) -> Non
     assert (start[1] < 50) == (policy != "fcfs")
 
 
-def test_a_decision_that_takes_time_does_not_push_a_job_into_what_others_hold() -> None:
+def test_a_decision_that_takes_time_does_not_move_a_job_into_what_others_hold() -> None:
     machine = of_shape("node=2")
     machine.allocate("/cluster/node0", job="login", start=10, end=100)
     jobs = [Submission(0, 0, 10 * S, 10 * S, 2), Submission(1, 0, 4 * S, 5 * S, 1)]
@@ -851,8 +847,8 @@ def test_a_decision_that_takes_time_does_not_push_a_job_into_what_others_hold() 
     assert [RESULTS[number] for number in result.schedule.result] == ["timeout", "completed"]
 
 
-def test_what_others_change_is_noticed_by_the_next_call() -> None:
-    top, clock, _ = late(policy="easy", size=2)
+def test_changes_by_others_are_detected_by_the_next_call() -> None:
+    top, clock, _ = make_instance(policy="easy", size=2)
     graph = top.graph
     graph.allocate("/cluster/node0", job="login")
     waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
@@ -871,8 +867,8 @@ def test_what_others_change_is_noticed_by_the_next_call() -> None:
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
-def test_states_that_others_set_are_noticed(inventory: str) -> None:
-    top, _, _ = late(inventory, "conservative", size=2)
+def test_states_that_others_set_are_detected(inventory: str) -> None:
+    top, _, _ = make_instance(inventory, "conservative", size=2)
     graph = top.graph
     graph.set_state("/cluster/node0", "down")
     waiting = top.submit("slot=2/node", duration_s=5, name="waiting")
@@ -885,9 +881,9 @@ def test_states_that_others_set_are_noticed(inventory: str) -> None:
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto", "named:node"])
-def test_rule_t1_a_late_job_that_was_left_its_parts_for_a_while_is_named_once_others_have_its_pool(inventory: str) -> None:
-    clock = Hand()
-    top = Instance(of_shape("node=2/core=2"), clock=clock, inventory=inventory, runner=Slow(), name="top")
+def test_rule_t1_check_reports_a_pool_of_a_late_job_while_others_hold_it(inventory: str) -> None:
+    clock = ManualClock()
+    top = Instance(of_shape("node=2/core=2"), clock=clock, inventory=inventory, runner=ManualRunner(), name="top")
     job = top.submit("slot/node", duration_s=3)
     top.graph.allocate("/cluster/node0", job="login", start=6, end=30)
     clock.now_s = 4.0
@@ -896,14 +892,14 @@ def test_rule_t1_a_late_job_that_was_left_its_parts_for_a_while_is_named_once_ot
     clock.now_s = 7.0
     (problem,) = top.check()
     assert (problem.where, job.pools) == ("top /cluster/node0", [("/cluster/node0", 1)])
-    assert problem.message == f"rule T1: {job.id} has not ended, and does not hold it any more; login does"
+    assert problem.message == f"rule T1: {job.id} has not ended, and no longer holds it; login does"
     top.graph.free("login")
     top.advance()
     assert (top.check(), job.pools) == ([], [("/cluster/node0", 1)])
 
 
-def test_auto_goes_to_the_graph_when_others_hold_something_of_it() -> None:
-    top, _, _ = late("auto", "conservative", size=4)
+def test_auto_changes_to_the_graph_when_others_hold_something() -> None:
+    top, _, _ = make_instance("auto", "conservative", size=4)
     job = top.submit("slot=2/node", duration_s=10, name="job")
     assert top.inventory.kind == "named"
     top.graph.allocate("/cluster/node3", job="login", start=5, end=20)
@@ -913,8 +909,8 @@ def test_auto_goes_to_the_graph_when_others_hold_something_of_it() -> None:
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
-def test_a_graph_that_was_not_asked_gives_out_what_runs_and_that_is_told(inventory: str) -> None:
-    machine, clock = nodes(2), Hand()
+def test_the_graph_may_allocate_what_is_running_and_that_is_reported(inventory: str) -> None:
+    machine, clock = nodes(2), ManualClock()
     top = Instance(machine, clock=clock, inventory=inventory, name="top")
     job = top.submit("slot=2/node", duration_s=10)
     if inventory == "graph":
@@ -931,26 +927,26 @@ def test_a_graph_that_was_not_asked_gives_out_what_runs_and_that_is_told(invento
     assert (waiting.state, top.check()) == (State.RUN, [])
 
 
-def test_jobs_of_others_are_no_problem_and_their_ids_are_not_given_again() -> None:
-    top, _, _ = late(size=4)
+def test_jobs_of_others_are_allowed_and_their_ids_are_not_used() -> None:
+    top, _, _ = make_instance(size=4)
     top.graph.allocate("/cluster/node0", job="ƒ2")
     top.graph.allocate("/cluster/node1", job="login")
     first, second = top.submit("slot=1/node", name="first"), top.submit("slot=1/node", name="second")
     assert ([str(first.id), str(second.id)], top.check()) == (["ƒ1", "ƒ3"], [])
     top.finish(first)
     top.graph.allocate("/cluster/node2", job="ƒ1")
-    assert [problem.message for problem in top.check()] == ["rule A6: ƒ1 holds resources and is no job"]
+    assert [problem.message for problem in top.check()] == ["rule A6: ƒ1 holds resources and is not a job"]
 
 
-# -- shadows -------------------------------------------------------------------------------------------------------------
+# -- reservations of a head --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["cancel", "hold", "depend", "shorten"])
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_head_that_leaves_holds_nobody_back(policy: str, inventory: str, how: str) -> None:
+def test_a_head_that_leaves_blocks_no_other_job(policy: str, inventory: str, how: str) -> None:
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
-    top = Instance(machine, queue_policy=policy, clock=Hand(), inventory=inventory)
+    top = Instance(machine, queue_policy=policy, clock=ManualClock(), inventory=inventory)
     running = top.submit(ask.format(1), duration_s=100)
     head = top.submit(ask.format(4), duration_s=50)
     behind = top.submit(ask.format(2), duration_s=200)
@@ -967,8 +963,8 @@ def test_a_head_that_leaves_holds_nobody_back(policy: str, inventory: str, how: 
     assert (behind.state, top.check()) == (expected, [])
 
 
-def test_a_number_that_was_reserved_can_be_started() -> None:
-    class Counting(QueuePolicy):
+def test_a_job_with_a_number_reserved_can_be_started() -> None:
+    class CountingPolicy(QueuePolicy):
         name = "counting"
 
         def schedule(self, queue: Queue) -> None:
@@ -976,17 +972,17 @@ def test_a_number_that_was_reserved_can_be_started() -> None:
                 queue.reserve_count(job)
                 queue.start(job)
 
-    top = Instance(nodes(2), queue_policy=Counting(), inventory="named")
+    top = Instance(nodes(2), queue_policy=CountingPolicy(), inventory="named")
     assert [top.submit("slot=1/node", duration_s=5).state for _ in range(3)] == [State.RUN, State.RUN, State.SCHED]
 
 
-# -- dependencies ----------------------------------------------------------------------------------------------------------
+# -- dependencies ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["after", "afterok"])
 @pytest.mark.parametrize("before", [True, False])
-def test_who_waits_for_what_never_started_never_starts(before: bool, scheme: str) -> None:
-    top, _, _ = late(size=1)
+def test_a_dependency_on_a_job_that_never_started_fails(before: bool, scheme: str) -> None:
+    top, _, _ = make_instance(size=1)
     top.submit("slot=1/node", name="running")
     never = top.submit("slot=1/node", name="never")
     if not before:
@@ -997,31 +993,31 @@ def test_who_waits_for_what_never_started_never_starts(before: bool, scheme: str
     assert (waiting.result, [failure.type for failure in waiting.exceptions]) == ("failed", ["dependency"])
 
 
-def test_a_moment_that_has_passed_lets_a_job_in_before_what_comes_after_it() -> None:
-    top, clock, runner = late(size=1)
+def test_a_begin_time_that_has_passed_comes_before_later_submissions() -> None:
+    top, clock, runner = make_instance(size=1)
     top.submit("slot=1/node", name="soon", dependencies=["begin-time:5"])
     clock.now_s = 6.0
     top.submit("slot=1/node", name="new")
-    assert runner.told == ["start soon"]
+    assert runner.calls == ["start soon"]
 
 
-# -- the audit -------------------------------------------------------------------------------------------------------------
+# -- the audit ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_rule_t1_is_audited(inventory: str) -> None:
-    top, clock, _ = late(inventory)
+    top, clock, _ = make_instance(inventory)
     job = top.submit("slot=2/node", duration_s=100, name="job")
     clock.now_s = 1.0
     top.graph.free(str(job.id), "/cluster/node1", start=1)
     (problem,) = top.check()
     assert problem.where == "top /cluster/node1"
-    assert problem.message == f"rule T1: {job.id} has not ended, and does not hold it any more"
+    assert problem.message == f"rule T1: {job.id} has not ended, and no longer holds it"
     job.limit = 0
     assert f"rule T1: {job.id} is past its limit and was not asked to stop" in [problem.message for problem in top.check()]
 
 
-# -- whatever happens --------------------------------------------------------------------------------------------------------
+# -- random steps ------------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
     st.tuples(
@@ -1033,15 +1029,15 @@ STEPS = st.lists(
 )
 
 
-class Delayed(Slow):
-    """Jobs end a number of seconds after they were asked to, some at once."""
+class DelayedRunner(ManualRunner):
+    """Jobs end some seconds after they were asked to stop, some immediately."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ending: list[tuple[float, Job]] = []
 
     def stop(self, job: Job, why: str) -> None:
-        self.told.append(f"stop {job.name}: {why}")
+        self.calls.append(f"stop {job.name}: {why}")
         if job.number % 3 == 0:
             job.instance.finish(job, 15)
         else:
@@ -1049,15 +1045,15 @@ class Delayed(Slow):
 
 
 def _live(policy: str, inventory: str, steps: list[tuple[str, int, int]], *, advances: bool) -> list[str]:
-    """What the runner was asked, where `advance` was called before each step or was not."""
-    hand, runner = Hand(), Delayed()
-    top = Instance(nodes(5), queue_policy=policy, clock=hand, inventory=inventory, runner=runner)
+    """The calls of the runner, with or without a call of `advance` before each step."""
+    clock, runner = ManualClock(), DelayedRunner()
+    top = Instance(nodes(5), queue_policy=policy, clock=clock, inventory=inventory, runner=runner)
     made: list[Job] = []
     for number, (name, a, b) in enumerate(steps):
-        hand.now_s = int(hand.now_s) + b + number / 1000  # no limit is ever at that moment
-        runner.told.append(f"-- {name} at {hand.now_s}")
+        clock.now_s = int(clock.now_s) + b + number / 1000  # no limit is ever at that moment
+        runner.calls.append(f"-- {name} at {clock.now_s}")
         for end_s, job in list(runner.ending):
-            if end_s <= hand.now_s:
+            if end_s <= clock.now_s:
                 runner.ending.remove((end_s, job))
                 top.finish(job, 15)
         if advances:
@@ -1070,7 +1066,7 @@ def _live(policy: str, inventory: str, steps: list[tuple[str, int, int]], *, adv
             "urgency": partial(top.set_urgency, urgency=a % 32),
         }
         # Who says that an overdue job has ended is believed, if it was not asked to stop before.
-        has_ended = (job is not None and job.limit < hand.now_s * S) or job in [each for _, each in runner.ending]
+        has_ended = (job is not None and job.limit < clock.now_s * S) or job in [each for _, each in runner.ending]
         with contextlib.suppress(FluxresError):
             if name == "submit":
                 made.append(top.submit(f"slot={1 + a % 5}/node", duration_s=b, name=f"j{len(made)}"))
@@ -1082,14 +1078,12 @@ def _live(policy: str, inventory: str, steps: list[tuple[str, int, int]], *, adv
                 assert top.graph.name
             else:
                 calls[name](job)
-    return runner.told
+    return runner.calls
 
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS, st.sampled_from([*POLICIES[:2], *POLICIES[3:6]]), st.sampled_from(["graph", "named"]))
-def test_rule_t1_a_call_that_comes_late_begins_with_what_advance_does(
-    steps: list[tuple[str, int, int]], policy: str, inventory: str
-) -> None:
+def test_rule_t1_a_late_call_first_does_what_advance_does(steps: list[tuple[str, int, int]], policy: str, inventory: str) -> None:
     assert _live(policy, inventory, steps, advances=False) == _live(policy, inventory, steps, advances=True)
 
 
@@ -1098,15 +1092,15 @@ def test_rule_t1_a_call_that_comes_late_begins_with_what_advance_does(
 @example(1004469)  # a job is held at the very limit of another
 @example(7620)  # a child ends after the limit of a job whose runner promised to keep it
 @example(226)  # others reserved units of a pool for the moment after the limit of a job that does not stop
-def test_rule_t1_no_unit_is_used_twice_whatever_happens(seed: int) -> None:
+def test_rule_t1_no_unit_is_used_twice(seed: int) -> None:
     assert Course(seed).run() == []
 
 
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_rule_j1_a_job_that_is_held_at_the_limit_of_another_is_promised_nothing(inventory: str) -> None:
+def test_rule_j1_a_job_put_on_hold_at_the_limit_of_another_has_no_reservation(inventory: str) -> None:
     machine, ask = (of_number(4), "slot=1/core={}") if inventory == "counted" else (nodes(4), "slot={}/node")
-    clock = Hand()
-    top = Instance(machine, queue_policy="conservative", clock=clock, runner=Slow(), inventory=inventory, name="top")
+    clock = ManualClock()
+    top = Instance(machine, queue_policy="conservative", clock=clock, runner=ManualRunner(), inventory=inventory, name="top")
     top.submit(ask.format(3), duration_s=10, name="running")
     waiting = [top.submit(ask.format(4), duration_s=10, name=name) for name in ("first", "second")]
     assert [job.reserved_at for job in waiting] == [10.0, 20.0]
@@ -1119,9 +1113,9 @@ def test_rule_j1_a_job_that_is_held_at_the_limit_of_another_is_promised_nothing(
 
 
 def test_rule_t1_a_late_job_with_a_child_may_lose_to_others_later() -> None:
-    clock = Hand()
+    clock = ManualClock()
     graph = of_number(8)
-    top = Instance(graph, clock=clock, inventory="counted", runner=Never())
+    top = Instance(graph, clock=clock, inventory="counted", runner=UnstoppableRunner())
     child = top.spawn(top.submit("slot=4/core", duration_s=10))
     child.submit("slot=4/core")
     clock.now_s = 5.0
@@ -1134,8 +1128,8 @@ def test_rule_t1_a_late_job_with_a_child_may_lose_to_others_later() -> None:
     assert [problem.message[:8] for problem in top.check()] == ["rule T1:"]
 
 
-class Never:
-    """A runner that stops nothing."""
+class UnstoppableRunner:
+    """A runner that does not stop jobs."""
 
     def start(self, job: Job) -> None: ...
 
@@ -1144,35 +1138,35 @@ class Never:
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 @pytest.mark.parametrize("bad", [math.inf, math.nan, -1.0, limits.TIME_MAX_S * 2])
-def test_a_clock_that_says_no_moment_is_named_and_nothing_has_changed(bad: float, inventory: str) -> None:
-    hand = Hand()
-    top = Instance(nodes(2), clock=hand, inventory=inventory)
+def test_a_clock_that_returns_no_time_is_refused_and_nothing_changes(bad: float, inventory: str) -> None:
+    clock = ManualClock()
+    top = Instance(nodes(2), clock=clock, inventory=inventory)
     for call in (top.advance, lambda: top.submit("slot/node", duration_s=1), top.check, lambda: top.graph):
-        hand.now_s = bad
+        clock.now_s = bad
         with pytest.raises(UsageError, match="clock: expected 0 <= seconds"):
             call()
-        hand.now_s = 1.0
+        clock.now_s = 1.0
         assert (top.check(), list(top.jobs())) == ([], [])
     assert top.submit("slot/node", duration_s=1).state is State.RUN
 
 
-def test_a_clock_past_the_ids_of_jobs_is_named_and_nothing_has_changed() -> None:
-    hand = Hand()
-    top = Instance(nodes(2), clock=hand)
+def test_a_clock_past_the_range_of_job_ids_is_refused_and_nothing_changes() -> None:
+    clock = ManualClock()
+    top = Instance(nodes(2), clock=clock)
     first = top.submit("slot/node")
-    hand.now_s = 2**40 / 1000
-    with pytest.raises(UsageError, match="clock: the instance began over 34 years before"):
+    clock.now_s = 2**40 / 1000
+    with pytest.raises(UsageError, match=r"clock: job ids \(RFC 19\) have no room for more than 34 years"):
         top.submit("slot/node")
     assert (top.check(), list(top.jobs())) == ([], [first])
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "conservative"])
 @pytest.mark.parametrize("inventory", [*INVENTORIES, "counted"])
-def test_a_late_job_has_its_units_again_also_where_another_limit_has_passed_since(inventory: str, policy: str) -> None:
-    """Two promises are broken; what was given away for the second one comes back while the first one is seen to."""
+def test_a_late_job_gets_back_its_units_even_after_another_limit(inventory: str, policy: str) -> None:
+    """Two jobs break their promises; what others got from the second one becomes free while the first one is handled."""
     machine, ask = (of_number(2), "slot=1/core") if inventory == "counted" else (nodes(2), "slot/node")
-    clock = Hand()
-    top = Instance(machine, clock=clock, runner=Keeping(), inventory=inventory, queue_policy=policy)
+    clock = ManualClock()
+    top = Instance(machine, clock=clock, runner=LimitKeepingRunner(), inventory=inventory, queue_policy=policy)
     late, later = top.submit(ask, duration_s=8), top.submit(ask, duration_s=3)
     taker = top.submit(ask, duration_s=6)
     clock.now_s = 3.0
@@ -1190,10 +1184,10 @@ def test_a_late_job_has_its_units_again_also_where_another_limit_has_passed_sinc
     assert all(problem.severity != "error" for problem in top.check())
 
 
-# -- others change the graph ---------------------------------------------------------------------------------------------
+# -- others change the graph -------------------------------------------------------------------------------------------
 
 
-def lab(clock: Hand) -> ResourceGraph:
+def lab(clock: ManualClock) -> ResourceGraph:
     """Three nodes with two cores each, memory, and a feed of 12 W through edges of 6 W."""
     return fluxres.load(
         {
@@ -1216,12 +1210,10 @@ def lab(clock: Hand) -> ResourceGraph:
 
 
 @pytest.mark.parametrize(("pool", "ask"), [("/lab/memory0", "memory=4"), ("/lab/node0", "slot/node")])
-def test_rule_t1_a_late_job_whose_pools_are_taken_out_of_the_graph_keeps_nothing_and_all_else_goes_on(
-    pool: str, ask: str
-) -> None:
-    clock = Hand()
+def test_rule_t1_a_late_job_loses_pools_that_are_removed_from_the_graph(pool: str, ask: str) -> None:
+    clock = ManualClock()
     graph = lab(clock)
-    top = Instance(graph, runner=Slow(), clock=clock, inventory="graph")
+    top = Instance(graph, runner=ManualRunner(), clock=clock, inventory="graph")
     late, other = top.submit(ask, duration_s=5), top.submit("slot=2/node", duration_s=20)
     waiting = top.submit("slot=2/node", duration_s=20)
     clock.now_s = 6.0
@@ -1239,15 +1231,15 @@ def test_rule_t1_a_late_job_whose_pools_are_taken_out_of_the_graph_keeps_nothing
 @pytest.mark.parametrize("inventory", ["graph", "named:node", "named:core"])
 @pytest.mark.parametrize("change", ["edge", "state"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_what_others_hold_in_a_child_is_seen_also_where_the_parent_changes_after_it(
+def test_allocations_by_others_in_a_child_are_detected_despite_later_changes_of_the_parent(
     inventory: str, change: str, depth: int
 ) -> None:
-    clock = Hand()
+    clock = ManualClock()
     graph = lab(clock)
-    child = Instance(graph, clock=clock, runner=Slow())
+    child = Instance(graph, clock=clock, runner=ManualRunner())
     for level in range(depth):
         of_last = {"inventory": inventory} if level == depth - 1 else {}
-        child = child.spawn(child.submit("slot=3/node", duration_s=100), runner=Slow(), **of_last)
+        child = child.spawn(child.submit("slot=3/node", duration_s=100), runner=ManualRunner(), **of_last)
     child.graph.allocate("/lab/node0", job="other", start=0, end=50)
     if change == "edge":
         graph.set_edge("power:/pdu0", "/lab/node0", "power", capacity=3)
@@ -1261,11 +1253,11 @@ def test_what_others_hold_in_a_child_is_seen_also_where_the_parent_changes_after
 
 @pytest.mark.parametrize("inventory", ["graph", "named:node"])
 @pytest.mark.parametrize("change", ["edge", "state"])
-def test_what_others_give_back_in_a_child_is_seen_also_where_the_parent_changes_after_it(inventory: str, change: str) -> None:
-    clock = Hand()
+def test_frees_by_others_in_a_child_are_detected_despite_later_changes_of_the_parent(inventory: str, change: str) -> None:
+    clock = ManualClock()
     graph = lab(clock)
-    top = Instance(graph, clock=clock, runner=Slow())
-    child = top.spawn(top.submit("slot=3/node", duration_s=100), inventory=inventory, runner=Slow())
+    top = Instance(graph, clock=clock, runner=ManualRunner())
+    child = top.spawn(top.submit("slot=3/node", duration_s=100), inventory=inventory, runner=ManualRunner())
     child.graph.allocate("/lab/node0", job="other", start=0, end=50)
     waiting = child.submit("slot=2/node", duration_s=10)
     more = child.submit("slot/node", duration_s=10)
@@ -1281,11 +1273,11 @@ def test_what_others_give_back_in_a_child_is_seen_also_where_the_parent_changes_
     assert top.check() == []
 
 
-def test_a_job_whose_counted_pool_is_taken_out_of_the_graph_goes_on() -> None:
-    clock = Hand()
+def test_a_job_continues_when_its_counted_pool_is_removed_from_the_graph() -> None:
+    clock = ManualClock()
     graph = lab(clock)
     graph.allocate("/lab/node0/core0", job="other")
-    top = Instance(graph, clock=clock, runner=Slow(), inventory="counted:memory")
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="counted:memory")
     job, second = top.submit("memory=4", duration_s=20), top.submit("memory=8", duration_s=20)
     graph.unlink("/lab/memory0")
     assert top.check() == []
@@ -1297,21 +1289,21 @@ def test_a_job_whose_counted_pool_is_taken_out_of_the_graph_goes_on() -> None:
     assert (job.state, top.check()) == (State.INACTIVE, [])
 
 
-def test_rule_t1_a_closed_child_had_nothing_that_the_graph_does_not_have_any_more() -> None:
-    clock = Hand()
+def test_rule_t1_pools_of_a_closed_child_that_were_removed_are_not_reported() -> None:
+    clock = ManualClock()
     graph = lab(clock)
-    top = Instance(graph, clock=clock, runner=Slow())
-    child = top.spawn(top.submit("slot=2/node", duration_s=5), runner=Slow())
+    top = Instance(graph, clock=clock, runner=ManualRunner())
+    child = top.spawn(top.submit("slot=2/node", duration_s=5), runner=ManualRunner())
     clock.now_s = 6.0
     graph.unlink("/lab/node1")
     assert (top.check(), child.is_closed) == ([], True)
 
 
 @pytest.mark.parametrize("inventory", ["graph", "counted:memory"])
-def test_rule_t1_what_a_late_job_lacks_is_named_at_every_moment(inventory: str) -> None:
-    clock = Hand()
+def test_rule_t1_check_reports_what_a_late_job_lacks_at_any_moment(inventory: str) -> None:
+    clock = ManualClock()
     graph = lab(clock)
-    top = Instance(graph, clock=clock, runner=Slow(), inventory=inventory)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory=inventory)
     top.submit("memory=6", duration_s=1)
     graph.allocate([("/lab/memory0", 8)], job="other", start=12, end=42)
     for now_s in (2.0, 12.0, 20.0, 20.5, 22.0, 30.0, 30.5, 32.0):

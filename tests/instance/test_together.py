@@ -1,4 +1,4 @@
-"""Several instances that schedule one graph, and jobs of others in it."""
+"""Several instances, and jobs of others, on one graph."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from fluxres.errors import FluxresError
 from fluxres.instance import Instance, Job, State
-from tests.instance.machines import Hand, nodes
+from tests.instance.machines import ManualClock, nodes
 
 TICK_S = 0.000001
 
 
-class Leaves:
-    """Keeps which job runs where; what it raised would only be an exception of the job."""
+class UsageRunner:
+    """Records which job uses which pool, and conflicts; it does not raise, since that would only be an exception of the job."""
 
     keeps_limits = False
 
@@ -25,19 +25,19 @@ class Leaves:
     def start(self, job: Job) -> None:
         for path, _ in job.pools:
             if path in self.users:
-                self.twice.append(f"{path} is given to {job.id} and used by {self.users[path]}")
+                self.twice.append(f"{path} is allocated to {job.id} and used by {self.users[path]}")
             self.users[path] = job.id
 
     def stop(self, job: Job, why: str) -> None:
         pass
 
-    def left(self, job: Job) -> None:
+    def release(self, job: Job) -> None:
         for path in [path for path, user in self.users.items() if user == job.id]:
             del self.users[path]
 
 
-def test_what_another_job_holds_until_the_tick_to_come_keeps_no_call_from_returning() -> None:
-    graph, clock = nodes(2), Hand()
+def test_calls_return_although_others_free_something_in_the_next_tick() -> None:
+    graph, clock = nodes(2), ManualClock()
     graph.allocate("/cluster/node0", job="other", start=0, end=1 + TICK_S)
     top = Instance(graph, clock=clock)
     waiting = top.submit("slot=2/node{x}")
@@ -49,8 +49,8 @@ def test_what_another_job_holds_until_the_tick_to_come_keeps_no_call_from_return
     assert waiting.state is State.RUN
 
 
-def test_limits_of_that_moment_are_seen_to_all_the_same() -> None:
-    graph, clock = nodes(2), Hand()
+def test_limits_of_that_moment_are_still_enforced() -> None:
+    graph, clock = nodes(2), ManualClock()
     graph.allocate("/cluster/node0", job="other", start=0, end=1 + TICK_S)
     top = Instance(graph, clock=clock)
     job = top.submit("slot/node{x}", duration_s=1)
@@ -59,8 +59,8 @@ def test_limits_of_that_moment_are_seen_to_all_the_same() -> None:
     assert [event.name for event in job.events if event.name == "exception"] or job.state is State.INACTIVE
 
 
-def test_a_job_at_its_limit_in_one_instance_is_waited_for_in_the_other() -> None:
-    graph, clock = nodes(2), Hand()
+def test_one_instance_waits_for_a_job_at_its_limit_in_the_other() -> None:
+    graph, clock = nodes(2), ManualClock()
     graph.clock = clock
     one, other = Instance(graph, name="one"), Instance(graph, name="other")
     other.submit("slot/node{x}", duration_s=10)
@@ -71,7 +71,7 @@ def test_a_job_at_its_limit_in_one_instance_is_waited_for_in_the_other() -> None
     assert one.check() == other.check() == []
 
 
-def test_no_two_instances_on_one_graph_give_jobs_one_id() -> None:
+def test_instances_on_one_graph_use_different_job_ids() -> None:
     graph = nodes(2)
     one, other = Instance(graph, name="one"), Instance(graph, name="other")
     first, waiting, also = one.submit("slot=2/node{x}"), one.submit("slot/node{x}"), other.submit("slot/node{x}")
@@ -84,7 +84,7 @@ def test_no_two_instances_on_one_graph_give_jobs_one_id() -> None:
     assert one.check() == other.check() == []
 
 
-def test_the_number_of_a_closed_instance_is_used_again() -> None:
+def test_the_generator_of_a_closed_instance_is_used_again() -> None:
     graph = nodes(1)
     first = Instance(graph)
     ids = first.submit("slot/node{x}").id
@@ -93,10 +93,10 @@ def test_the_number_of_a_closed_instance_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_one_of_several_instances_gives_no_other_gives(seed: int) -> None:
-    source, graph, clock = random.Random(seed), nodes(4), Hand()
+def test_several_instances_on_one_graph_do_not_share_units(seed: int) -> None:
+    source, graph, clock = random.Random(seed), nodes(4), ManualClock()
     graph.clock = clock
-    runner = Leaves({})
+    runner = UsageRunner({})
     instances = [Instance(graph, name=f"i{i}", runner=runner, queue_policy=source.choice(["fcfs", "easy"])) for i in range(3)]
     for _ in range(120):
         instance = source.choice(instances)
@@ -113,7 +113,7 @@ def test_what_one_of_several_instances_gives_no_other_gives(seed: int) -> None:
                 job = source.choice(active)
                 if step == "finish":
                     if job.state in (State.RUN, State.CLEANUP):
-                        runner.left(job)
+                        runner.release(job)
                     instance.finish(job)
                 else:
                     instance.cancel(job)

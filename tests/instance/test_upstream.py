@@ -1,4 +1,4 @@
-"""Power and bandwidth in trees of instances: what a child draws, its parent's own pools are charged with (rule N1)."""
+"""Power and bandwidth in trees of instances: what a child draws is charged to the pools of its parent (rule N1)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission
 from fluxres.syntax.jobspec import as_request
 from tests import sites
-from tests.instance.machines import Hand
+from tests.instance.machines import ManualClock
 
 SITE = sites.TWO_PDUS
 
 
 def site() -> ResourceGraph:
-    """Six nodes, three on each of two PDUs of 1000 W in one feed of 1500 W."""
+    """Six nodes, three on each of two PDUs of 1,000 W, below one feed of 1,500 W."""
     return sites.graph(SITE)
 
 
@@ -52,16 +52,16 @@ def watts(graph: ResourceGraph) -> dict[str, int]:
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def top(clock: Hand) -> Instance:
+def top(clock: ManualClock) -> Instance:
     return Instance(site(), queue_policy="easy", clock=clock, name="top")
 
 
-def test_rule_n1_children_draw_from_one_supplier(top: Instance, clock: Hand) -> None:
+def test_rule_n1_children_draw_from_one_supplier(top: Instance, clock: ManualClock) -> None:
     first, second = (top.spawn(top.submit("slot=1/node", duration_s=1000)) for _ in range(2))
     a = first.submit("slot=1/[node;power=900]", duration_s=100)
     b = second.submit("slot=1/[core;power=900]", duration_s=100)
@@ -86,14 +86,14 @@ CABLES = SITE.replace('"/site/node[0-2]"}', '"/site/node[0-2]", capacity: 700}')
 
 
 def cables(graph: ResourceGraph) -> dict[str, int]:
-    """What goes through each cable that anything goes through."""
+    """What is drawn through each cable, if anything is."""
     graph.now()
     accounts = graph.structure.accounts
     used = {accounts.said(v): graph.planner.used(v, 0, 1) for v in range(graph.structure.n, accounts.n)}
     return {name.rpartition("/")[2]: units for name, units in used.items() if units}
 
 
-def test_rule_n1_what_a_child_draws_goes_through_the_cables_of_its_parent(clock: Hand) -> None:
+def test_rule_n1_a_child_draws_through_the_cables_of_its_parent(clock: ManualClock) -> None:
     top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     first = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
     second = top.spawn(top.submit("node=2/core=2{x}", duration_s=1000))
@@ -115,7 +115,7 @@ def test_rule_n1_what_a_child_draws_goes_through_the_cables_of_its_parent(clock:
     assert cables(top.graph) == {}
 
 
-def test_a_child_that_was_given_watts_has_its_part_of_the_cables(clock: Hand) -> None:
+def test_a_child_with_watts_has_its_part_of_the_cables(clock: ManualClock) -> None:
     top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/[node;power=500]", duration_s=1000))
     assert child.graph.satisfiable("slot=1/[core;power=500]")
@@ -130,8 +130,8 @@ def test_a_child_that_was_given_watts_has_its_part_of_the_cables(clock: Hand) ->
 
 
 @pytest.mark.parametrize("least", [1, 4], ids=["one unit here and more elsewhere", "one of several units"])
-def test_rule_n1_a_part_of_a_supply_without_a_unit_is_counted_as_all_of_it(least: int, clock: Hand) -> None:
-    """A child with a single unit of each supplier counts what its parent does, and so do its own children and what it gets."""
+def test_rule_n1_a_part_of_a_supply_without_a_unit_counts_as_all_of_it(least: int, clock: ManualClock) -> None:
+    """A child with a single unit of each supplier counts like its parent, and so do its children and what it grows by."""
     pdus = [{"type": "power", "basename": "pdu", "id": [i], "size": size} for i, size in enumerate((least, 4))]
     edges = [{"from": f"power:/feed/pdu{i}", "to": f"/site/node[{2 * i}-{2 * i + 1}]", "capacity": 4} for i in range(2)]
     feed = {"type": "power", "basename": "feed", "size": 8, "id": None, "with": pdus}
@@ -155,7 +155,7 @@ def test_rule_n1_a_part_of_a_supply_without_a_unit_is_counted_as_all_of_it(least
     assert top.check() == []
 
 
-def test_rule_n1_the_way_to_the_root_is_charged_at_every_level(top: Instance) -> None:
+def test_rule_n1_the_path_to_the_root_is_charged_at_every_level(top: Instance) -> None:
     child = top.spawn(top.submit("slot=2/node", duration_s=1000))
     grandchild = child.spawn(child.submit("slot=1/node", duration_s=500))
     grandchild.submit("slot=1/[core;power=400]", duration_s=10)
@@ -170,7 +170,7 @@ def test_rule_n1_the_way_to_the_root_is_charged_at_every_level(top: Instance) ->
     assert top.check() == []
 
 
-def test_a_child_that_was_given_watts_has_these_and_no_more(top: Instance) -> None:
+def test_a_child_with_watts_has_no_others(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node;power=500]", duration_s=1000))
     assert [pool.available() for pool in child.graph.find("type=power")] == [500, 500]  # of the feed, and of its PDU
     with pytest.raises(InfeasibleRequest):
@@ -182,7 +182,7 @@ def test_a_child_that_was_given_watts_has_these_and_no_more(top: Instance) -> No
 
 
 @pytest.mark.parametrize("where", ["/site", "power:/feed", "power:/feed/pdu0"])
-def test_rule_n1_a_copy_by_hand_has_nothing_of_the_way(where: str) -> None:
+def test_rule_n1_a_copy_without_an_instance_has_no_units_of_pass_through_pools(where: str) -> None:
     graph = site()
     graph.allocate("/site/node0", job="j")
     for part in (graph.copy(job="j"), graph.copy("/site/node1")):
@@ -194,7 +194,7 @@ def test_rule_n1_a_copy_by_hand_has_nothing_of_the_way(where: str) -> None:
         assert part.satisfiable("slot=4/core")
 
 
-def test_rule_n1_units_of_a_composite_on_the_way_are_not_the_childs() -> None:
+def test_rule_n1_units_of_a_pass_through_composite_do_not_belong_to_the_child() -> None:
     text = "fluxres: 1\nname: c\nresources: [{type: blade, count: 1, size: 4, with: [{type: core, count: 8}]}]\n"
     graph = ResourceGraph(cluster.read(Source(text.encode(), "c.yaml")).structure)
     graph.allocate([("/c/blade0", 3)], job="other")
@@ -208,7 +208,7 @@ def test_rule_n1_units_of_a_composite_on_the_way_are_not_the_childs() -> None:
     assert child.check() == []
 
 
-def test_a_node_that_was_given_back_is_in_no_graph_of_the_child(top: Instance) -> None:
+def test_a_returned_node_is_in_no_graph_of_the_child(top: Instance) -> None:
     child = top.spawn(top.submit("slot=2/node", duration_s=1000))
     child.shrink(["/site/node1"])
     other = top.submit("slot=1/node", duration_s=1000)
@@ -224,7 +224,7 @@ def test_a_node_that_was_given_back_is_in_no_graph_of_the_child(top: Instance) -
     assert top.check() == []
 
 
-def test_a_longer_job_draws_longer_and_only_where_there_is_as_much(top: Instance) -> None:
+def test_a_later_limit_extends_what_is_drawn_if_that_is_free(top: Instance) -> None:
     job = top.submit("slot=1/node", duration_s=100)
     child = top.spawn(job)
     child.submit("slot=1/[core;power=900]", duration_s=500)
@@ -239,10 +239,10 @@ def test_a_longer_job_draws_longer_and_only_where_there_is_as_much(top: Instance
     assert top.check() == []
 
 
-def test_what_a_child_draws_on_request_is_not_given_to_it_as_well(top: Instance) -> None:
+def test_a_child_does_not_grow_by_watts_that_it_draws_on_request(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/node", duration_s=100))
     running = child.submit("slot=1/[core;power=100]", duration_s=50)
-    with pytest.raises(StillHeld, match="draw from it what the parent gives on request"):
+    with pytest.raises(StillHeld, match="draw units of it that the parent grants on request"):
         child.grow("slot=1/[node;power=200]")
     child.finish(running)
     child.grow("slot=1/[node;power=200]")
@@ -255,7 +255,7 @@ def breaks(top: Instance, rule: str) -> list[Problem]:
     return [problem for problem in top.check() if rule in problem.message]
 
 
-def test_check_names_what_a_child_draws_and_its_parent_does_not(top: Instance) -> None:
+def test_check_reports_what_a_child_draws_and_its_parent_does_not(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/node", duration_s=100))
     child.submit("slot=1/[core;power=100]", duration_s=50)
     (holder,) = top.graph.jobs()
@@ -263,7 +263,7 @@ def test_check_names_what_a_child_draws_and_its_parent_does_not(top: Instance) -
     assert [problem.where for problem in breaks(top, "N1")] == [f"{child.address} power:/feed/pdu0"]
 
 
-def test_check_names_a_unit_of_a_child_that_the_parent_gave_away(top: Instance) -> None:
+def test_check_reports_a_unit_of_a_child_that_the_parent_gave_to_others(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/node", duration_s=100))
     (holder,) = top.graph.jobs()
     top.graph.free(holder, "/site/node0")
@@ -296,7 +296,7 @@ def test_rule_n1_a_cap_holds_in_simulations_of_nested_schedulers(fan_outs: tuple
     assert max(accumulate(drawn for _, drawn in sorted(events))) <= 1500
 
 
-def test_rule_n1_check_reports_a_supplier_of_the_parent_that_is_over_committed_by_hand(top: Instance, clock: Hand) -> None:
+def test_rule_n1_check_reports_an_overcommitted_supplier_of_the_parent(top: Instance, clock: ManualClock) -> None:
     child = top.spawn(top.submit("slot=1/node", duration_s=1000))
     child.submit("slot=1/[core;power=900]", duration_s=100)
     v = top.graph.vertex("power:/feed/pdu0")
@@ -309,7 +309,7 @@ def test_rule_n1_check_reports_a_supplier_of_the_parent_that_is_over_committed_b
     assert child.submit("slot=1/[core;power=200]").state.name == "SCHED"  # what is left of the pool shows as held elsewhere
 
 
-def test_rule_n1_a_grandchild_has_the_part_of_a_cable_that_its_job_was_given(clock: Hand) -> None:
+def test_rule_n1_a_grandchild_has_the_units_of_a_cable_that_its_job_has(clock: ManualClock) -> None:
     top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/node", duration_s=1000))
     grandchild = child.spawn(child.submit("slot=1/[core;power=300]", duration_s=500))
@@ -323,12 +323,12 @@ def test_rule_n1_a_grandchild_has_the_part_of_a_cable_that_its_job_was_given(clo
     assert top.check() == []
 
 
-def test_rule_t1_a_late_job_keeps_its_part_of_a_cable(clock: Hand) -> None:
+def test_rule_t1_a_late_job_keeps_its_part_of_a_cable(clock: ManualClock) -> None:
     top = Instance(
         sites.graph(CABLES),
         clock=clock,
         name="top",
-        runner=Slow(),
+        runner=ManualRunner(),
     )
     job = top.submit("slot=1/[core;power=300]", duration_s=10)
     clock.now_s = 12.0
@@ -339,8 +339,8 @@ def test_rule_t1_a_late_job_keeps_its_part_of_a_cable(clock: Hand) -> None:
     assert cables(top.graph) == {}
 
 
-class Slow(Runner):
-    """A runner that never says by itself that a job has ended."""
+class ManualRunner(Runner):
+    """A runner that leaves it to the test to report the end of jobs."""
 
     def start(self, job: Job) -> None: ...
 
@@ -348,8 +348,8 @@ class Slow(Runner):
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_rule_a7_a_late_job_goes_on_drawing_from_a_supplier_that_is_drained(level: int, clock: Hand) -> None:
-    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+def test_rule_a7_a_late_job_continues_to_draw_from_a_drained_supplier(level: int, clock: ManualClock) -> None:
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=ManualRunner())
     inner = top
     for _ in range(level):
         inner = inner.spawn(inner.submit("slot=1/node", duration_s=1000))
@@ -367,8 +367,8 @@ def test_rule_a7_a_late_job_goes_on_drawing_from_a_supplier_that_is_drained(leve
     assert new.state.name == "SCHED"
 
 
-def test_rule_n1_a_child_past_its_limit_gives_back_nothing_in_parts(clock: Hand) -> None:
-    top = Instance(site(), clock=clock, name="top", runner=Slow())
+def test_rule_n1_a_child_past_its_limit_cannot_return_single_pools(clock: ManualClock) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=ManualRunner())
     child = top.spawn(top.submit("slot=1/node", duration_s=10))
     clock.now_s = 10.0
     with pytest.raises(StaleHandle, match="past its limit"):
@@ -377,8 +377,8 @@ def test_rule_n1_a_child_past_its_limit_gives_back_nothing_in_parts(clock: Hand)
 
 
 @pytest.mark.parametrize("call", ["advance", "late"])
-def test_rule_t1_a_late_job_keeps_watts_that_were_promised_in_another_instance(call: str, clock: Hand) -> None:
-    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+def test_rule_t1_a_late_job_keeps_watts_that_another_instance_has_reserved(call: str, clock: ManualClock) -> None:
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=ManualRunner())
     child = top.spawn(top.submit("slot=1/node", duration_s=1000), queue_policy="conservative")
     late = top.submit("slot=1/[node;power=900]", duration_s=10)
     waiting = child.submit("slot=1/[core;power=900]", duration_s=100)
@@ -395,7 +395,7 @@ def test_rule_t1_a_late_job_keeps_watts_that_were_promised_in_another_instance(c
     assert (waiting.state.name, watts(top.graph)["pdu0"]) == ("RUN", 900)
 
 
-def test_rule_n1_an_edge_of_a_grandchild_carries_what_that_of_its_parent_does(clock: Hand) -> None:
+def test_rule_n1_an_edge_has_the_capacity_of_the_parent_in_a_grandchild(clock: ManualClock) -> None:
     top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=1000))
     grandchild = child.spawn(child.submit("slot=1/core=2", duration_s=500))
@@ -407,7 +407,7 @@ def test_rule_n1_an_edge_of_a_grandchild_carries_what_that_of_its_parent_does(cl
     assert top.check() == []
 
 
-def test_a_pdu_that_fails_takes_along_what_it_supplies_and_nothing_else(top: Instance) -> None:
+def test_a_failed_pdu_fails_only_the_jobs_that_it_supplies(top: Instance) -> None:
     lost = top.submit("slot=1/[node{id:'0'};power=500]")
     child = top.spawn(top.submit("slot=1/[node{id:'3'};power=200]"))
     asks = top.spawn(top.submit("slot=1/node{id:'1'}"))
@@ -435,7 +435,7 @@ def test_a_job_that_draws_all_of_a_feed_is_on_the_pdu_that_it_draws_from(fails: 
     assert job.state.name == ("RUN" if fails == "pdu0" else "INACTIVE")
 
 
-def test_rule_n1_nothing_starts_in_a_child_at_the_moment_at_which_it_expires(top: Instance, clock: Hand) -> None:
+def test_rule_n1_nothing_starts_in_a_child_at_the_moment_at_which_it_expires(top: Instance, clock: ManualClock) -> None:
     parent = top.submit("slot=1/node", duration_s=10)
     child = top.spawn(parent)
     clock.now_s = 10.0
@@ -447,8 +447,8 @@ def test_rule_n1_nothing_starts_in_a_child_at_the_moment_at_which_it_expires(top
     assert top.check() == []
 
 
-class Keeping(Slow):
-    """One that promises that jobs end at their limit."""
+class LimitKeepingRunner(ManualRunner):
+    """A `ManualRunner` that promises that jobs end at their limit."""
 
     keeps_limits = True
 
@@ -460,11 +460,11 @@ def _nested(top: Instance, depth: int, runner: Runner | None = None, *, duration
     return inner
 
 
-@pytest.mark.parametrize("runner", [Slow, None])
+@pytest.mark.parametrize("runner", [ManualRunner, None])
 @pytest.mark.parametrize("asks", ["parent", "sibling"])
 @pytest.mark.parametrize(("depth", "limit"), [(1, 5), (2, 5), (1, 15), (2, 15)])
-def test_rule_t1_at_the_moment_of_its_limit_a_job_of_a_child_has_its_watts(
-    depth: int, limit: int, asks: str, runner: type[Runner] | None, clock: Hand
+def test_rule_t1_a_job_of_a_child_has_its_watts_exactly_at_its_limit(
+    depth: int, limit: int, asks: str, runner: type[Runner] | None, clock: ManualClock
 ) -> None:
     top = Instance(site(), clock=clock, name="top", runner=None if runner is None else runner())
     inner = _nested(top, depth)
@@ -485,8 +485,8 @@ def test_rule_t1_at_the_moment_of_its_limit_a_job_of_a_child_has_its_watts(
     assert top.check() == []
 
 
-def test_rule_t1_others_that_ask_by_the_instance_find_the_watts_of_a_job_at_its_limit_held(clock: Hand) -> None:
-    top = Instance(site(), clock=clock, name="top", runner=Slow())
+def test_rule_t1_the_graph_of_an_instance_shows_the_watts_of_a_job_at_its_limit_as_held(clock: ManualClock) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=ManualRunner())
     child = _nested(top, 1)
     job = child.submit("slot=1/[core;power=800]", duration_s=5)
     clock.now_s = 5.0
@@ -495,9 +495,9 @@ def test_rule_t1_others_that_ask_by_the_instance_find_the_watts_of_a_job_at_its_
     assert (job.state.name, top.check()) == ("RUN", [])
 
 
-def test_overtime_in_a_child_gives_way_to_others_that_did_not_ask(clock: Hand) -> None:
+def test_overtime_in_a_child_yields_to_changes_by_others(clock: ManualClock) -> None:
     graph = site()
-    top = Instance(graph, clock=clock, name="top", runner=Slow())
+    top = Instance(graph, clock=clock, name="top", runner=ManualRunner())
     child = _nested(top, 1)
     job = child.submit("slot=1/[core;power=800]", duration_s=5)
     clock.now_s = 5.0
@@ -511,9 +511,9 @@ def test_overtime_in_a_child_gives_way_to_others_that_did_not_ask(clock: Hand) -
 
 @pytest.mark.parametrize("asks", ["parent", "sibling"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_overtime_in_a_child_gives_way_to_a_reservation_of_others(depth: int, asks: str, clock: Hand) -> None:
+def test_overtime_in_a_child_yields_to_a_reservation_of_others(depth: int, asks: str, clock: ManualClock) -> None:
     graph = site()
-    top = Instance(graph, queue_policy="easy", clock=clock, name="top", runner=Slow())
+    top = Instance(graph, queue_policy="easy", clock=clock, name="top", runner=ManualRunner())
     inner = _nested(top, depth)
     other = top if asks == "parent" else top.spawn(top.submit("slot=1/node", duration_s=100))
     job = inner.submit("slot=1/[core;power=800]", duration_s=5)
@@ -536,10 +536,10 @@ def test_overtime_in_a_child_gives_way_to_a_reservation_of_others(depth: int, as
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_rule_t1_a_late_job_of_a_child_keeps_watts_that_were_promised_to_the_head_above(
-    depth: int, late: bool, clock: Hand
+def test_rule_t1_a_late_job_of_a_child_keeps_watts_that_its_parent_has_reserved(
+    depth: int, late: bool, clock: ManualClock
 ) -> None:
-    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=Slow())
+    top = Instance(site(), queue_policy="easy", clock=clock, name="top", runner=ManualRunner())
     inner = _nested(top, depth)
     job = inner.submit("slot=1/[core;power=800]", duration_s=5)
     head = top.submit("slot=1/[core;power=800]", duration_s=5)
@@ -553,9 +553,9 @@ def test_rule_t1_a_late_job_of_a_child_keeps_watts_that_were_promised_to_the_hea
     assert (head.state.name, top.check()) == ("RUN", [])
 
 
-def test_overtime_of_a_job_with_a_child_leaves_the_child_what_others_leave(clock: Hand) -> None:
+def test_overtime_of_a_job_with_a_child_leaves_the_child_what_others_leave(clock: ManualClock) -> None:
     graph = site()
-    top = Instance(graph, clock=clock, name="top", runner=Slow())
+    top = Instance(graph, clock=clock, name="top", runner=ManualRunner())
     child = _nested(top, 1)
     job = child.submit("slot=1/[core;power=800]", duration_s=50)
     graph.allocate([("power:/feed/pdu0", 600)], job="other", start=15.0, end=20.0)
@@ -568,9 +568,9 @@ def test_overtime_of_a_job_with_a_child_leaves_the_child_what_others_leave(clock
     assert watts(top.graph)["pdu0"] == 600
 
 
-def test_rule_t1_a_limit_that_was_promised_and_not_kept_is_noticed_above(clock: Hand) -> None:
-    top = Instance(site(), clock=clock, name="top", runner=Slow())
-    child = _nested(top, 1, Keeping())
+def test_rule_t1_a_broken_promise_in_a_child_is_detected_by_its_parent(clock: ManualClock) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=ManualRunner())
+    child = _nested(top, 1, LimitKeepingRunner())
     job = child.submit("slot=1/[core;power=800]", duration_s=5)
     clock.now_s = 6.0
     new = top.submit("slot=1/[node;power=800]", duration_s=3)
@@ -578,8 +578,8 @@ def test_rule_t1_a_limit_that_was_promised_and_not_kept_is_noticed_above(clock: 
     assert top.check() == []
 
 
-def test_at_a_limit_that_is_kept_the_watts_of_a_child_are_free(clock: Hand) -> None:
-    top = Instance(site(), clock=clock, name="top", runner=Keeping())
+def test_the_watts_of_a_child_are_free_at_a_kept_limit(clock: ManualClock) -> None:
+    top = Instance(site(), clock=clock, name="top", runner=LimitKeepingRunner())
     child = _nested(top, 1)
     job = child.submit("slot=1/[core;power=800]", duration_s=5)
     clock.now_s = 5.0
@@ -591,7 +591,7 @@ def test_at_a_limit_that_is_kept_the_watts_of_a_child_are_free(clock: Hand) -> N
 
 @pytest.mark.parametrize("where", ["power:/feed/pdu0", "/site/node0"])
 @pytest.mark.parametrize("state", ["down", "drain"])
-def test_rule_a7_what_is_out_of_service_above_is_not_put_into_service_below(where: str, state: str, top: Instance) -> None:
+def test_rule_a7_a_child_cannot_override_the_states_of_its_parent(where: str, state: str, top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/node"))
     top.set_state(where, state)
     for wanted in ("up", "degraded"):
@@ -616,7 +616,7 @@ def outlets_of_one_feed(**of_instance: Any) -> Instance:
     return Instance(graph, **of_instance)
 
 
-def test_rule_a5_a_budget_that_shrinks_to_what_a_job_draws_is_held_whole_by_it() -> None:
+def test_rule_a5_a_budget_reduced_to_what_a_job_draws_is_exclusive_to_it() -> None:
     top = outlets_of_one_feed()
     child = top.spawn(top.submit("slot=2/[node;power=50]", duration_s=100))
     job = child.submit("slot=1/[node;power=50]", duration_s=50)
@@ -634,7 +634,7 @@ def test_rule_a5_a_budget_that_shrinks_to_what_a_job_draws_is_held_whole_by_it()
     assert top.check() == []
 
 
-def test_rule_n1_all_of_a_budget_is_nothing_of_what_the_parent_gives_on_request() -> None:
+def test_rule_n1_an_exclusive_budget_does_not_include_what_the_parent_grants_on_request() -> None:
     top = outlets_of_one_feed()
     child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=100))
     child.grow("/c/node2")
@@ -650,10 +650,10 @@ def test_rule_n1_all_of_a_budget_is_nothing_of_what_the_parent_gives_on_request(
     assert (grandchild.check(), top.check()) == ([], [])
 
 
-def test_rule_a6_what_a_late_job_gives_back_is_not_asked_of_the_parent_again(clock: Hand) -> None:
+def test_rule_a6_what_a_late_job_frees_is_not_requested_from_the_parent_again(clock: ManualClock) -> None:
     top = outlets_of_one_feed(clock=clock)
     child = top.spawn(top.submit("slot=1/[node;power=100]", duration_s=100))
-    grandchild = child.spawn(child.submit("slot=1/node", duration_s=90), runner=Slow())
+    grandchild = child.spawn(child.submit("slot=1/node", duration_s=90), runner=ManualRunner())
     job = grandchild.submit("slot=1/[core;power=100]", duration_s=10)
     clock.now_s = 20.0
     top.advance()
@@ -667,9 +667,9 @@ def test_rule_a6_what_a_late_job_gives_back_is_not_asked_of_the_parent_again(clo
 
 
 @pytest.mark.parametrize("how", ["late", "extended"])
-def test_rule_t1_what_a_whole_budget_implies_of_the_parents_suppliers_is_held_on_with_it(how: str, clock: Hand) -> None:
+def test_rule_t1_what_an_exclusive_budget_implies_in_the_parent_is_extended_with_it(how: str, clock: ManualClock) -> None:
     top = outlets_of_one_feed(clock=clock)
-    child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=100), runner=Slow())
+    child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=100), runner=ManualRunner())
     child.grow("/c/node2")
     job = child.submit("slot=1/[node{id:'2'};power=300]", duration_s=10)
     assert watts(top.graph) == {"feed": 300, "pdu0": 300, "pdu1": 300}
@@ -684,10 +684,10 @@ def test_rule_t1_what_a_whole_budget_implies_of_the_parents_suppliers_is_held_on
     assert top.check() == []
 
 
-def test_rule_t1_a_late_job_keeps_all_of_a_feed_that_its_instance_draws(clock: Hand) -> None:
-    top = outlets_of_one_feed(clock=clock, runner=Slow())
+def test_rule_t1_a_late_job_keeps_all_of_a_feed_that_its_instance_draws(clock: ManualClock) -> None:
+    top = outlets_of_one_feed(clock=clock, runner=ManualRunner())
     late = top.submit("slot=3/node", duration_s=10)
-    child = top.spawn(late, runner=Slow())
+    child = top.spawn(late, runner=ManualRunner())
     jobs = [child.submit(f"slot=1/[node{{id:'{i}'}};power={watts}]") for i, watts in ((0, 600), (2, 400))]
     clock.now_s = 20.0
     top.advance()
@@ -696,7 +696,7 @@ def test_rule_t1_a_late_job_keeps_all_of_a_feed_that_its_instance_draws(clock: H
     assert (child.check(), top.check()) == ([], [])
 
 
-def test_rule_n1_the_instances_below_see_what_a_child_has_left_of_a_supplier(top: Instance) -> None:
+def test_rule_n1_the_instances_below_see_what_a_child_still_has_of_a_supplier(top: Instance) -> None:
     job = top.submit("slot=1/[node{id:'0'};power=100]", duration_s=100)
     child = top.spawn(job)
     child.grow("/site/node1")
@@ -711,7 +711,7 @@ def test_rule_n1_the_instances_below_see_what_a_child_has_left_of_a_supplier(top
     assert (watts(top.graph)["feed"], top.check()) == (800, [])
 
 
-def test_a_child_grows_by_watts_where_others_draw_and_it_has_looked(top: Instance) -> None:
+def test_a_child_grows_by_watts_after_it_has_seen_what_others_draw(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'}]"))
     top.submit("slot=1/[node{id:'1'};power=600]")
     pdu = "power:/feed/pdu0"
@@ -725,13 +725,13 @@ def test_a_child_that_was_refused_watts_sees_what_others_draw(top: Instance) -> 
     child = top.spawn(top.submit("slot=1/[node{id:'0'}]"))
     top.submit("slot=1/[node{id:'1'};power=600]")
     child.submit("slot=1/[core;power=100]")
-    with pytest.raises(StillHeld, match="draw from it what the parent gives on request"):
+    with pytest.raises(StillHeld, match="draw units of it that the parent grants on request"):
         child.grow("slot=1/[node{id:'2'};power=300]")
     assert child.graph.pool("power:/feed/pdu0").available() == 300
     assert (child.check(), top.check()) == ([], [])
 
 
-def test_a_child_that_draws_through_a_cable_grows_by_nodes_alone(clock: Hand) -> None:
+def test_a_child_that_draws_through_a_cable_grows_by_nodes_alone(clock: ManualClock) -> None:
     power = sites.power(1500, 1000).replace('"/site/rack[0-1]"}', '"/site/rack[0-1]", capacity: 900}')
     top = Instance(sites.graph(sites.racks() + power), clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/[node{id:'0'}]"))
@@ -741,7 +741,7 @@ def test_a_child_that_draws_through_a_cable_grows_by_nodes_alone(clock: Hand) ->
     assert (states, child.check(), top.check()) == ([State.RUN, State.SCHED], [], [])
 
 
-def test_a_node_that_was_given_back_of_a_rack_with_watts_leaves_nothing_in_its_cable(clock: Hand) -> None:
+def test_a_returned_node_of_a_rack_with_watts_leaves_nothing_in_its_cable(clock: ManualClock) -> None:
     power = sites.power(1500, 1000, racks=1).replace('"/site/rack[0-0]"}', '"/site/rack0/node*", capacity: 400}')
     top = Instance(sites.graph(sites.racks(1) + power), clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/[rack;power=300]"))
@@ -753,7 +753,7 @@ def test_a_node_that_was_given_back_of_a_rack_with_watts_leaves_nothing_in_its_c
     assert cables(top.graph) == {}
 
 
-def test_a_child_whose_jobs_draw_all_that_it_has_grows_by_more(top: Instance) -> None:
+def test_a_child_whose_jobs_draw_all_its_watts_grows_by_more(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
     first = child.submit("slot=1/[core;power=300]")
     assert "/site/node1" in child.grow("slot=1/[node{id:'1'};power=200]")
@@ -764,7 +764,7 @@ def test_a_child_whose_jobs_draw_all_that_it_has_grows_by_more(top: Instance) ->
     assert watts(child.graph) == {"feed": 201, "pdu0": 201}
 
 
-def test_a_child_whose_own_child_draws_all_that_it_has_grows_by_more(top: Instance) -> None:
+def test_a_child_whose_own_child_draws_all_its_watts_grows_by_more(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
     inner = child.spawn(child.submit("slot=1/core"))
     inner.submit("slot=1/[core;power=300]")
@@ -774,7 +774,7 @@ def test_a_child_whose_own_child_draws_all_that_it_has_grows_by_more(top: Instan
     assert (child.check(), top.check()) == ([], [])
 
 
-def test_rule_n1_a_grandchild_that_draws_all_of_a_feed_has_no_pdu_that_it_does_not_draw_from(top: Instance) -> None:
+def test_rule_n1_a_grandchild_that_draws_all_of_a_feed_does_not_get_other_pdus(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
     child.grow("slot=1/node{id:'3'}")
     inner = child.spawn(child.submit("slot=1/[node{id:'3'};power=300]"))
@@ -786,7 +786,7 @@ def test_rule_n1_a_grandchild_that_draws_all_of_a_feed_has_no_pdu_that_it_does_n
     assert (watts(top.graph), top.check()) == ({"feed": 600, "pdu0": 600, "pdu1": 300}, [])
 
 
-def test_a_child_all_of_whose_feed_a_job_holds_by_name_does_not_grow_by_more(top: Instance) -> None:
+def test_a_child_does_not_grow_by_watts_of_a_feed_that_a_job_holds_by_name(top: Instance) -> None:
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=300]"))
     child.graph.allocate("power:/feed", job="j")
     with pytest.raises(MergeConflict, match="held exclusively by j"):
@@ -826,14 +826,14 @@ def _star_edges(**units: int) -> dict[str, int]:
 
 
 def _own_edges(instance: Instance) -> dict[str, int]:
-    """The units that a child has itself, by edge."""
+    """By edge, the units of a child's own."""
     accounts = instance.graph.structure.accounts
     edges = [v for v in range(accounts.pools.n, accounts.n) if accounts.linked is None or not accounts.linked[v]]
     return {accounts.where(v).removeprefix("net: "): accounts.size.item(v) for v in edges if accounts.size.item(v)}
 
 
 @pytest.mark.parametrize("how", ["the graph", "the child"])
-def test_rule_f2_what_others_draw_towards_a_node_that_goes_back_they_draw_on(how: str) -> None:
+def test_rule_f2_others_continue_to_draw_towards_a_returned_node(how: str) -> None:
     top = _star(4, 2)
     job = top.submit("slot=3/[node;net=1{to:/lab/node2}]")
     child = None
@@ -853,7 +853,7 @@ def test_rule_f2_what_others_draw_towards_a_node_that_goes_back_they_draw_on(how
         assert (waiting.state, _edges_of(top, waiting)) == (State.RUN, _star_edges(node3=1, node2=1))
 
 
-def test_rule_f1_a_node_that_goes_back_carries_on_what_it_leads_to_another() -> None:
+def test_rule_f1_a_returned_node_still_passes_on_what_another_draws() -> None:
     top = _gateway()
     job = top.submit("slot=2/[node;net=2]")
     child = top.spawn(job)
@@ -866,7 +866,7 @@ def test_rule_f1_a_node_that_goes_back_carries_on_what_it_leads_to_another() -> 
     assert child.submit("slot=1/[node;net=2]").state is State.RUN
 
 
-def test_a_node_that_goes_back_stays_the_way_to_another_in_all_instances() -> None:
+def test_a_returned_node_stays_a_pass_through_in_all_instances() -> None:
     top = _gateway()
     job = top.submit("slot=2/node")
     child = top.spawn(job)
@@ -881,7 +881,7 @@ def test_a_node_that_goes_back_stays_the_way_to_another_in_all_instances() -> No
     assert (_edges_of(top, job), child.check(), top.check()) == ({}, [], [])
 
 
-def test_rule_f2_a_supply_that_goes_back_is_drawn_through_as_before() -> None:
+def test_rule_f2_a_returned_supply_still_passes_on_what_is_drawn() -> None:
     enclosure = {
         "type": "encl",
         "count": 1,
@@ -910,7 +910,7 @@ MORE: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("more", MORE)
-def test_rule_n1_a_child_has_the_units_that_its_job_was_given_of_an_edge_between_others(more: str) -> None:
+def test_rule_n1_a_child_has_the_units_that_its_job_holds_of_an_edge_between_other_pools(more: str) -> None:
     top = _star(2, 2)
     first, wanted = MORE[more]
     job = top.submit(first)
@@ -924,7 +924,7 @@ def test_rule_n1_a_child_has_the_units_that_its_job_was_given_of_an_edge_between
     assert top.graph.jobs() == []
 
 
-def test_rule_n1_a_child_has_what_its_job_draws_towards_a_node_it_has_not_and_then_gets() -> None:
+def test_rule_n1_a_child_has_what_its_job_draws_towards_a_node_that_it_gets_later() -> None:
     top = _star(3, 5)
     job = top.submit("slot=1/[node;net=2{to:/lab/node1}]")
     child = top.spawn(job)
@@ -937,7 +937,7 @@ def test_rule_n1_a_child_has_what_its_job_draws_towards_a_node_it_has_not_and_th
     assert top.submit("slot=1/[node;net=3{to:/lab/node1}]").state is State.RUN
 
 
-def test_rule_n1_check_names_an_edge_of_which_a_child_has_more_than_its_job() -> None:
+def test_rule_n1_check_reports_an_edge_of_which_a_child_has_more_than_its_job() -> None:
     top = _star(2, 5)
     job = top.submit("slot=1/[node;net=2{to:net:/switch}]")
     child = top.spawn(job)
@@ -949,7 +949,7 @@ def test_rule_n1_check_names_an_edge_of_which_a_child_has_more_than_its_job() ->
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: int, clock: Hand) -> None:
+def test_rule_n1_a_changed_capacity_in_the_parent_reaches_the_instances_below(depth: int, clock: ManualClock) -> None:
     top = Instance(cabled(clock), name="top")
     child = top
     for _ in range(depth):
@@ -970,7 +970,7 @@ def test_rule_n1_what_an_edge_of_the_parent_carries_now_it_carries_below(depth: 
 
 
 def supplied(feed: dict[str, Any] | None = None, carries: float = math.inf, below: float = math.inf) -> Instance:
-    """Two nodes on a PDU of 8 W below a feed, with what the edges to the PDU and to the first node carry."""
+    """Two nodes on a PDU of 8 W below a feed, with capacities of the edges to the PDU and to the first node."""
     pools = [Resource("feed", 1, **(feed or {})), Resource("pdu", 1, size=8, unit="W")]
     limits_of = [{} if capacity == math.inf else {"capacity": capacity} for capacity in (carries, below)]
     edges = [
@@ -988,7 +988,7 @@ ABOVE, BELOW = ("power:/feed0", "power:/pdu0"), ("power:/pdu0", "/lab/node0")
 @pytest.mark.parametrize("depth", [1, 3])
 @pytest.mark.parametrize("feed", [{}, {"size": 8, "unit": "W"}])
 @pytest.mark.parametrize("ends", [ABOVE, BELOW])
-def test_rule_f1_an_edge_that_gets_a_capacity_in_the_parent_has_it_below(
+def test_rule_f1_an_edge_that_gets_a_capacity_in_the_parent_gets_it_below(
     ends: tuple[str, str], feed: dict[str, Any], depth: int
 ) -> None:
     top = supplied(feed)
@@ -1033,7 +1033,7 @@ def test_rule_n1_an_edge_that_loses_its_capacity_in_the_parent_loses_it_below(is
 
 
 @pytest.mark.parametrize("carries", [(3, 3), (2, 4), (4, 2), (1, 1, 4)])
-def test_rule_n1_a_child_has_what_its_job_was_given_of_parallel_edges(carries: tuple[int, ...]) -> None:
+def test_rule_n1_a_child_has_what_its_job_holds_of_parallel_edges(carries: tuple[int, ...]) -> None:
     edges = [Edge(*BELOW, relation=f"cable{i}", capacity=units) for i, units in enumerate(carries)]
     power = AuxiliaryGraph(pools=[Resource("pdu", 1, id=[0], size=8, unit="W")], edges=edges)
     node = Resource("node", 1, id=[0], children=[Resource("core", 4)])
@@ -1051,7 +1051,7 @@ def test_rule_n1_a_child_has_what_its_job_was_given_of_parallel_edges(carries: t
 
 
 @pytest.mark.parametrize("carries", [(3, 4), (0, 4), (4, 0)])
-def test_rule_n1_parallel_edges_carry_together_what_a_child_was_given_first_and_then(carries: tuple[int, ...]) -> None:
+def test_rule_n1_parallel_edges_have_together_what_a_child_got_first_and_later(carries: tuple[int, ...]) -> None:
     edges = [Edge("net:/switch", "/lab/node0", relation=f"cable{i}", capacity=units) for i, units in enumerate(carries)]
     edges.append(Edge("net:/switch", "/lab/node1"))
     net = AuxiliaryGraph(pools=[Resource("switch")], edges=edges)
@@ -1071,7 +1071,7 @@ def test_rule_n1_parallel_edges_carry_together_what_a_child_was_given_first_and_
 
 
 @pytest.mark.parametrize("carries", [(3, 4), (0, 4), (4, 0)])
-def test_rule_n1_parallel_edges_that_a_child_shares_stay_what_they_are_as_it_grows(carries: tuple[int, ...]) -> None:
+def test_rule_n1_shared_parallel_edges_do_not_change_when_a_child_grows(carries: tuple[int, ...]) -> None:
     cable = ("net:/switch", "/lab/node0", "net")
     edges = [Edge(*cable[:2], relation=f"cable{i}", capacity=9) for i in range(2)]
     net = AuxiliaryGraph(pools=[Resource("switch")], edges=[*edges, Edge("net:/switch", "/lab/node1")])
@@ -1093,7 +1093,7 @@ UPLINK = ("net:/spine", "net:/switch0", "net")
 
 
 def uplinked(*capacities: float, nodes: int = 2) -> Instance:
-    """Nodes at a switch, whose uplink is cables of these capacities."""
+    """Nodes on a switch whose uplink has cables of these capacities."""
     edges = [Edge(*UPLINK[:2], relation=f"cable{i}", capacity=units) for i, units in enumerate(capacities)]
     edges.append(Edge("net:/switch0", "/lab/node*", capacity=100))
     net = AuxiliaryGraph(pools=[Resource("spine"), Resource("switch", 1, id=[0])], edges=edges)
@@ -1108,7 +1108,7 @@ def uplink(instance: Instance) -> int:
 @pytest.mark.parametrize("is_replaced", [False, True])
 @pytest.mark.parametrize("more", ["/lab/node1", "slot/[node;net=6]"])
 @pytest.mark.parametrize("given", ["slot/node", "slot/[node;net=6]"])
-def test_rule_n1_a_cable_that_the_parent_got_comes_with_what_a_child_grows_by(given: str, more: str, is_replaced: bool) -> None:
+def test_rule_n1_an_edge_added_to_the_parent_reaches_a_child_when_it_grows(given: str, more: str, is_replaced: bool) -> None:
     top = uplinked(10)
     child = top.spawn(top.submit(given))
     top.graph.add_edge(*UPLINK, relation="new", capacity=15 if is_replaced else 5)
@@ -1125,7 +1125,7 @@ def test_rule_n1_a_cable_that_the_parent_got_comes_with_what_a_child_grows_by(gi
         assert top.check() == []
 
 
-def test_rule_n1_an_edge_that_carried_nothing_when_a_child_began_follows_its_parent() -> None:
+def test_rule_n1_an_edge_with_capacity_zero_at_the_start_of_a_child_follows_its_parent() -> None:
     top = uplinked(0, 0)
     child = top.spawn(top.submit("slot/node"))
     for i in range(2):
@@ -1136,7 +1136,7 @@ def test_rule_n1_an_edge_that_carried_nothing_when_a_child_began_follows_its_par
     assert top.check() == []
 
 
-def test_rule_n1_a_child_has_all_units_that_it_was_given_of_cables_with_fractions() -> None:
+def test_rule_n1_a_child_has_all_its_units_of_cables_with_fractional_capacities() -> None:
     top = uplinked(3.3, 16.1, 32.9, 55.3)
     job = top.submit("slot/[node;net=5]")
     child = top.spawn(job)
@@ -1144,18 +1144,18 @@ def test_rule_n1_a_child_has_all_units_that_it_was_given_of_cables_with_fraction
     assert child.submit("slot/[node;net=5]").state is State.RUN
 
 
-def test_an_edge_alone_is_nothing_that_a_child_can_grow_by() -> None:
+def test_a_child_cannot_grow_by_an_edge_alone() -> None:
     top = uplinked(10)
     child = top.spawn(top.submit("slot/node"))
     before = top.graph.jobs()
-    with pytest.raises(UsageError, match="an edge is given with pools that draw through it"):
+    with pytest.raises(UsageError, match="an edge can only be added with pools that draw through it"):
         child.grow([("net: net:/spine -> net:/switch0", 5)])
     assert (top.graph.jobs(), top.check()) == (before, [])
 
 
-def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_and_nobody_can_hold() -> None:
+def test_rule_t1_an_edge_of_a_closed_child_that_lost_its_capacity_is_not_reported() -> None:
     top = supplied(below=3)
-    slow = Slow()
+    slow = ManualRunner()
     job = top.submit("slot/[node;power=2]")
     top.runner = slow
     child = top.spawn(job)
@@ -1169,7 +1169,7 @@ def test_rule_t1_a_late_job_lacks_nothing_of_an_edge_that_its_closed_child_had_a
     ("before", "after", "says"),
     [(math.inf, 3, "limited here"), (3, math.inf, "3 units in the parent"), (3, 7, "3 units in the parent, and 7 here")],
 )
-def test_rule_n1_check_names_an_edge_that_carries_something_else_on_one_side(before: float, after: float, says: str) -> None:
+def test_rule_n1_check_reports_different_capacities_of_an_edge(before: float, after: float, says: str) -> None:
     top = supplied(below=before)
     child = top.spawn(top.submit("slot/node"))
     assert top.check() == []
@@ -1177,7 +1177,7 @@ def test_rule_n1_check_names_an_edge_that_carries_something_else_on_one_side(bef
     assert any("rule N1" in problem.message and says in problem.message for problem in top.check())
 
 
-def test_rule_n1_a_reservation_past_the_end_of_a_child_gives_way_to_a_smaller_cable(clock: Hand) -> None:
+def test_rule_n1_a_reservation_past_the_end_of_a_child_yields_to_a_smaller_cable(clock: ManualClock) -> None:
     top = Instance(sites.graph(CABLES), queue_policy="easy", clock=clock, name="top")
     child = top.spawn(top.submit("slot=1/node{id:'0'}", duration_s=30))
     child.submit("slot=1/[core;power=100]", duration_s=35)
@@ -1188,9 +1188,9 @@ def test_rule_n1_a_reservation_past_the_end_of_a_child_gives_way_to_a_smaller_ca
     assert not child.graph.satisfiable("slot=1/[core;power=301]")
 
 
-def test_a_promise_that_passed_beside_a_late_job_is_no_finding(clock: Hand) -> None:
-    """Nobody calls at the limit: the promise was never kept, and the late job holds its watts again from the next call on."""
-    top = Instance(site(), queue_policy="easy", clock=clock, runner=Slow(), name="top")
+def test_check_accepts_a_broken_promise_in_the_past(clock: ManualClock) -> None:
+    """No call is made at the limit: the promise was never kept, and the late job holds its watts again from the next call on."""
+    top = Instance(site(), queue_policy="easy", clock=clock, runner=ManualRunner(), name="top")
     late = top.spawn(top.submit("slot=1/node{id:'0'}", duration_s=22))
     late.submit("slot=1/[core;power=100]", duration_s=34)
     other = top.spawn(top.submit("slot=1/node{id:'1'}", duration_s=37))
@@ -1200,7 +1200,7 @@ def test_a_promise_that_passed_beside_a_late_job_is_no_finding(clock: Hand) -> N
     assert top.check() == []
 
 
-def test_rule_n1_what_a_child_has_reserved_past_its_own_end_is_not_held_of_the_parents_suppliers(clock: Hand) -> None:
+def test_rule_n1_reservations_past_the_end_of_a_child_are_not_charged_to_its_parent(clock: ManualClock) -> None:
     top = Instance(site(), clock=clock, name="top")
     child = top.spawn(top.submit("slot=3/node", duration_s=20), queue_policy="easy-count")
     child.submit("slot=3/[node;power=100]", duration_s=10)
@@ -1212,8 +1212,8 @@ def test_rule_n1_what_a_child_has_reserved_past_its_own_end_is_not_held_of_the_p
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_rule_t1_a_late_job_that_drew_through_a_cable_has_pools_and_no_cables(inventory: str, clock: Hand) -> None:
-    top = Instance(cabled(clock), inventory=inventory, runner=Slow(), name="top")
+def test_rule_t1_the_pools_of_a_late_job_do_not_include_cables(inventory: str, clock: ManualClock) -> None:
+    top = Instance(cabled(clock), inventory=inventory, runner=ManualRunner(), name="top")
     job = top.submit("slot/[node;network=6]", duration_s=3)
     before = job.pools
     top.graph.allocate("/lab/node0", job="login", start=3, end=30)
@@ -1225,8 +1225,8 @@ def test_rule_t1_a_late_job_that_drew_through_a_cable_has_pools_and_no_cables(in
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_rule_t1_a_cable_that_others_took_from_a_late_job_is_named(inventory: str, clock: Hand) -> None:
-    top = Instance(cabled(clock), inventory=inventory, runner=Slow(), name="top")
+def test_rule_t1_check_reports_a_cable_that_others_took_from_a_late_job(inventory: str, clock: ManualClock) -> None:
+    top = Instance(cabled(clock), inventory=inventory, runner=ManualRunner(), name="top")
     job = top.submit("slot/[node;network=6]", duration_s=3)
     cable = "network: network:/switch0 -> /lab/node0"
     top.graph.allocate({cable: 8}, job="login", start=3, end=30)
@@ -1238,8 +1238,8 @@ def test_rule_t1_a_cable_that_others_took_from_a_late_job_is_named(inventory: st
     assert top.check() == []
 
 
-def cabled(clock: Hand) -> ResourceGraph:
-    """Two nodes on a switch, by cables that carry 10 units each."""
+def cabled(clock: ManualClock) -> ResourceGraph:
+    """Two nodes on a switch, by cables with a capacity of 10 units."""
     edges = [Edge("network:/switch0", "/lab/node*", direction="both", capacity=10)]
     network = AuxiliaryGraph(pools=[Resource("switch", 1, id=[0])], edges=edges)
     return build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", clock=clock, graphs={"network": network})
@@ -1251,14 +1251,14 @@ def cabled(clock: Hand) -> ResourceGraph:
 WATTS = "slot=1/[core;power=400]"
 
 
-def _of_site(clock: Hand, policy: str, **settings: Any) -> Instance:
+def _of_site(clock: ManualClock, policy: str, **settings: Any) -> Instance:
     return Instance(site(), queue_policy=policy, clock=clock, name="top", **settings)
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid", "conservative"])
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("call", ["top", "child", "submit"])
-def test_a_job_of_a_child_starts_when_others_have_given_back_watts_above(policy: str, depth: int, call: str, clock: Hand) -> None:
+def test_a_job_of_a_child_starts_when_others_free_watts_above(policy: str, depth: int, call: str, clock: ManualClock) -> None:
     graph = site()
     graph.allocate([("power:/feed/pdu0", 800)], job="others", start=0, end=5)
     top = Instance(graph, queue_policy=policy, clock=clock)
@@ -1274,7 +1274,7 @@ def test_a_job_of_a_child_starts_when_others_have_given_back_watts_above(policy:
     assert top.check() == []
 
 
-def test_a_job_of_a_child_starts_when_others_have_given_back_watts_in_a_sibling(clock: Hand) -> None:
+def test_a_job_of_a_child_starts_when_others_free_watts_in_a_sibling(clock: ManualClock) -> None:
     top = _of_site(clock, "fcfs")
     first, second = (top.spawn(top.submit("slot=1/node")) for _ in range(2))
     first.graph.allocate([("power:/feed/pdu0", 800)], job="others", start=0, end=5)
@@ -1290,7 +1290,7 @@ def test_a_job_of_a_child_starts_when_others_have_given_back_watts_in_a_sibling(
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 @pytest.mark.parametrize("draws", [True, False])
-def test_watts_that_a_sibling_gives_back_with_a_node_are_offered(policy: str, inventory: str, draws: bool, clock: Hand) -> None:
+def test_watts_of_a_node_that_a_sibling_returns_are_offered(policy: str, inventory: str, draws: bool, clock: ManualClock) -> None:
     text = SITE.replace("{type: node, count: 6,", "{type: node, count: 6, properties: {draw.power: 400},") if draws else SITE
     top = Instance(sites.graph(text), queue_policy=policy, clock=clock, inventory=inventory)
     first = top.spawn(top.submit("slot=2/node" if draws else "slot=2/[node;power=400]"))
@@ -1303,7 +1303,7 @@ def test_watts_that_a_sibling_gives_back_with_a_node_are_offered(policy: str, in
 
 @pytest.mark.parametrize("place", ["parent", "sibling"])
 @pytest.mark.parametrize("how", ["urgency", "dependency", "cancel", "shorter"])
-def test_watts_that_are_not_reserved_any_more_are_offered(place: str, how: str, clock: Hand) -> None:
+def test_watts_that_are_no_longer_reserved_are_offered(place: str, how: str, clock: ManualClock) -> None:
     top = _of_site(clock, "easy")
     child = top.spawn(top.submit("slot=1/node"), queue_policy="fcfs" if how != "shorter" else "conservative")
     owner = top if place == "parent" else top.spawn(top.submit("slot=1/node"))
@@ -1325,7 +1325,7 @@ def test_watts_that_are_not_reserved_any_more_are_offered(place: str, how: str, 
     assert (job.state.name, top.check()) == ("RUN", [])
 
 
-def test_watts_of_a_limit_that_is_earlier_are_offered(clock: Hand) -> None:
+def test_watts_freed_by_an_earlier_limit_are_offered(clock: ManualClock) -> None:
     top = _of_site(clock, "easy")
     child = top.spawn(top.submit("slot=1/node"), queue_policy="conservative")
     draws = top.submit("slot=1/[core;power=900]", duration_s=100)
@@ -1335,7 +1335,7 @@ def test_watts_of_a_limit_that_is_earlier_are_offered(clock: Hand) -> None:
     assert job.reserved_at == 50.0
 
 
-def test_watts_that_an_instance_without_passes_gives_back_are_offered(clock: Hand) -> None:
+def test_watts_freed_in_an_instance_with_manual_passes_are_offered(clock: ManualClock) -> None:
     top = _of_site(clock, "easy", passes="manual")
     held, draws, head = (top.submit(f"slot=1/[node{{id:'{n}'}}{more}]", duration_s=100) for n, more in DRAWING)
     assert (top.schedule(), head.reserved_at) == (2, 100.0)
@@ -1351,8 +1351,8 @@ def test_watts_that_an_instance_without_passes_gives_back_are_offered(clock: Han
 DRAWING = ("0", ""), ("1", ";power=700"), ("2", ";power=900")
 
 
-class Fickle(QueuePolicy):
-    """Reserves in every other pass."""
+class AlternatingPolicy(QueuePolicy):
+    """Makes reservations in every other pass."""
 
     name = "fickle"
     passes = 0
@@ -1365,9 +1365,9 @@ class Fickle(QueuePolicy):
                 queue.reserve(job)
 
 
-def test_policies_that_always_reserve_something_else_do_not_go_on_for_ever(clock: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_that_always_reserve_something_else_terminate(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "OFFER_WAVES_MAX", 20)
-    top, policies = _of_site(clock, "fcfs"), [Fickle(), Fickle()]
+    top, policies = _of_site(clock, "fcfs"), [AlternatingPolicy(), AlternatingPolicy()]
     children = [top.spawn(top.submit("slot=1/node"), queue_policy=policy) for policy in policies]
     top.submit("slot=1/[core;power=900]", duration_s=100)
     for child in children:
@@ -1380,8 +1380,8 @@ def test_policies_that_always_reserve_something_else_do_not_go_on_for_ever(clock
 # -- what is promised above is reserved before a child takes anything --------------------------------------------------------
 
 
-def _promised(clock: Hand, policy: str, runner: Runner | None = None) -> tuple[Instance, Instance, Job, Job, Job]:
-    """A parent whose head has 900 of 1,000 W reserved at 10, when a job that runs ends, and a child whose job waits for 400."""
+def _reserved(clock: ManualClock, policy: str, runner: Runner | None = None) -> tuple[Instance, Instance, Job, Job, Job]:
+    """A parent whose head has 900 of 1,000 W reserved at 10 s, when a running job ends, and a child whose job waits for 400 W."""
     top = _of_site(clock, policy, runner=runner)
     child = top.spawn(top.submit("slot=2/node", duration_s=2000), queue_policy="fcfs")
     runs = top.submit("slot=1/[node{id:'2'};power=500]", duration_s=10)
@@ -1396,8 +1396,8 @@ PROMISING = ["easy", "hybrid", "conservative"]
 
 @pytest.mark.parametrize("policy", PROMISING)
 @pytest.mark.parametrize("how", ["drain", "down", "up", "graph", "grow", "refused", "shrink"])
-def test_watts_that_are_promised_stay_promised_when_parts_change(policy: str, how: str, clock: Hand) -> None:
-    top, child, runs, head, waits = _promised(clock, policy)
+def test_reserved_watts_stay_reserved_when_a_child_grows_or_shrinks(policy: str, how: str, clock: ManualClock) -> None:
+    top, child, runs, head, waits = _reserved(clock, policy)
     if how in ("drain", "down", "up"):
         top.set_state("/site/node1", how)
     elif how == "graph":
@@ -1418,9 +1418,9 @@ def test_watts_that_are_promised_stay_promised_when_parts_change(policy: str, ho
 
 @pytest.mark.parametrize("policy", PROMISING)
 @pytest.mark.parametrize("state", ["drain", "down"])
-def test_rule_a7_no_job_below_starts_on_what_goes_out_of_service_with_a_promise(policy: str, state: str, clock: Hand) -> None:
-    """The child could have the watts that nobody is promised any more; its nodes go with that of the promise."""
-    top, child, _, head, waits = _promised(clock, policy)
+def test_rule_a7_no_job_below_starts_on_pools_that_went_out_of_service(policy: str, state: str, clock: ManualClock) -> None:
+    """The watts are no longer reserved, but the nodes of the child go out of service together with those of the reservation."""
+    top, child, _, head, waits = _reserved(clock, policy)
     top.set_state(["/site/node0", "/site/node1", "/site/node2"], state)
     assert (head.reserved_at, waits.state.name, waits.exceptions) == (None, "SCHED", ())
     assert child.check() == top.check() == []
@@ -1428,8 +1428,8 @@ def test_rule_a7_no_job_below_starts_on_what_goes_out_of_service_with_a_promise(
 
 @pytest.mark.parametrize("policy", PROMISING)
 @pytest.mark.parametrize("first", ["submit", "finish", "advance", "schedule", "look", "grow"])
-def test_rule_t1_at_a_limit_it_makes_no_difference_what_is_called_first(policy: str, first: str, clock: Hand) -> None:
-    top, child, runs, head, waits = _promised(clock, policy, Slow())
+def test_rule_t1_the_first_call_at_a_limit_makes_no_difference(policy: str, first: str, clock: ManualClock) -> None:
+    top, child, runs, head, waits = _reserved(clock, policy, ManualRunner())
     clock.now_s = 10.0
     if first == "submit":
         child.submit("slot=1/core", duration_s=1)
@@ -1447,8 +1447,8 @@ def test_rule_t1_at_a_limit_it_makes_no_difference_what_is_called_first(policy: 
 
 @pytest.mark.parametrize("policy", PROMISING)
 @pytest.mark.parametrize("first", ["submit", "advance", "schedule"])
-def test_rule_t1_a_late_job_leaves_what_is_promised_above_to_its_parent(policy: str, first: str, clock: Hand) -> None:
-    top, child, runs, head, waits = _promised(clock, policy, Slow())
+def test_rule_t1_a_late_job_leaves_reserved_watts_to_its_parent(policy: str, first: str, clock: ManualClock) -> None:
+    top, child, runs, head, waits = _reserved(clock, policy, ManualRunner())
     clock.now_s = 10.5
     if first == "submit":
         child.submit("slot=1/core", duration_s=1)
@@ -1462,8 +1462,8 @@ def test_rule_t1_a_late_job_leaves_what_is_promised_above_to_its_parent(policy: 
 
 
 @pytest.mark.parametrize("policy", ["easy", "easy-sjbf", "hybrid"])
-def test_a_new_job_at_a_limit_that_is_kept_leaves_to_others_what_is_promised(policy: str, clock: Hand) -> None:
-    top, child, runs, head, waits = _promised(clock, policy, Keeping())
+def test_a_new_job_at_a_kept_limit_leaves_reserved_watts_to_others(policy: str, clock: ManualClock) -> None:
+    top, child, runs, head, waits = _reserved(clock, policy, LimitKeepingRunner())
     clock.now_s = 10.0
     top.submit("slot=1/node{id:'0'}", duration_s=5)  # no room: EASY may leave the pass to the end that is about to be reported
     child.submit("slot=1/core", duration_s=1)
@@ -1471,8 +1471,8 @@ def test_a_new_job_at_a_limit_that_is_kept_leaves_to_others_what_is_promised(pol
     assert (head.state.name, waits.state.name, top.check()) == ("RUN", "SCHED", [])
 
 
-def test_a_job_that_a_runner_hands_in_elsewhere_waits_for_the_pass_that_is_made(clock: Hand) -> None:
-    class Handing(Runner):
+def test_a_job_that_a_runner_submits_elsewhere_waits_for_the_current_pass(clock: ManualClock) -> None:
+    class SubmittingRunner(Runner):
         def start(self, job: Job) -> None:
             if job.name == "first":
                 handed.append(child.submit(WATTS, duration_s=1000))
@@ -1480,7 +1480,7 @@ def test_a_job_that_a_runner_hands_in_elsewhere_waits_for_the_pass_that_is_made(
         def stop(self, job: Job, why: str) -> None: ...
 
     handed: list[Job] = []
-    top = _of_site(clock, "easy", runner=Handing())
+    top = _of_site(clock, "easy", runner=SubmittingRunner())
     child = top.spawn(top.submit("slot=1/node", duration_s=2000))
     before = top.submit("slot=1/[node{id:'1-2'};power=900]", duration_s=5)
     first = top.submit("slot=1/[node{id:'1-2'};power=500]", duration_s=10, name="first")
@@ -1489,7 +1489,7 @@ def test_a_job_that_a_runner_hands_in_elsewhere_waits_for_the_pass_that_is_made(
     assert (first.state.name, head.reserved_at, [job.state.name for job in handed]) == ("RUN", 10.0, ["SCHED"])
 
 
-def test_rule_n1_a_pool_that_a_budget_held_whole_implies_is_held_once_whatever_others_draw_from_it() -> None:
+def test_rule_n1_a_pool_implied_by_an_exclusive_budget_is_held_once() -> None:
     top = outlets_of_one_feed()
     child = top.spawn(top.submit("slot=1/[node{id:'0'};power=100]"))
     top.submit("node{id:'2'}/slot=1/[core=1;power=200]")

@@ -17,7 +17,7 @@ from fluxres.instance import Instance, Job, Runner
 from fluxres.model import ResourceGraph
 from fluxres.model.events import Event
 from tests import sites
-from tests.instance.machines import Hand
+from tests.instance.machines import ManualClock
 
 PLAIN = sites.racks() + sites.power(9000, 5000)
 SITE = (
@@ -276,7 +276,7 @@ def test_units_named_alone_go_and_the_node_stays(site: ResourceGraph) -> None:
 
 
 def test_a_part_of_a_child_takes_its_watts_back_to_the_parent(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     job = top.submit("slot=2/[node;power=700]", duration_s=100)
     child = top.spawn(job)
     child.grow("slot=1/[node;power=900]")
@@ -294,9 +294,9 @@ def test_a_part_of_a_child_takes_its_watts_back_to_the_parent(site: ResourceGrap
 
 def test_what_the_jobs_of_a_child_draw_does_not_go() -> None:
     graph = sites.graph(PLAIN)
-    child = (top := Instance(graph, clock=Hand(), name="top")).spawn(top.submit("slot=2/[node;power=700]", duration_s=100))
+    child = (top := Instance(graph, clock=ManualClock(), name="top")).spawn(top.submit("slot=2/[node;power=700]", duration_s=100))
     running = child.submit("slot=1/[core;power=1000]", duration_s=50)
-    with pytest.raises(StillHeld, match="jobs draw 1000 of it, and 700 would be left"):
+    with pytest.raises(StillHeld, match="jobs draw 1000 of it, but only 700 would be left"):
         child.shrink(node(1))
     child.cancel(running)
     child.shrink(node(1))
@@ -305,7 +305,7 @@ def test_what_the_jobs_of_a_child_draw_does_not_go() -> None:
 
 
 def test_a_part_of_a_whole_rack_goes_with_no_more_than_it_drew(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("rack=1{x}/power=800", duration_s=100))
     child.shrink(node(1))
     holder = top.graph.jobs()[0]
@@ -314,7 +314,7 @@ def test_a_part_of_a_whole_rack_goes_with_no_more_than_it_drew(site: ResourceGra
 
 
 def test_the_last_core_of_a_child_in_a_node_takes_the_watts_of_the_node_along(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=2/[core=2;power=400]", duration_s=100))
     child.shrink([f"{node(0)}/core0"])
     holder = top.graph.jobs()[0]
@@ -327,7 +327,7 @@ def test_the_last_core_of_a_child_in_a_node_takes_the_watts_of_the_node_along(si
 
 
 def test_a_child_that_gave_back_all_it_had_of_a_supplier_asks_its_parent_for_as_much_as_that_has(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=1/[node;power=400]", duration_s=100))
     child.grow([node(4)])
     child.shrink([node(0)])
@@ -338,7 +338,7 @@ def test_a_child_that_gave_back_all_it_had_of_a_supplier_asks_its_parent_for_as_
 
 
 def test_a_grandchild_that_shrinks_gives_its_watts_to_its_own_parent_only(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=3/[node;power=700]", duration_s=100))
     inner = child.spawn(child.submit("slot=2/[node;power=600]", duration_s=50))
     inner.shrink([node(1)])
@@ -353,7 +353,7 @@ def test_a_grandchild_that_shrinks_gives_its_watts_to_its_own_parent_only(site: 
 
 
 def test_what_a_grandchild_gives_back_goes_after_its_parent_grew_and_shrank() -> None:
-    top = Instance(sites.graph(PLAIN), clock=Hand(), name="top")
+    top = Instance(sites.graph(PLAIN), clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=8/core", duration_s=100))
     running = child.submit("slot=2/[core=4;power=300]", duration_s=50)
     child.grow([node(2)])
@@ -366,7 +366,7 @@ def test_what_a_grandchild_gives_back_goes_after_its_parent_grew_and_shrank() ->
 
 
 def test_parts_of_a_whole_rack_take_along_what_was_drawn_for_them_and_leave_the_rest(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=1/rack{x}/[node=4;power=300]", duration_s=100))
     holder = top.graph.jobs()[0]
     before = drawn(top.graph, holder)
@@ -385,7 +385,7 @@ def test_nothing_is_given_back_for_a_job_that_is_past_its_limit(site: ResourceGr
         def stop(self, job: Job, why: str) -> None:
             """It takes its time."""
 
-    clock = Hand()
+    clock = ManualClock()
     top = Instance(site, clock=clock, name="top", runner=Slow())
     child = top.spawn(top.submit("rack=1{x}", duration_s=10), runner=Slow())
     child.submit("slot=1/core", duration_s=5)
@@ -396,7 +396,7 @@ def test_nothing_is_given_back_for_a_job_that_is_past_its_limit(site: ResourceGr
 
 
 def test_a_longer_job_draws_for_its_nodes_as_long(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     job = top.submit("slot=2/[node;power=700]", duration_s=100)
     top.set_duration(job, 500)
     holder = top.graph.jobs()[0]

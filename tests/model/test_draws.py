@@ -19,7 +19,7 @@ from fluxres.instance import Instance
 from fluxres.model import ResourceGraph
 from fluxres.model.events import Event, apply
 from tests import sites
-from tests.instance.machines import Hand
+from tests.instance.machines import ManualClock
 
 SITE = sites.racks(of_a_node="draw: {power: 400}, ") + sites.power(2600, 1800)
 
@@ -148,7 +148,7 @@ def test_it_goes_with_the_pool(site: ResourceGraph) -> None:
 
 
 def test_a_whole_rack_draws_for_each_of_its_nodes() -> None:
-    top = Instance(made(), clock=Hand(), name="top")
+    top = Instance(made(), clock=ManualClock(), name="top")
     child = top.spawn(top.submit("rack=1{x}", duration_s=100))
     child.shrink([node(1), f"{node(2)}/core0"])
     assert drawn(top.graph, top.graph.jobs()[0]) == {"feed": 1200, "pdu0": 1200}
@@ -157,7 +157,7 @@ def test_a_whole_rack_draws_for_each_of_its_nodes() -> None:
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 def test_jobs_and_children_of_an_instance_draw_too(site: ResourceGraph, inventory: str) -> None:
-    top = Instance(site, clock=Hand(), name="top", inventory=inventory)
+    top = Instance(site, clock=ManualClock(), name="top", inventory=inventory)
     job = top.submit("slot=4/node", duration_s=100)
     child = top.spawn(job)
     assert child.submit("slot=3/node", duration_s=50).state.name == "RUN"
@@ -286,7 +286,7 @@ def test_a_copy_of_a_job_draws_from_the_supplier_that_has_something_to_give() ->
 
 
 def test_a_child_draws_what_its_job_has_before_it_asks_for_more() -> None:
-    top = Instance(made(TWO_CABLES), clock=Hand(), name="top")
+    top = Instance(made(TWO_CABLES), clock=ManualClock(), name="top")
     top.graph.set_state("power:/pdu0", "down")
     job = top.submit("slot=1/node", duration_s=100)
     top.graph.set_state("power:/pdu0", "up")
@@ -613,7 +613,7 @@ def test_a_part_with_units_of_its_suppliers_gives_nodes(site: ResourceGraph) -> 
 
 
 def test_a_child_that_asks_for_watts_has_nothing_to_warn_of(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot/[node;power=300]", duration_s=100))
     assert child.graph.check() == []
     assert top.check() == []

@@ -207,7 +207,7 @@ def test_what_only_pools_have_is_refused_for_edges() -> None:
         with pytest.raises(UsageError, match="an edge has no state and no tags"):
             refused()
     child = top.spawn(top.submit("slot=1/[node{x};power=100]", duration_s=5))
-    with pytest.raises(UsageError, match="an edge goes back with the pools that draw through it"):
+    with pytest.raises(UsageError, match="an edge is returned with the pools that draw through it"):
         child.shrink(EDGE.replace("node0", "node1"))
 
 

@@ -11,7 +11,7 @@ from fluxres.errors import InsufficientResources
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph
 from tests import sites
-from tests.instance.machines import Hand
+from tests.instance.machines import ManualClock
 
 SITE = (
     sites.racks()
@@ -159,7 +159,7 @@ graphs:
 
 
 def test_a_child_has_no_new_work_for_what_is_cut_off(site: ResourceGraph) -> None:
-    top = Instance(site, clock=Hand(), name="top")
+    top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=8/node", duration_s=100))
     job = child.submit("slot=1/node{id:'4'}", duration_s=50)
     top.set_state("power:/feed0/pdu1", "drain")

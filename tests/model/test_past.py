@@ -19,14 +19,14 @@ from fluxres import (
     build,
 )
 from fluxres.clock import fixed
-from tests.instance.machines import Hand
+from tests.instance.machines import ManualClock
 from tests.store.graphs import facts
 
 CABLE = ("power:/pdu0", "/lab/rack0/node0", "power")
 Change = Callable[[ResourceGraph], object]
 
 
-def lab(clock: Hand) -> ResourceGraph:
+def lab(clock: ManualClock) -> ResourceGraph:
     """Two racks of two nodes, each on a cable of 400 W from one of two PDUs of 1,000 W, and a switch with links of any width."""
     rack = Resource("rack", 2, children=[Resource("node", 2, id=[0, 1, 2, 3], children=[Resource("core", 2)])])
     cables = [Edge("power:/pdu0", "/lab/rack*/node*", relation="supplies", capacity=400)]
@@ -38,12 +38,12 @@ def lab(clock: Hand) -> ResourceGraph:
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def g(clock: Hand) -> ResourceGraph:
+def g(clock: ManualClock) -> ResourceGraph:
     return lab(clock)
 
 
@@ -77,7 +77,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_rule_t2_what_is_over_expires_before_a_change_that_it_is_in_the_way_of(
-    g: ResourceGraph, clock: Hand, change: str
+    g: ResourceGraph, clock: ManualClock, change: str
 ) -> None:
     """As if `expire` had been called: in what is held, in what is told, and in what a journal makes of it at whatever time."""
     g.allocate("slot/[node;pdu=300;bandwidth=30]", job="early", start=0, end=10)
@@ -101,7 +101,7 @@ def test_rule_t2_what_is_over_expires_before_a_change_that_it_is_in_the_way_of(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_rule_t2_what_is_refused_for_others_lets_nothing_expire(g: ResourceGraph, clock: Hand, change: str) -> None:
+def test_rule_t2_what_is_refused_for_others_lets_nothing_expire(g: ResourceGraph, clock: ManualClock, change: str) -> None:
     g.allocate("slot/[node;pdu=300;bandwidth=30]", job="early", start=0, end=10)
     g.allocate("/lab/rack1", job="on", start=15, end=60)
     g.allocate("slot/[node;pdu=300;bandwidth=30]", job="later", start=50, end=60)
@@ -113,7 +113,7 @@ def test_rule_t2_what_is_refused_for_others_lets_nothing_expire(g: ResourceGraph
     assert (events, facts(g)) == ([], before)
 
 
-def test_rule_t2_what_is_over_and_in_nobodys_way_stays(g: ResourceGraph, clock: Hand) -> None:
+def test_rule_t2_what_is_over_and_in_nobodys_way_stays(g: ResourceGraph, clock: ManualClock) -> None:
     g.allocate("slot/[node;pdu=300]", job="early", start=0, end=10)
     clock.now_s = 20
     events, before = told(g), g.allocation("early").spans
@@ -126,7 +126,7 @@ def test_rule_t2_what_is_over_and_in_nobodys_way_stays(g: ResourceGraph, clock: 
     assert sound(g)
 
 
-def test_rule_t2_of_a_job_that_runs_on_only_what_is_over_goes(g: ResourceGraph, clock: Hand) -> None:
+def test_rule_t2_of_a_job_that_runs_on_only_what_is_over_goes(g: ResourceGraph, clock: ManualClock) -> None:
     cable = "power: power:/pdu0 -> /lab/rack0/node0"
     g.allocate("slot/[node;pdu=300]", job="j", start=0, end=100)
     g.free("j", {"power:/pdu0": 200, cable: 200}, start=10, end=100)
@@ -138,7 +138,7 @@ def test_rule_t2_of_a_job_that_runs_on_only_what_is_over_goes(g: ResourceGraph, 
     assert sound(g)
 
 
-def test_rule_t2_a_stage_of_which_the_window_is_over_is_in_nobodys_way(g: ResourceGraph, clock: Hand) -> None:
+def test_rule_t2_a_stage_of_which_the_window_is_over_is_in_nobodys_way(g: ResourceGraph, clock: ManualClock) -> None:
     stage = g.stage("slot/[node;pdu=300]", job="j", start=0, end=10, ttl_s=1000)
     clock.now_s = 20
     events = told(g)
@@ -167,7 +167,7 @@ def test_a_replay_lets_no_stage_expire_that_did_not(g: ResourceGraph) -> None:
 # -- merges --------------------------------------------------------------------------------------------------------------
 
 
-def halves(clock: Hand) -> tuple[ResourceGraph, ResourceGraph]:
+def halves(clock: ManualClock) -> tuple[ResourceGraph, ResourceGraph]:
     """What two jobs hold of one machine: a node of each, and parts of a PDU that has outlets in it."""
     pdu = Resource("pdu", 1, size=1000, unit="W", id=[0], children=[Resource("outlet", 2)])
     edges = [Edge("power:/pdu0", "/lab/node*", relation="supplies")]
@@ -178,7 +178,7 @@ def halves(clock: Hand) -> tuple[ResourceGraph, ResourceGraph]:
     return g.copy(job="j0"), g.copy(job="j1")
 
 
-def test_rule_t2_a_merge_drops_what_is_over_with_an_event(clock: Hand) -> None:
+def test_rule_t2_a_merge_drops_what_is_over_with_an_event(clock: ManualClock) -> None:
     """A job that held a pool whole would hold a part of it in the larger one."""
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
@@ -199,7 +199,7 @@ def test_rule_t2_a_merge_drops_what_is_over_with_an_event(clock: Hand) -> None:
     assert facts(replayed) == facts(g)
 
 
-def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_the_way(clock: Hand) -> None:
+def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_the_way(clock: ManualClock) -> None:
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 100}, job="mine", start=0, end=5)
     other.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
@@ -220,7 +220,7 @@ def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_th
     assert sound(g)
 
 
-def test_rule_t2_a_refused_merge_names_a_record_of_the_past_where_the_pool_has_another_name_there(clock: Hand) -> None:
+def test_rule_t2_a_refused_merge_names_a_record_of_the_past_where_the_pool_has_another_name_there(clock: ManualClock) -> None:
     g = build(Resource("rack", 1, id=[0], children=[Resource("memory", 1, id=[0], size=4)]), name="lab", clock=clock)
     other = build(Resource("node", 1, id=[7]), name="rack0", clock=clock)
     other.allocate("/rack0/node7", job="early", start=0, end=10)
@@ -232,7 +232,7 @@ def test_rule_t2_a_refused_merge_names_a_record_of_the_past_where_the_pool_has_a
     g.merge(other, at="/lab/rack0/more")
 
 
-def test_rule_t2_a_merge_that_is_refused_for_what_is_held_says_so(clock: Hand) -> None:
+def test_rule_t2_a_merge_that_is_refused_for_what_is_held_says_so(clock: ManualClock) -> None:
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
     other.allocate({"power:/pdu0": 400}, job="on", start=0, end=100)
@@ -248,7 +248,7 @@ def test_rule_t2_random_changes_are_those_of_a_graph_of_which_all_that_is_over_i
     from random import Random
 
     for seed in range(30):
-        source, clock = Random(seed), Hand()
+        source, clock = Random(seed), ManualClock()
         g = lab(clock)
         dropped = g.duplicate()
         for step in range(30):

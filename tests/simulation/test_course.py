@@ -19,7 +19,7 @@ from fluxres.simulation.schedule import Schedule
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission, Workload, dealt
 from fluxres.syntax.jobspec import as_request
-from tests.instance.machines import Hand, nodes
+from tests.instance.machines import ManualClock, nodes
 from tests.simulation.course import Disturbed, Incident, course
 
 S = TICKS_PER_S
@@ -105,7 +105,7 @@ def test_a_reservation_without_an_end_keeps_its_pools(inventory: str) -> None:
 def test_priority_by_size_is_the_same_on_every_inventory() -> None:
     found = []
     for inventory in ("graph", "named"):
-        instance = Instance(nodes(4), queue_policy=Multifactor(size=1e6), clock=Hand(), inventory=inventory)
+        instance = Instance(nodes(4), queue_policy=Multifactor(size=1e6), clock=ManualClock(), inventory=inventory)
         instance.submit("slot=4/node", duration_s=10)
         found.append([instance.submit(f"slot={n}/node", duration_s=10).priority for n in (1, 2, 4)])
     assert found[0] == found[1] == sorted(set(found[0]))

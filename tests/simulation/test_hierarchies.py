@@ -131,6 +131,4 @@ def test_a_policy_that_loops_in_many_instances_is_soon_stopped_in_the_others(mon
     known = policy_module._factories()
     monkeypatch.setattr(policy_module, "_factories", lambda: known | {"late": lambda: Late(loops=1)})
     result = simulate([job(n, n, 2, 1, 5) for n in range(40)], of_shape("node=8"), hierarchy=Hierarchy((8,), ("fcfs", "late")))
-    assert [error.split(": ", 1)[1] for error in result.errors] == [
-        "queue policy late: Endless: the pass did not come to an end"
-    ] * 8
+    assert [error.split(": ", 1)[1] for error in result.errors] == ["queue policy late: Endless: the pass did not end"] * 8

@@ -13,7 +13,7 @@ import fluxres
 from fluxres import AuxiliaryGraph, Edge, Instance, Resource, ResourceGraph
 from fluxres.instance.runner import Runner
 from fluxres.store import SqliteStore, open_store
-from tests.instance.machines import Hand
+from tests.instance.machines import ManualClock
 from tests.store.graphs import facts
 
 BEGIN_S = 1000.0
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> SqliteStore:
     return store
 
 
-def outlast(graph: ResourceGraph, clock: Hand) -> None:
+def outlast(graph: ResourceGraph, clock: ManualClock) -> None:
     """A job is not over at its limit, and its node has been drained."""
     top = Instance(graph, runner=Late())
     job = top.submit("slot/node", duration_s=3)
@@ -54,7 +54,7 @@ def outlast(graph: ResourceGraph, clock: Hand) -> None:
     assert graph.allocation(str(job.id)).end > clock.now_s
 
 
-def lengthen(graph: ResourceGraph, clock: Hand) -> None:
+def lengthen(graph: ResourceGraph, clock: ManualClock) -> None:
     """A job on a node that is down is given longer."""
     top = Instance(graph)
     job = top.submit("slot/node", duration_s=3)
@@ -65,7 +65,7 @@ def lengthen(graph: ResourceGraph, clock: Hand) -> None:
     graph.set_end("mine", clock.now_s + 20)
 
 
-def give_a_part_back(graph: ResourceGraph, clock: Hand) -> None:
+def give_a_part_back(graph: ResourceGraph, clock: ManualClock) -> None:
     """The parts that are left of a drained node are held by themselves."""
     top = Instance(graph)
     child = top.spawn(top.submit("slot/node"))
@@ -73,7 +73,7 @@ def give_a_part_back(graph: ResourceGraph, clock: Hand) -> None:
     assert child.shrink("/lab/node0/core1") == ["/lab/node0/core1"]
 
 
-def come_late_in_a_child(graph: ResourceGraph, clock: Hand) -> None:
+def come_late_in_a_child(graph: ResourceGraph, clock: ManualClock) -> None:
     """A child that draws power is not over at its limit, and all of its supply is drained."""
     top = Instance(graph, runner=Late())
     child = top.spawn(top.submit("slot/node", duration_s=5), runner=Late())
@@ -89,7 +89,7 @@ COURSES = (outlast, lengthen, give_a_part_back, come_late_in_a_child)
 
 @pytest.mark.parametrize("course", COURSES)
 def test_rule_d1_what_jobs_hold_on_out_of_service_is_read_back(store: SqliteStore, course: Callable[..., None]) -> None:
-    clock = Hand(BEGIN_S)
+    clock = ManualClock(BEGIN_S)
     with store.writing(clock=clock) as tx:
         course(tx.graph, clock)
     back = store.load(clock=clock)
@@ -99,7 +99,7 @@ def test_rule_d1_what_jobs_hold_on_out_of_service_is_read_back(store: SqliteStor
 
 @pytest.mark.parametrize("course", COURSES)
 def test_rule_s1_changes_have_what_jobs_hold_on_out_of_service(tmp_path: Path, course: Callable[..., None]) -> None:
-    clock = Hand(BEGIN_S)
+    clock = ManualClock(BEGIN_S)
     fluxres.save(lab(), tmp_path / "lab.yaml")
     graph = fluxres.load(tmp_path / "lab.yaml", clock=clock)
     course(graph, clock)
@@ -109,7 +109,7 @@ def test_rule_s1_changes_have_what_jobs_hold_on_out_of_service(tmp_path: Path, c
 
 
 def test_changes_begin_with_a_hold_on_a_drained_node(tmp_path: Path) -> None:
-    clock = Hand(BEGIN_S)
+    clock = ManualClock(BEGIN_S)
     fluxres.save(lab(), tmp_path / "lab.yaml")
     graph = fluxres.load(tmp_path / "lab.yaml", clock=clock)
     top = Instance(graph, runner=Late())
@@ -124,7 +124,7 @@ def test_changes_begin_with_a_hold_on_a_drained_node(tmp_path: Path) -> None:
 
 
 def test_rule_d1_what_a_child_draws_and_gives_back_is_read_back(store: SqliteStore) -> None:
-    clock = Hand(BEGIN_S)
+    clock = ManualClock(BEGIN_S)
     with store.writing(clock=clock) as tx:
         top = Instance(tx.graph)
         child = top.spawn(top.submit("slot/node"))

@@ -1,4 +1,4 @@
-"""Pools change their state under an instance: what its jobs and its children make of it."""
+"""Changes of pool states and their consequences for the jobs and children of an instance."""
 
 from __future__ import annotations
 
@@ -24,103 +24,103 @@ if TYPE_CHECKING:
 
 
 def set_state(instance: Instance, where: Targets, state: str) -> None:
-    """Give pools a state; see Instance.set_state.  Time has been looked after.
+    """Set the state of pools; see Instance.set_state.  The caller has handled what was due.
 
-    No pass is made before all instances know the state: one below could start a job on what is out of service above.
+    No pass is made before all instances have the state: a child could start a job on what is out of service in its parent.
     """
     for one in instance.walk():
         one._advance_to(one._time.now)
-    changed = list(_give(instance, targets.pools(instance._graph, where, "state and no tags"), state))
+    changed = list(_apply(instance, targets.pools(instance._graph, where, "state and no tags"), state))
     for one, vertices in reversed(changed):
         if state == "down" and not one.is_closed:
-            _fail(one, vertices)
+            _fail_jobs_on(one, vertices)
         if one is not instance and one.passes == "event":
             one._time.owe(one)
 
 
-def _give(instance: Instance, vertices: list[int], state: str) -> Iterator[tuple[Instance, list[int]]]:
-    """Give the state to pools of an instance and of those below it: which of them have such pools, parents first."""
+def _apply(instance: Instance, vertices: list[int], state: str) -> Iterator[tuple[Instance, list[int]]]:
+    """Set the state in an instance and all below it; yields each with its vertices of these pools, parents first."""
     graph = instance._graph
-    with recording.ours(instance.inventory):
+    with recording.own_changes(instance.inventory):
         graph.set_state(vertices, state)
     instance.inventory.refresh()
-    instance.queue.cleared()
-    note(instance)
+    instance.queue.reservations_dropped()
+    remember(instance)
     yield instance, vertices
     names = [graph.structure.where(v) for v in vertices]
     for child in instance.children:
-        known = [child._graph.structure.vertex(name) for name in names if has(child, name)]
+        known = [child._graph.structure.vertex(name) for name in names if has_pool(child, name)]
         if known:
-            yield from _give(child, known, state)
+            yield from _apply(child, known, state)
 
 
-def note(instance: Instance) -> None:
-    """Remember the states that the children have been given."""
+def remember(instance: Instance) -> None:
+    """Remember the states of an instance as those that its children have."""
     if instance.children:
         structure = instance._graph.structure
-        instance.states_given = structure, structure.state.copy()
+        instance.propagated_states = structure, structure.state.copy()
 
 
-def follow(instance: Instance) -> None:
-    """Give the children the states, and the sizes of suppliers, that others have set in the graph of their parent.
+def propagate(instance: Instance) -> None:
+    """Propagate states of pools, and sizes of suppliers, that others have set in the graph of an instance to its children.
 
-    What runs there goes on.
+    Jobs there continue to run.
 
-    Cost: a comparison of the states; names of the pools that have changed, or, after a change of shape, of those not up.
+    Cost: O(pools) to compare the states; the names of the changed pools, or after a change of shape of all that are not up.
     """
-    if instance.states_given is None or not instance.children:
+    if instance.propagated_states is None or not instance.children:
         return
-    structure, before = instance._graph.structure, instance.states_given
+    structure, before = instance._graph.structure, instance.propagated_states
     if structure is before[0] and np.array_equal(structure.state, before[1]):
         return
-    note(instance)
+    remember(instance)
     resized = set()
     if structure is not before[0]:
-        resized = {child for child in instance.children if follow_sizes(child)}
+        resized = {child for child in instance.children if propagate_sizes(child)}
     by_state: dict[int, list[str]] = {}
-    for name, code in _changed(before, structure):
+    for name, code in _changed_states(before, structure):
         by_state.setdefault(code, []).append(name)
     for child in instance.children:
-        known = {code: [name for name in names if has(child, name)] for code, names in by_state.items()}
-        with recording.ours(child.inventory):
+        known = {code: [name for name in names if has_pool(child, name)] for code, names in by_state.items()}
+        with recording.own_changes(child.inventory):
             for code, names in known.items():
                 if names:
                     child._graph.set_state(names, STATES[code])
         if any(known.values()) or child in resized:
-            refit(child)
-            follow(child)
+            graph_changed(child)
+            propagate(child)
 
 
-def follow_sizes(child: Instance) -> bool:
-    """Let what a child shares with its parent have as many units as there, and its edges a capacity where they have one there.
+def propagate_sizes(child: Instance) -> bool:
+    """Update the sizes of the suppliers that a child shares with its parent, and the capacities of its edges.
 
-    Returns whether anything is another number than before.
+    Returns whether anything has changed.
     """
     upstream = child.upstream
     if upstream is None or upstream.is_closed:
         return False
-    limited = upstream.relimited()
-    if not limited and not upstream.resized():
+    limited = upstream.changed_capacities()
+    if not limited and not upstream.changed_sizes():
         return False
-    child.queue.unreserve()  # what is reserved after the end of the child may be more, since the parent does not hold it
-    with recording.ours(child.inventory):
+    child.queue.unreserve()  # reservations past the end of the child may exceed the new sizes
+    with recording.own_changes(child.inventory):
         if limited:
             joining.limit(child._graph, limited)
-        if sizes := upstream.resized():
-            upstream.resize(sizes)
+        if sizes := upstream.changed_sizes():
+            upstream.set_sizes(sizes)
     return True
 
 
-def refit(instance: Instance) -> None:
-    """What an instance has is another: it fits its jobs again, in a pass."""
+def graph_changed(instance: Instance) -> None:
+    """Drop what was computed for the old graph and its reservations; a pass follows."""
     instance.inventory.refresh()
-    instance.queue.cleared()
+    instance.queue.reservations_dropped()
     if instance.passes == "event":
         instance._time.owe(instance)
 
 
-def _changed(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:
-    """Pools with another state than before, and the code of that."""
+def _changed_states(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:
+    """Pools whose state differs from before, with the code of the new one."""
     if structure is before[0]:
         changed = np.flatnonzero(structure.state != before[1]).tolist()
         yield from ((structure.where(v), structure.state.item(v)) for v in changed)
@@ -132,8 +132,8 @@ def _changed(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) 
             yield name, new.get(name, 0)
 
 
-def require_in_service_above(instance: Instance, where: Targets, state: str) -> None:
-    """Refuse to put pools into service that are out of service in the parent (rule A7).
+def require_in_service_in_parent(instance: Instance, where: Targets, state: str) -> None:
+    """Refuse to put pools in service that are out of service in the parent (rule A7).
 
     Errors: UsageError.
     """
@@ -141,18 +141,17 @@ def require_in_service_above(instance: Instance, where: Targets, state: str) -> 
         return
     mine, theirs = instance._graph.structure, instance.parent._graph.structure
     for v, _ in targets.resolve(instance._graph, where):
-        with suppress(UnknownPool):  # what the parent does not have any more, it says nothing of
+        with suppress(UnknownPool):  # the parent no longer has it
             above = theirs.state_name(theirs.vertex(mine.where(v)))
             if above in UNAVAILABLE_STATES:
                 raise UsageError(
                     f"it is {above} in {instance.parent.address}",
                     where=mine.where(v),
-                    hint="set it up there, and it is up here, too",
+                    hint="set the state there; it applies here too",
                 )
 
 
-def has(instance: Instance, where: str) -> bool:
-    """Whether an instance has a pool."""
+def has_pool(instance: Instance, where: str) -> bool:
     try:
         instance._graph.structure.vertex(where)
     except UnknownPool:
@@ -160,20 +159,20 @@ def has(instance: Instance, where: str) -> bool:
     return True
 
 
-def _fail(instance: Instance, vertices: list[int]) -> None:
-    """Jobs that run on these pools, on what is below them, or on all of what is above have lost them."""
+def _fail_jobs_on(instance: Instance, vertices: list[int]) -> None:
+    """Fail the jobs that hold any of these pools, something below one, or one implicitly by holding a pool above it."""
     structure, end = instance._graph.structure, instance._graph.structure.end
     for job in instance.jobs(State.RUN):
         if job.child is not None:
             continue
         near = ((u, v) for u in instance.inventory.vertices(job.claim) for v in vertices if u < end.item(v) and v < end.item(u))
-        lost = next((v for u, v in near if u >= v or _has_inside(instance, job, u, v)), None)
+        lost = next((v for u, v in near if u >= v or _holds_inside(instance, job, u, v)), None)
         if lost is not None:
             instance._raise(job, states.EXEC, states.FATAL, f"lost {structure.where(lost)}")
 
 
-def _has_inside(instance: Instance, job: Job, u: int, v: int) -> bool:
-    """Whether a job that holds units of `u` has `v` below it with them: not with a part, nor where it draws from others there."""
+def _holds_inside(instance: Instance, job: Job, u: int, v: int) -> bool:
+    """Whether a job that holds units of `u` implicitly holds `v` below it; not with a part of `u`, nor if it draws elsewhere."""
     structure = instance._graph.structure
     if (structure.where(u), structure.size.item(u)) not in instance.inventory.pools(job.claim):
         return False

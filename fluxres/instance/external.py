@@ -1,7 +1,7 @@
-"""What others hold in the graph of an instance: jobs that were there before, advance reservations, pools that are locked.
+"""What others hold in the graph of an instance: earlier jobs, advance reservations, stages (locks).
 
-Others may allocate in the graph and free what they hold without calling the instance.  It notices by the revision of the graph,
-which it knows as long as nothing but itself changes anything, at the next call at the latest.
+Others may allocate and free in the graph without calling the instance.  The instance detects this at its next call, because the
+revision of the graph differs from the one after its own last change.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError
-from fluxres.instance import down, holding
+from fluxres.instance import holding, pool_states
 from fluxres.model import changes
 from fluxres.syntax import fluid
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fluxres.instance.instance import Instance
 
 
-def look(instance: Instance) -> None:
-    """See anew what others hold and when they give it back; what waits may start now, or at one of these moments.
+def refresh(instance: Instance) -> None:
+    """Update an instance after changes by others in its graph: what they hold, when they free it, and states of pools.
 
     Cost: O(what others hold).
     """
@@ -28,35 +28,37 @@ def look(instance: Instance) -> None:
     changes.expire_stages(graph)
     if instance.inventory.is_stale:
         instance.inventory.refresh()
-        instance.queue.cleared()
-    down.follow(instance)
+        instance.queue.reservations_dropped()
+    pool_states.propagate(instance)
     records = graph.records
     names = [name for name in records.jobs() if not _is_own(instance, name)]
     if (names or records.stages) and instance.inventory.kind != "graph":
         if instance.is_adaptive:
             instance._adapt(None)
         else:
-            holding.record_jobs(instance)  # so that the graph does not give others what runs
-    instance.foreign = frozenset(name for name in names if name in instance.foreign or not instance._ids.is_issued(name))
+            holding.record_jobs(instance)  # the graph must not allocate what is running to others
+    instance.external_jobs = frozenset(
+        name for name in names if name in instance.external_jobs or not instance._ids.is_issued(name)
+    )
     ends = {end for name in names for end in records.ends(name)}
     ends.update(min(stage.expires, stage.end) for stage in records.stages.values())
-    instance._foreign_ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
+    instance._external_ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
     inventory = instance.inventory
-    if inventory.kind != "graph" and inventory.leave_alone(_held(records, names, now)):
-        instance.queue.cleared()
-    hold_again(instance)
+    if inventory.kind != "graph" and inventory.set_held_by_others(_units_held(records, names, now)):
+        instance.queue.reservations_dropped()
+    reacquire(instance)
     for other in list(instance.shared.disputing):
         if other is not instance and other.parent is not None:
-            hold_again(other)
-    inventory.forget()
+            reacquire(other)
+    inventory.forget_failures()
     inventory.revision = graph.revision
-    instance.supplies_back()
-    if instance._foreign_ends:
-        instance._announce(instance._foreign_ends[-1] - 1)
+    instance.supplies_returned()
+    if instance._external_ends:
+        instance._announce(instance._external_ends[-1] - 1)
 
 
-def hold_again(instance: Instance) -> None:
-    """Let late jobs have what others held of it and hold no more (rule T1)."""
+def reacquire(instance: Instance) -> None:
+    """Let late jobs hold again what others have freed of their resources (rule T1)."""
     if instance.is_closed or not instance._disputed:
         instance.shared.disputing.pop(instance, None)
         return
@@ -75,8 +77,8 @@ def _is_own(instance: Instance, name: str) -> bool:
     return number in instance._jobs and fluid.encode(number) == name
 
 
-def _held(records: Records, names: list[str], now: int) -> dict[int, int]:
-    """By vertex, units that others hold at some moment from now on."""
+def _units_held(records: Records, names: list[str], now: int) -> dict[int, int]:
+    """By vertex, the most units that others hold, now or later."""
     found: dict[int, int] = {}
     for name in names:
         for v in records.pools_of[name]:
