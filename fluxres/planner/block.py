@@ -388,6 +388,28 @@ class BitBlock(Block):
     def __init__(self, length: int) -> None:
         super().__init__(length, (length + 63) // 64, WORD, 64)
 
+    def change_run(self, ordinal: int, number: int, up: bool, start: int, end: int, room: int) -> bool:
+        """Take (or release) adjacent pools of one word over the window; False, without a change, if one is (or none was) in use.
+
+        Errors: LimitExceeded, without a change, if more than `room` breakpoints would be added.
+        """
+        column, bits = ordinal >> 6, ((1 << number) - 1) << (ordinal & 63)
+        i, j = self.window(start, end)
+        flat, width, wanted = self._flat, self._width, 0 if up else bits
+        if any(flat[row * width + column] & bits != wanted for row in self.rows[i:j]):
+            return False
+        i, j = self._cut(i, j, start, end, room)
+        flat, rows, changes = self._flat, self.rows, self.changes
+        for k in (i, j):
+            if k < len(rows):  # pools that differed from the row before no longer do, and the others now do
+                differing = (flat[rows[k] * width + column] ^ flat[rows[k - 1] * width + column]) & bits
+                changes[k] += number - 2 * differing.bit_count()
+        for row in rows[i:j]:
+            flat[row * width + column] ^= bits
+        if not changes[i] or (j < len(rows) and not changes[j]):
+            self._settle(i, j)
+        return True
+
     def _words(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Words | None:
         """The words that contain [lo, hi), folded over the window, including bits of neighbours.  None if all are 0."""
         if len(self.times) == 1:

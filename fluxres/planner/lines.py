@@ -96,16 +96,40 @@ class Lines:
 
     def change_each(self, pools: Pools, start: int, end: int) -> bool:
         """Change each of a few pools; False, without a change, if one of the changes is impossible."""
-        for at, (v, amount) in enumerate(pools):
+        done: list[tuple[int, int, int]] = []
+        for v, number, amount in self._runs(pools):
             try:
-                changed = self.change(v, amount, start, end)
+                changed = self._change_run(v, number, amount, start, end)
             except LimitExceeded:
                 changed = False
             if not changed:
-                for earlier, by in reversed(pools[:at]):  # which restores the previous breakpoints, so there is room
-                    self.change(earlier, -by, start, end)
+                for earlier, length, by in reversed(done):  # which restores the previous breakpoints, so there is room
+                    self._change_run(earlier, length, -by, start, end)
                 return False
+            done.append((v, number, amount))
         return True
+
+    def _runs(self, pools: Pools) -> Iterator[tuple[int, int, int]]:
+        """The first vertex, length and units of runs of adjacent pools of size 1, such as the cores of a job in one socket."""
+        types, size, at, count = self._type, self._size, 0, len(pools)
+        while at < count:
+            v, amount = pools[at]
+            kind, stop, most = types[v], at + 1, at + 1
+            if abs(amount) == 1 and stop < count and pools[stop] == (v + 1, amount) and size[v] == 1:
+                line = self.used[kind] or self.used_of(kind)
+                if line.dtype is None:
+                    most = min(count, at + line.run_length(self.ordinal[v]))
+            while stop < most and pools[stop] == (v + stop - at, amount):
+                if types[v + stop - at] != kind or size[v + stop - at] != 1:
+                    break
+                stop += 1
+            yield v, stop - at, amount
+            at = stop
+
+    def _change_run(self, v: int, number: int, amount: int, start: int, end: int) -> bool:
+        if number == 1:
+            return self.change(v, amount, start, end)
+        return self.used_of(self._type[v]).change_run(self.ordinal[v], number, amount > 0, start, end)
 
     def change_cover(self, v: int, by: int, start: int, end: int) -> bool:
         """Record that a pool of size > 1 is held exclusively (1), or no longer is (-1); False if it was so already."""

@@ -81,6 +81,28 @@ class Timeline:
         self.breakpoints += len(block.times) - before
         return True
 
+    def change_run(self, ordinal: int, number: int, up: bool, start: int, end: int) -> bool:
+        """Take (or release) adjacent pools of size 1; False, without a change, if impossible.
+
+        Args:
+            number: of pools, at most `run_length`.
+
+        Errors: LimitExceeded (BREAKPOINTS_MAX), without a change.
+        """
+        at, ordinal = divmod(ordinal, self.span)
+        block = self.blocks.get(at) or self._open(at)
+        assert isinstance(block, BitBlock)  # a timeline of pools of size 1
+        before = len(block.times)
+        if not block.change_run(ordinal, number, up, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
+            return False
+        self.breakpoints += len(block.times) - before
+        return True
+
+    def run_length(self, ordinal: int) -> int:
+        """The number of pools from this one on that share a word."""
+        ordinal %= self.span
+        return min(64 - (ordinal & 63), self.span - ordinal)
+
     def steps(self, ordinal: int) -> list[tuple[int, int, int]]:
         """(start, end, used) of one pool where it is used; adjacent equal steps are merged."""
         number, ordinal = divmod(ordinal, self.span)

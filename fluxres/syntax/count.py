@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import orjson
@@ -125,6 +126,7 @@ NOTHING = Count(None)
 """The count 0: `gpu` in jobspec V1 may ask for none."""
 
 
+@lru_cache(maxsize=1024, typed=True)
 def exactly(amount: int) -> Count:
     """The count that is one number. Errors: InputError below 1, LimitExceeded beyond `limits.COUNT_MAX`.
 

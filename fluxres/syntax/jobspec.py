@@ -155,6 +155,8 @@ _LINES_OF_DOCUMENT: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\n)*[ \t
 
 _known: dict[str | bytes, Request] = {}
 """What was read, by its content: a text, the bytes of a document, or values as marshal writes them, behind a NUL."""
+_known_resources: dict[tuple[Dialect, bytes], tuple[Vertex, ...]] = {}
+"""Resources of JSON documents, by dialect and content: most jobs of a site differ in their command and duration only."""
 
 
 def as_request(wanted: Wanted) -> Request:
@@ -253,9 +255,28 @@ def parse(source: object, *, dialect: Dialect = "rfc14") -> Request:
     from fluxres.syntax import jobspec_schema
 
     document = source if isinstance(source, Document) else Document(source, "", "", is_made=True)
+    reader, content = _Reader(document, RULES[dialect]), _content_of_resources(document)
+    known = None if content is None else _known_resources.get((dialect, content))
+    if known is not None:
+        return reader.request(typed.convert(document, jobspec_schema.Rest), known)
     if isinstance(document.values, Mapping):
         _require_bounded(document, document.values.get("resources"))
-    return _Reader(document, RULES[dialect]).request(typed.convert(document, jobspec_schema.Jobspec))
+    found = reader.request(typed.convert(document, jobspec_schema.Jobspec))
+    if content is not None and len(content) <= LENGTH_MAX:
+        if len(_known_resources) >= KEPT:
+            del _known_resources[next(iter(_known_resources))]
+        _known_resources[dialect, content] = found.resources
+    return found
+
+
+def _content_of_resources(document: Document) -> bytes | None:
+    """The resources of a JSON document as marshal writes them; None for other documents."""
+    if not document.is_json or not isinstance(document.values, dict):
+        return None
+    try:
+        return marshal.dumps(document.values.get("resources"), _MARSHAL)
+    except ValueError:  # too deep
+        return None
 
 
 def parse_resources(values: object, *, dialect: Dialect = "rfc14") -> tuple[Vertex, ...]:
@@ -304,10 +325,15 @@ class _Reader:
     def at(self, *path: Key) -> Place:
         return Place(path, self.document)
 
-    def request(self, given: schema.Jobspec) -> Request:
+    def request(self, given: schema.Jobspec | schema.Rest, known: tuple[Vertex, ...] | None = None) -> Request:
+        """The request of a document.
+
+        Args:
+            known: its resources, if they were read before.
+        """
         values: Any = self.document.values
         self.rules.check_version(given.version, self.at("version"))
-        resources = self.resources(given.resources)
+        resources = self.resources(given.resources) if known is None else known
         tasks = tuple([self.task(task, values["tasks"][number], number) for number, task in enumerate(given.tasks)])
         self.rules.check_tasks(tasks, self.at("tasks"))
         attributes = self.attributes(given.attributes, values["attributes"])

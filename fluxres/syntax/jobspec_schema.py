@@ -98,6 +98,15 @@ class Jobspec(Struct, forbid_unknown_fields=True):
     attributes: Attributes | None
 
 
+class Rest(Struct, forbid_unknown_fields=True):
+    """A jobspec whose resources were read before."""
+
+    version: Positive
+    resources: Any
+    tasks: Annotated[list[Task], Meta(min_length=1)]
+    attributes: Attributes | None
+
+
 class Resources(Struct, forbid_unknown_fields=True):
     """The resources of a jobspec alone."""
 
