@@ -182,7 +182,7 @@ TOGETHER_MAX: Final = 10_000
 """Requests at once: each is matched with what the others got out of reach, and again for every start that is tried."""
 
 TYPED_LINE_MAX: Final = 1 << 20
-"""Characters of one line typed into `fluxres fluxion`: `multi-match` takes thousands of files, and no more is kept."""
+"""Characters of one line typed into `fluxres query`: `multi-match` takes thousands of files, and no more is kept."""
 
 VARIANTS_MAX: Final = 1_000
 """Ways to write out the `xor_slot`s of one request: each is searched for in turn (Fluxion has the same bound)."""

@@ -1,4 +1,4 @@
-"""Jobspecs as `resource-fluxion` accepts them: the subset of RFC 14 that Fluxion reads, with siblings of one type.
+"""Jobspecs as `resource-query` accepts them: the subset of RFC 14 that Fluxion reads, with siblings of one type.
 
 The reader in :mod:`fluxres.syntax.jobspec` refuses siblings of one type, because the other matchers of fluxres give them no
 meaning; here sibling slots are alternatives for the flexible traverser. Needs are summed once per request, since every visit of a

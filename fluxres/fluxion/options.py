@@ -1,4 +1,4 @@
-"""The options of `resource-fluxion`, under its own names.
+"""The options of `resource-query`, under its own names.
 
 They are deliberately separate from the options of other commands, because scripts pass them to either program.
 """

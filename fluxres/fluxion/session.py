@@ -1,4 +1,4 @@
-"""A session of `fluxres fluxion`: commands in, lines out, byte for byte like `resource-fluxion`.
+"""A session of `fluxres query`: commands in, lines out, byte for byte like `resource-query`.
 
 The output for a request goes to the results; listings, help and timings go to standard output, errors to standard error, as in
 that program. Output is flushed before the next command is read, so that another program may wait for it. Unlike there, an unknown

@@ -1,6 +1,6 @@
 """A graph, or the part of it that a job holds, in JSON Graph Format: nodes and edges as in RFC 40 and Fluxion.
 
-R, graph files and the output of `fluxres fluxion` all carry this form, so this one module decides what a node contains.  Like
+R, graph files and the output of `fluxres query` all carry this form, so this one module decides what a node contains.  Like
 Fluxion we leave out what its reader assumes, except the id, the rank and the paths, which Fluxion always writes.  A node has a
 key for use by edges (the vertex number) and names that outlive it: paths and the uuid.
 

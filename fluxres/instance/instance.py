@@ -411,11 +411,17 @@ class Instance:
             self._post(job, "depend")
             self._prioritize(job)
 
-    def _prioritize(self, job: Job) -> None:
+    def _prioritize(self, job: Job, *, again: bool = True) -> None:
+        """Put a job in PRIORITY into the queue.
+
+        Args:
+            again: give it a new priority; otherwise it keeps its own, and with it its place.
+        """
         if job.state is not State.PRIORITY:  # a listener may have canceled it
             return
-        fixed = fixed_priority(job.urgency)
-        job.priority = self.scheduling.priority(job) if fixed is None else fixed
+        if again:
+            fixed = fixed_priority(job.urgency)
+            job.priority = self.scheduling.priority(job) if fixed is None else fixed
         job.state = states.after(job.state, "priority")
         if job.urgency != URGENCY_HELD:
             self.queue.add(job)
@@ -603,8 +609,8 @@ class Instance:
         elif found.state is State.CLEANUP:
             raise UsageError(f"job {found.id} is ending")
         found.duration = duration
-        was_held = found.urgency == URGENCY_HELD
-        self._update(found, "jobspec-update", was_held=was_held, **{"attributes.system.duration": duration_s})
+        context = {"attributes.system.duration": duration_s}
+        self._update(found, "jobspec-update", was_held=found.urgency == URGENCY_HELD, again=False, **context)
         self._follow_up()
 
     def _set_limit(self, job: Job, end: int, now: int) -> None:
@@ -620,8 +626,13 @@ class Instance:
         if job.child is not None and not job.child.is_ending:
             job.child._expire_at(min(end, job.child.expires_given))
 
-    def _update(self, job: Job, event: str, *, was_held: bool, **context: Any) -> None:
-        """Log a change of a job; in SCHED it gets a new priority and a new place in the queue (RFC 21)."""
+    def _update(self, job: Job, event: str, *, was_held: bool, again: bool = True, **context: Any) -> None:
+        """Log a change of a job, which leads from SCHED back to PRIORITY (RFC 21).
+
+        Args:
+            was_held: before the change.
+            again: as for `_prioritize`.
+        """
         is_scheduled = job.state is State.SCHED
         if is_scheduled:
             job.state = states.after(job.state, event)
@@ -632,7 +643,7 @@ class Instance:
         if self._log:
             self._log_event(job, event, **context)
         if is_scheduled:
-            self._prioritize(job)
+            self._prioritize(job, again=again)
 
     @locked
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:

@@ -17,12 +17,12 @@ class Match(Placement):
     """Pools that satisfy a request over a window, found on one state of a graph.
 
     Args:
-        found_on: the graph.
+        graph: the graph.
         generation, revision: its state.
         pools_end: accounts from this number on are edges, through which a match draws.
     """
 
-    found_on: ResourceGraph = field(repr=False)
+    graph: ResourceGraph = field(repr=False)
     generation: int
     revision: int
     pools_end: int
@@ -30,7 +30,7 @@ class Match(Placement):
     @property
     def pools(self) -> tuple[Pool, ...]:
         """The pools to record, in vertex order, as handles of the graph."""
-        return tuple(Pool(self.found_on, v, self.generation) for v in self.vertices.tolist() if v < self.pools_end)
+        return tuple(Pool(self.graph, v, self.generation) for v in self.vertices.tolist() if v < self.pools_end)
 
 
 def stamped(graph: ResourceGraph, found: Placement) -> Match:
@@ -49,7 +49,7 @@ def stamped(graph: ResourceGraph, found: Placement) -> Match:
         found.implied,
         found.drawn,
         found.is_routed,
-        found_on=graph,
+        graph=graph,
         generation=graph.generation,
         revision=graph.revision,
         pools_end=graph.structure.n,

@@ -89,7 +89,7 @@ def require_fresh(graph: ResourceGraph, found: Match) -> None:
 
     if not isinstance(found, Match):
         raise UsageError(f"expected a match, got {found!r:.80}", hint="match() returns one")
-    if found.found_on is not graph:
+    if found.graph is not graph:
         raise StaleHandle("this match was found on another graph", hint="match on this graph")
     if (found.generation, found.revision) != (graph.generation, graph.revision):
         raise StaleHandle(

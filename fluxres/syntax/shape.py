@@ -145,10 +145,10 @@ class _Reader:
             unit = _WITH_UNIT.fullmatch(text)
             hint = error.hint if unit is None else f"write the unit in braces: {unit[1]}{{unit:{unit[2]}}}"
             raise type(error)(error.message, where=_at(start), hint=hint) from None
+        if count.fixed is not None and text.isdigit():
+            return counts.exactly(count.fixed) if self.keep_counts else count.fixed
         if self.keep_counts:
             return count
-        if count.fixed is not None and text.isdigit():
-            return count.fixed
         return count.to_mapping() if self.range_as_mapping and count.steps and "," not in text else text
 
     def keys(self, made: Resource, slot: bool) -> None:

@@ -1,4 +1,4 @@
-"""Transcripts of Fluxion's `resource-fluxion`, typed into `fluxres fluxion` and compared byte for byte; and its graph files."""
+"""Transcripts of Fluxion's `resource-query`, typed into `fluxres query` and compared byte for byte; and its graph files."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_fluxion_transcripts(cases: Path, load: Load, minima: dict[str, Any], re
 
 
 def of_file(case: Case) -> list[str]:
-    """Whether a file is loaded by its content, and has the pools that `fluxres fluxion` makes of it."""
+    """Whether a file is loaded by its content, and has the pools that `fluxres query` makes of it."""
     try:
         expected = Counter(vertex.type for vertex in loading.load(case["path"], case["form"]).vertices)
     except FluxresError:

@@ -1,4 +1,4 @@
-"""Random transcripts of `fluxres fluxion`, judged by an independent checker.
+"""Random transcripts of `fluxres query`, judged by an independent checker.
 
     python -m tests.fluxion.random_transcripts --seconds 60 --seed 1
 

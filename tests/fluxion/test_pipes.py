@@ -1,4 +1,4 @@
-"""`fluxres fluxion` driven by a program that waits for each answer before it sends the next command."""
+"""`fluxres query` driven by a program that waits for each answer before it sends the next command."""
 
 from __future__ import annotations
 

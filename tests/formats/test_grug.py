@@ -1,4 +1,4 @@
-"""GRUG as machines: the same pools, edges and numbers that the recipe gives vertex by vertex in `fluxres fluxion`."""
+"""GRUG as machines: the same pools, edges and numbers that the recipe gives vertex by vertex in `fluxres query`."""
 
 from __future__ import annotations
 

@@ -142,6 +142,19 @@ class Broken(QueuePolicy):
         return -1 if self.what == "priority" else 0
 
 
+def test_a_job_with_another_duration_keeps_its_priority_and_its_place() -> None:
+    instance, clock = on_nodes(1, "priority", inventory="named")
+    running = instance.submit("slot=1/node", duration_s=500)
+    first, second = (instance.submit("slot=1/node", duration_s=50) for _ in range(2))
+    clock.now_s = 200.0
+    before = second.priority
+    instance.set_duration(second, 40)
+    assert (second.priority, second.state) == (before, State.SCHED)
+    assert [event.name for event in second.events or ()][-2:] == ["jobspec-update", "priority"]
+    instance.finish(running)
+    assert (first.state, second.state) == (State.RUN, State.SCHED)
+
+
 @pytest.mark.parametrize("what", ["raises", "again", "loops", "priority"])
 def test_a_failing_policy_is_named_and_the_instance_stays_consistent(what: str) -> None:
     instance = Instance(nodes(2), queue_policy=Broken(what))

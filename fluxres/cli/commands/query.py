@@ -1,4 +1,4 @@
-"""`fluxres fluxion`: a replacement for Fluxion's `resource-fluxion`."""
+"""`fluxres query`: a replacement for Fluxion's `resource-query`."""
 
 from __future__ import annotations
 
