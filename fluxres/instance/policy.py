@@ -46,7 +46,7 @@ class QueuePolicy:
 
     def schedule(self, queue: Queue) -> None:
         """Make one pass: start jobs of the queue, and make reservations, with the methods of `Queue`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method schedule")
 
     def priority(self, job: Job, now_s: float) -> int:
         """The priority of a job, from 0 to 4294967295 (RFC 21); not called for held and expedited jobs."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.kinds import EXCLUSIVE
-from fluxres.match.form import Draw, Entangled, Load
+from fluxres.match.form import Draw, Load, NeedsTraverser
 from fluxres.match.node_table import NodeTable
 from fluxres.match.result import MatchBuilder
 from fluxres.match.typology import Typology
@@ -80,7 +80,7 @@ class Drawing:
     def of_one(self, node: int) -> list[tuple[int, int]] | None:
         """The ascending (supplier, units) that one node or bundle draws; None if one of the suppliers has too little.
 
-        Errors: Entangled if that is all of a pool that contains others.
+        Errors: NeedsTraverser if that is all of a pool that contains others.
         """
         if not self.supply.supplied.item(node):
             return None
@@ -90,7 +90,7 @@ class Drawing:
             if not self._able.item(at) or self._room(v) < units:
                 return None
             if units == accounts.size.item(v) and accounts.end.item(v) > v + 1:
-                raise Entangled
+                raise NeedsTraverser
             if units:
                 found.append((v, units))
         return found
@@ -128,14 +128,14 @@ class Drawing:
     def require_never(self, nodes: Int64, room: Int64, number: int) -> None:
         """Ensure that no choice of nodes can be supplied, after the first one could not.
 
-        Errors: Entangled if only a search can decide.
+        Errors: NeedsTraverser if only a search can decide.
         """
         if self.supply.is_laminar:
             return
         for family in range(len(self.supply.families)):
             if int(self.supply.limited(nodes, room, self.caps, family).sum()) < number:
                 return
-        raise Entangled
+        raise NeedsTraverser
 
     def take(self, rows: MatchBuilder, nodes: Int64, amounts: Int64, *, are_firm: bool) -> None:
         """Add what is drawn to the match.
@@ -143,7 +143,7 @@ class Drawing:
         Args:
             are_firm: whether something is recorded for each node, or in it.
 
-        Errors: Entangled if that is all of a pool that contains others.
+        Errors: NeedsTraverser if that is all of a pool that contains others.
         """
         accounts = self._node_table.typology.accounts
         of, at = self.supply.of_all(nodes)
@@ -157,7 +157,7 @@ class Drawing:
         pools = self.supply.pools[units > 0]
         units = units[units > 0]
         if ((units == accounts.size[pools]) & (accounts.end[pools] > pools + 1)).any():
-            raise Entangled
+            raise NeedsTraverser
         rows.add(pools, units)
 
     def slots(self, nodes: Int64, instances: Int64) -> Iterator[tuple[int, Int64, NDArray[np.int32]]]:

@@ -73,14 +73,14 @@ class Draw:
         return self.demand.channel, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
 
 
-class Entangled(Exception):
+class NeedsTraverser(Exception):
     """Suppliers overlap so that only a search can decide: the reference traverser has to answer."""
 
 
 class Load:
     """What the nodes or bundles of a request draw, independent of the window.
 
-    Errors: Entangled if only a search can decide.
+    Errors: NeedsTraverser if only a search can decide.
     """
 
     __slots__ = ("is_able", "supply", "weights")
@@ -88,7 +88,7 @@ class Load:
     def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: tuple[int, ...]) -> None:
         self.supply: Supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
         if not (self.supply.is_whole and self.supply.is_single):
-            raise Entangled
+            raise NeedsTraverser
         #: By supplier, the units that one node or bundle draws (0 if the unit does not convert), and whether the unit converts.
         self.weights = np.zeros(len(self.supply.pools), np.int64)
         self.is_able = np.ones(len(self.supply.pools), np.bool_)
@@ -102,7 +102,7 @@ class Load:
                     continue
                 units = number / worth
                 if draw.shared_by and units.denominator > 1:
-                    raise Entangled  # only the sum of all draws is rounded to whole units
+                    raise NeedsTraverser  # only the sum of all draws is rounded to whole units
                 self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
 
 
@@ -155,7 +155,7 @@ class Form:
     def load(self, typology: Typology, counts: tuple[int, ...]) -> Load:
         """What a node (or a bundle) draws; the last answer is kept.
 
-        Errors: Entangled where only a search can tell.
+        Errors: NeedsTraverser where only a search can tell.
         """
         found = self._loads.get(counts)
         if found is None:

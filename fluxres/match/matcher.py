@@ -24,7 +24,7 @@ from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
 from fluxres.match.eligible import Eligible
-from fluxres.match.form import Entangled, Form, form
+from fluxres.match.form import Form, NeedsTraverser, form
 from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
@@ -141,7 +141,7 @@ class Matcher:
             _require_window(start, end)
             fast = None if reference else search(self._node_table, plan, shape, eligible, chosen, start, end)
             if fast is not None:
-                with suppress(Entangled):
+                with suppress(NeedsTraverser):
                     return alone.match(fast) if alone is not None and alone.suits(fast) else fast.settle()
             return self._traverse(self._situation(eligible, plan, start, end), plan, chosen)
 
@@ -266,7 +266,7 @@ class Matcher:
             return self._meeting(plan, eligible, chosen).at(plan.lowest, start, end) is not None
         fast = search(self._node_table, plan, shape, eligible, chosen, start, end)
         if fast is not None:
-            with suppress(Entangled):
+            with suppress(NeedsTraverser):
                 return fast.fits(plan.lowest)
         situation = self._situation(eligible, plan, start, end)
         return Traverser(situation, plan, plan.lowest, chosen, self._budget(plan)).match() is not None
@@ -282,7 +282,7 @@ class Matcher:
         def attempt(counts: tuple[int, ...]) -> bool:
             fast = search(node_table, plan, shape, situation.eligible, chosen, situation.start, situation.end)
             if fast is not None:
-                with suppress(Entangled):
+                with suppress(NeedsTraverser):
                     return fast.fits(counts)
             return Traverser(situation, plan, counts, chosen, budget).match() is not None
 

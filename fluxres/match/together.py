@@ -13,7 +13,7 @@ from fluxres.errors import LimitExceeded
 from fluxres.match.bounds import Bounds
 from fluxres.match.demand import Plan
 from fluxres.match.eligible import Eligible
-from fluxres.match.form import Entangled, Form, form
+from fluxres.match.form import Form, NeedsTraverser, form
 from fluxres.match.node_table import NodeTable
 from fluxres.match.paths import Meeting
 from fluxres.match.plan import plan as compile_plan
@@ -106,7 +106,7 @@ class Together:
         plan, shape = self._ready[meeting.v]
         fast = search(self._node_table, plan, shape, eligible, self._policy, situation.start, situation.end)
         if fast is not None:
-            with suppress(Entangled):
+            with suppress(NeedsTraverser):
                 return fast.match(counts)
         return self._traverse(plan, eligible, situation, counts)
 

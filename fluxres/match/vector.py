@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.eligible import Eligible
-from fluxres.match.form import Entangled, Form, LeafDemand
+from fluxres.match.form import Form, LeafDemand, NeedsTraverser
 from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import settle
 from fluxres.match.policy import POLICIES, Policy, nearest
@@ -93,7 +93,7 @@ class Search:
     def match(self, counts: tuple[int, ...]) -> Placement | None:
         """The match for fixed counts.
 
-        Errors: Entangled if only a search can decide.
+        Errors: NeedsTraverser if only a search can decide.
         """
         number = self.form.number(counts) if self.form.sort == "nodes" else 1
         if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
@@ -112,7 +112,7 @@ class Search:
     def fits(self, counts: tuple[int, ...]) -> bool:
         """Whether there is a match for these counts.
 
-        Errors: Entangled if only a search can decide.
+        Errors: NeedsTraverser if only a search can decide.
         """
         if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
             return int(np.bitwise_count(self._open).sum()) >= self.form.number(counts)
@@ -121,7 +121,7 @@ class Search:
     def drawing(self, counts: tuple[int, ...]) -> Drawing:
         """What is charged.
 
-        Errors: Entangled if only a search can decide.
+        Errors: NeedsTraverser if only a search can decide.
         """
         load = self.form.load(self.node_table.typology, counts)
         return Drawing(self.node_table, self.form.draws, counts, load, self.start, self.end)
@@ -280,7 +280,7 @@ class Search:
             drawing: what is charged; None for nothing.
             any_will_do: only test whether there are enough; the order of the policy may be ignored.
 
-        Errors: Entangled if only a search can decide.
+        Errors: NeedsTraverser if only a search can decide.
         """
         form = self.form
         number, needs = form.number(counts), form.needs(counts)
@@ -291,7 +291,7 @@ class Search:
         evened = self.policy.evened and form.sort == "bundles" and number > 1 and not any_will_do
         if drawing is not None:
             if evened:
-                raise Entangled
+                raise NeedsTraverser
             if number == 1 and not self.policy.near and (self.policy.score is None or self.scores is None):
                 node = self.first_node(words, needs)
                 if node is None:
@@ -384,7 +384,7 @@ class Search:
     def _supplied(self, nodes: Int64, needs: dict[int, int], drawing: Drawing, number: int) -> Chosen | None:
         """The first nodes that have what is needed and can be supplied.
 
-        Errors: Entangled if only a search can decide.
+        Errors: NeedsTraverser if only a search can decide.
         """
         doubtful = self.doubtful(nodes, list(needs))
         if self.policy.near:
@@ -766,7 +766,7 @@ class Single:
         Args:
             search: of this request, with a policy for which :meth:`suits` holds.
 
-        Errors: Entangled if only a search can decide.
+        Errors: NeedsTraverser if only a search can decide.
         """
         node = search.first_node(search.candidates(self._needs), self._needs)
         if node is None:

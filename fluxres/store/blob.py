@@ -41,7 +41,9 @@ def checksum(data: bytes | memoryview) -> bytes:
 
 def way_out(found: int, known: int) -> str:
     """A hint for data of another version."""
-    return "use a newer fluxres" if found > known else "read it with the fluxres that wrote it, or load the machine again"
+    if found > known:
+        return "use a newer fluxres"
+    return "read it with the fluxres that wrote it, or name another file by --store or FLUXRES_STORE and load the machine again"
 
 
 def pack(magic: bytes, version: int, header: msgspec.Struct, payloads: list[bytes]) -> bytes:

@@ -464,7 +464,14 @@ def test_another_programs_database_is_left_alone(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "way_out"), [(3, "use a newer fluxres"), (1, "read it with the fluxres that wrote it, or load the machine again")]
+    ("version", "way_out"),
+    [
+        (3, "use a newer fluxres"),
+        (
+            1,
+            "read it with the fluxres that wrote it, or name another file by --store or FLUXRES_STORE and load the machine again",
+        ),
+    ],
 )
 def test_a_store_of_another_version_is_left_alone(store: SqliteStore, version: int, way_out: str) -> None:
     store.put("demo", machine())
