@@ -49,7 +49,7 @@ _NO_TEXTS: Final = (
     (b"\x1f\x9d", "compressed with compress", _PACKED),
 )
 _TAR: Final = (257, b"ustar")
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def file_named(text: str) -> Path:

@@ -399,3 +399,9 @@ def test_what_is_read_agrees_with_the_parser_of_python(text: str) -> None:
         except InputError:
             return  # the two differ in what they refuse, never in what they read
     assert fast == slow
+
+
+def test_json_may_contain_a_delete_character_and_yaml_may_not() -> None:
+    assert yaml_document.load(b'{"a": "\x7f"}').values == {"a": "\x7f"}
+    with pytest.raises(InputError, match=r"1:5: control characters are not allowed"):
+        yaml_document.load(b'a: "\x7f"\n')
