@@ -117,10 +117,9 @@ def _plan(
     What the job holds itself is not in the way of its stage.
     """
     _require_window(start, end)
+    require_units(records, targets)
     wanted: dict[int, int] = {}
     for v, amount in targets:
-        if amount < 1:
-            raise UsageError(f"amount must be at least 1, got {amount}", where=records.accounts.where(v))
         wanted[v] = wanted.get(v, 0) + amount
     if not wanted:
         raise UsageError("no pools named", hint="name at least one pool")
@@ -143,6 +142,13 @@ def _plan(
     if implies is not True:
         _require_unnested(records, [change for change in changes if change.v not in implies])
     return changes
+
+
+def require_units(records: Records, targets: Iterable[Target]) -> None:
+    """Refuse an amount below 1."""
+    for v, amount in targets:
+        if amount < 1:
+            raise UsageError(f"amount must be at least 1, got {amount}", where=records.accounts.where(v))
 
 
 def _require_window(start: int, end: int) -> None:

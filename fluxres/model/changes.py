@@ -282,6 +282,7 @@ def stage(
 def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window: Window, ttl_s: Length) -> Stage:
     """Lock pools for a job, with what they draw by themselves and the job does not draw already."""
     expires = _expires(graph, job, window, ttl_s)
+    plans.require_units(graph.records, named)
     parts = supply.by_window(graph, named, window, job)
     relied_on = tuple(supply.drawn_already(graph, named, window, job))
     rows = tuple((start, end, *row) for (start, end), _, drawn in parts for row in drawn.tolist())

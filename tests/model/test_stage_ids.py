@@ -85,3 +85,13 @@ def test_a_refused_stage_takes_no_id() -> None:
         with pytest.raises(fluxres.InfeasibleRequest):
             g.stage("slot=100/core", job="j", duration_s=10)
     assert staged(g) == "s0"
+
+
+def test_a_stage_refuses_an_amount_of_0_as_an_allocation_does() -> None:
+    g = machine()
+    g.set_state("/demo", "drain")
+    core = g.find("type=core").paths()[0]
+    named = [(core, 1), (core, 0)]
+    for call in (g.stage, g.allocate):
+        with pytest.raises(fluxres.UsageError, match="amount must be at least 1, got 0"):
+            call(named, job="j")
