@@ -173,7 +173,7 @@ class PolicyError(FluxresError):
 
 
 class RunFailed(FluxresError):
-    """Of what was run, something failed or was lost; what is told of the rest holds."""
+    """A part of what was run failed or was lost; the results of the rest are valid."""
 
     code = "failed"
 

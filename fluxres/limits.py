@@ -237,4 +237,4 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 """Seconds without a word after which a child instance is given up: a pass over a hundred thousand jobs may take as long."""
 
 GRACE_SECONDS_DEFAULT: Final = 3.0
-"""Seconds between SIGTERM and SIGKILL for a job that was told to end."""
+"""Seconds between SIGTERM and SIGKILL for a job that has to end."""

@@ -278,9 +278,8 @@ def free(
         return batch
     records.require_job(job)
     wanted: dict[int, int | None] = {} if targets is not None else dict.fromkeys(records.pools_with_implied(job))
+    require_units(records, [(v, amount) for v, amount in targets or () if amount is not None])
     for v, amount in targets or ():
-        if amount is not None and amount < 1:
-            raise UsageError(f"amount must be at least 1, got {amount}", where=records.accounts.where(v))
         before = wanted.get(v, 0)
         wanted[v] = None if amount is None or before is None else before + amount
     pieces: list[Piece] = []

@@ -30,12 +30,12 @@ def report(error: BaseException, *, as_json: bool) -> int:
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _silence()
         return CLOSED_PIPE
-    told = _as_fluxres(error)
+    shown = _as_fluxres(error)
     if as_json:
-        tell(json.dumps({**told.to_dict(), "status": exit_status(told)}) + "\n")
-        return exit_status(told)
-    tell("".join(f"{printable(line)}\n" for line in _lines(told)))
-    return exit_status(told)
+        tell(json.dumps({**shown.to_dict(), "status": exit_status(shown)}) + "\n")
+        return exit_status(shown)
+    tell("".join(f"{printable(line)}\n" for line in _lines(shown)))
+    return exit_status(shown)
 
 
 def _lines(error: FluxresError) -> list[str]:

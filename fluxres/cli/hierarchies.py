@@ -124,8 +124,8 @@ def document(outcomes: Sequence[Outcome], ensemble: Ensemble) -> dict[str, Any]:
 
 def _row(row: Row) -> dict[str, Any]:
     keys = ("tree_id", "elapsed_s", "begin_s", "end_s", "match_us", "jobs", "nodes", "cores_per_node", "gpus_per_node")
-    told = {"level": row.level, "is_leaf": row.is_leaf, "boot_s": row.boot_s, "completed": row.completed, "failed": row.failed}
-    return {**dict(zip(keys, _values(row), strict=True)), **told, "status": row.status, "note": row.note}
+    ran = {"level": row.level, "is_leaf": row.is_leaf, "boot_s": row.boot_s, "completed": row.completed, "failed": row.failed}
+    return {**dict(zip(keys, _values(row), strict=True)), **ran, "status": row.status, "note": row.note}
 
 
 def csv_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:

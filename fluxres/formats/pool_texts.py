@@ -13,9 +13,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from fluxres.graph import uuids
-from fluxres.graph.kinds import Kind
+from fluxres.graph.kinds import Kind, around_id
 from fluxres.graph.structure import Structure
-from fluxres.syntax import template
 
 T = TypeVar("T")
 _BLOCK: Final = 65_536
@@ -43,7 +42,7 @@ class PoolTexts:
         for rows in np.split(order, starts[1:]):
             kind = s.kinds[s.kind[rows[0]]]
             ids = s.id[rows].tolist()
-            around = _around_id(kind)
+            around = around_id(kind)
             if around is not None:
                 prefix, width, suffix = self._escape(around[0]), around[1], self._escape(around[2])
                 plain = self._escape(kind.basename)
@@ -92,18 +91,7 @@ def blocks(count: int) -> Iterator[slice]:
     return (slice(low, min(low + _BLOCK, count)) for low in range(0, count, _BLOCK))
 
 
-def _around_id(kind: Kind) -> tuple[str, int, str] | None:
-    """The text before and after the id in a name, and the width of the id; None if the name depends on more than the id."""
-    if kind.name is None:
-        return kind.basename, 0, ""
-    prefix, width, suffix, seen = "", 0, "", False
-    for part in template.parse(kind.name):
-        if isinstance(part, template.Field):
-            if part.key != "id" or seen:
-                return None
-            seen, width = True, part.width
-        elif seen:
-            suffix += part
-        else:
-            prefix += part
-    return (prefix, width, suffix) if seen else None
+def node_rows(structure: Structure, part: slice) -> Iterator[tuple[int, int, int, int, int]]:
+    """(vertex, kind, id, rank, size) of the pools in a slice."""
+    columns = (structure.kind, structure.id, structure.rank, structure.size)
+    return zip(range(part.start, part.stop), *(column[part].tolist() for column in columns), strict=True)

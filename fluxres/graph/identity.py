@@ -96,7 +96,7 @@ class NameKeys:
 
 
 def texts_needed(group: Int32, cls: NDArray[np.int64], odd: NDArray[np.bool_], injective: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows have siblings that can only be told apart by the texts of their names.
+    """Which rows have siblings from which only the texts of their names distinguish them.
 
     Args:
         group: parent of each row; rows with the same parent are compared with each other.

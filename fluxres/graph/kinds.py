@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.syntax import template
 
 PropertyValue = str | int | float | bool | None
 
@@ -105,6 +106,14 @@ def draws_as_numbers(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[t
 def _key(kind: Kind) -> tuple[object, ...]:
     # 1, 1.0 and True are equal in Python but different to a user, so the type is part of the key.
     return (kind.type, kind.basename, kind.unit, kind.name, tuple((k, type(v), v) for k, v in kind.properties))
+
+
+def around_id(kind: Kind) -> tuple[str, int, str] | None:
+    """The text before and after the id in a name, and the width of the id; None if the name depends on more than the id."""
+    if kind.name is None:
+        return kind.basename, 0, ""
+    found = template.around_id(kind.name)
+    return None if found is None else (found[0], found[1].width, found[2])
 
 
 class KindTable:

@@ -184,8 +184,6 @@ def _resize(instance: Instance, job: Job, end: int) -> None:
 def in_service(instance: Instance) -> Iterator[None]:
     """Treat all pools, here and above, as in service: a job that continues is not new work (rule A7)."""
     with ExitStack() as stack:
-        one: Instance | None = instance
-        while one is not None:
+        for one in (instance, *instance._instances_above()):
             stack.enter_context(one._graph.structure.lifted())
-            one = one.parent
         yield

@@ -56,7 +56,7 @@ from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.queue import Queue
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.shared import Shared
-from fluxres.instance.states import LEADS_TO, State
+from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.tree import Branch, branches, lines
 from fluxres.instance.upstream import ParentSupply
@@ -291,10 +291,7 @@ class Instance:
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = request.duration_s if duration_s is None else duration_s
-        duration = FOREVER if length is None else ticks(length, "duration_s")
-        if duration < 1:
-            raise UsageError(f"duration_s: expected a positive number of seconds, got {length!r:.80}")
-        return self.submit_request(request, duration, now, urgency, name, user, dependencies, payload)
+        return self.submit_request(request, _duration(length), now, urgency, name, user, dependencies, payload)
 
     def submit_request(
         self,
@@ -396,8 +393,7 @@ class Instance:
 
     def _post(self, job: Job, event: str, **context: Any) -> None:
         """Move a job to the state that an event leads to (RFC 21), and log the event."""
-        before = job.state
-        job.state = LEADS_TO.get((before, event), before)
+        job.state = states.after(job.state, event)
         if self._log:
             self._log(job, Event(seconds(self.now), event, context))
 
@@ -464,8 +460,7 @@ class Instance:
 
         Errors: UnknownJob; UsageError for a job that is not running, or has finished.
         """
-        if self.is_closed:
-            raise StaleHandle("this instance is closed")
+        self._require_open()
         try:
             found = self._running(job)
         except FluxresError:
@@ -601,9 +596,7 @@ class Instance:
         """
         now = self.enter()
         found = self._active(job)
-        duration = FOREVER if duration_s is None else ticks(duration_s, "duration_s")
-        if duration < 1:
-            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r:.80}")
+        duration = _duration(duration_s)
         if found.state is State.RUN:
             self._set_limit(found, min(found.started + duration, FOREVER), now)
         elif found.state is State.CLEANUP:
@@ -677,16 +670,14 @@ class Instance:
 
         With a real clock, call this at `next_due`, or every second.
         """
-        if self.is_closed:
-            raise StaleHandle("this instance is closed")
+        self._require_open()
         now = self._time.read_clock()
         if not self._time.still:
             self._catch_up(now + 1)
         for one in reversed(list(self.walk())):
             if not one.is_closed:
                 one._advance_to(now)
-                if one.passes == "event":
-                    self._time.owe(one)
+                one.owe_pass()
         self._make_owed_passes()
 
     @locked
@@ -726,9 +717,12 @@ class Instance:
         """
         if not self.is_closed:
             self._advance_to(self._time.read_clock())
+        self._require_open()
+        return self.now
+
+    def _require_open(self) -> None:
         if self.is_closed:
             raise StaleHandle("this instance is closed")
-        return self.now
 
     @property
     def has_unseen_changes(self) -> bool:
@@ -782,8 +776,7 @@ class Instance:
         time = self._time
         if self.has_unseen_changes:
             external.refresh(self)
-            if self.passes == "event":
-                time.owe(self)
+            self.owe_pass()
         self._announce(due.next_event(self))
         if time.next < before:
             time.catch_up(before)
@@ -808,6 +801,11 @@ class Instance:
             self.scheduling.react()
         if is_shared or time.is_behind:
             self._make_owed_passes()
+
+    def owe_pass(self) -> None:
+        """Let the Timekeeper make a pass when everything due is done, unless passes are made manually."""
+        if self.passes == "event":
+            self._time.owe(self)
 
     def _make_owed_passes(self) -> None:
         """Make the passes that are owed, unless they are being made already."""
@@ -1034,8 +1032,7 @@ class Instance:
         parent._advance_to(self.now)
         parts.graph_with_records(parent)
         self._make_owed_passes()  # the parent renews its reservations before anything is taken
-        if self.is_closed:
-            raise StaleHandle("this instance is closed")
+        self._require_open()
         self._require_not_ending()
         try:
             return parts.grow(parent, job, self, wanted)
@@ -1059,8 +1056,7 @@ class Instance:
             given = parts.shrink(parent, job, self, wanted)
             parent.supplies_returned()
             for one in (parent, self):
-                if one.passes == "event":
-                    self._time.owe(one)
+                one.owe_pass()
             return given
         finally:
             self._follow_up()  # renews the dropped reservations
@@ -1151,8 +1147,8 @@ class Instance:
             self._clean(job)
             if self._time.still:
                 self._follow_up()
-            elif self.passes == "event":
-                self._time.owe(self)  # events that are due here may not have been handled yet
+            else:
+                self.owe_pass()  # events that are due here may not have been handled yet
 
     def _end_child(self, job: Job) -> bool:
         """End the child of a finished job; returns True if it was closed already, and the caller has to clean up the job."""
@@ -1193,8 +1189,8 @@ class Instance:
         return None if self.expires >= FOREVER else seconds(self.expires)
 
     def _expire_at(self, moment: int) -> None:
-        if self.expires <= self.now < moment and self.passes == "event":
-            self._time.owe(self)  # no job was started at the moment of the former expiration
+        if self.expires <= self.now < moment:
+            self.owe_pass()  # no job was started at the moment of the former expiration
         self.expires = moment
         self._announce(moment)
 
@@ -1215,6 +1211,14 @@ def _keep_event(job: Job, event: Event) -> None:
     if job.events is None:
         job.events = []
     job.events.append(event)
+
+
+def _duration(length_s: float | None) -> int:
+    """A limit in ticks; FOREVER for none."""
+    found = FOREVER if length_s is None else ticks(length_s, "duration_s")
+    if found < 1:
+        raise UsageError(f"duration_s: expected a positive number of seconds, got {length_s!r:.80}")
+    return found
 
 
 def _number(job: object) -> int:

@@ -162,7 +162,7 @@ class Counting(Protocol):
         """As `pools`, without what others hold of it."""
 
     def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
-        """Reserve a number of units, without choosing them, from the earliest moment at which so many are free."""
+        """Reserve a number of units, without choosing them, from the earliest moment at which that many are free."""
 
 
 class Hold:

@@ -34,8 +34,8 @@ def set_state(instance: Instance, where: Targets, state: str) -> None:
     for one, vertices in reversed(changed):
         if state == "down" and not one.is_closed:
             _fail_jobs_on(one, vertices)
-        if one is not instance and one.passes == "event":
-            one._time.owe(one)
+        if one is not instance:
+            one.owe_pass()
 
 
 def _apply(instance: Instance, vertices: list[int], state: str) -> Iterator[tuple[Instance, list[int]]]:
@@ -115,8 +115,7 @@ def graph_changed(instance: Instance) -> None:
     """Drop what was computed for the old graph and its reservations; a pass follows."""
     instance.inventory.refresh()
     instance.queue.reservations_dropped()
-    if instance.passes == "event":
-        instance._time.owe(instance)
+    instance.owe_pass()
 
 
 def _changed_states(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:

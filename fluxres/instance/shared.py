@@ -48,8 +48,8 @@ class Shared:
                 one.supply_changed()
                 if one.scheduling.is_running:
                     one.scheduling.request_round()
-                elif one.passes == "event":
-                    one._time.owe(one)
+                else:
+                    one.owe_pass()
         return True
 
     def announce_late(self, now: int) -> None:
@@ -71,8 +71,7 @@ class Shared:
         outermost = self.outermost
         if outermost.has_unseen_changes and not outermost.is_closed:
             external.refresh(outermost)
-            if outermost.passes == "event":
-                outermost._time.owe(outermost)
+            outermost.owe_pass()
         if self.has_returned:
             self.has_returned = False
             for one in list(self.disputing):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
 from fluxres.allocation.records import HIDDEN, STAGE_OWNER
-from fluxres.clock import FOREVER
+from fluxres.clock import FOREVER, positive_ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from fluxres.match import Placement, Policy, Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
+
+
+def length(request: Request, given: int | None) -> int:
+    """Length of an allocation in ticks: the one given, else that of the request, else FOREVER."""
+    if given is not None:
+        return given
+    return FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
 
 
 def match(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Placement:

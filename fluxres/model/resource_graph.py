@@ -220,9 +220,7 @@ class ResourceGraph:
         """The window of a request in ticks: as long as said, else as the request says, else without end."""
         now = self.now()
         start = now if at is None else ticks(at, name)
-        if length is None:
-            length = FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
-        return start, min(start + length, FOREVER)
+        return start, min(start + matching.length(request, length), FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from fluxres import limits
 from fluxres.allocation import together
 from fluxres.allocation.drawn import implicit
 from fluxres.allocation.together import Found, Share, located, locking
-from fluxres.clock import FOREVER, positive_ticks, seconds
+from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.match import Placement, Policy, Refusal, SlotGroup
@@ -159,14 +159,7 @@ def _part(
         named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
         return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = as_request(cast("Wanted", what))
-    return Part(place, job, request, [], _length(request, length))
-
-
-def _length(request: Request, given: int | None) -> int:
-    """Length of an allocation in ticks: the one given, else that of the request, else FOREVER."""
-    if given is not None:
-        return given
-    return FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
+    return Part(place, job, request, [], matching.length(request, length))
 
 
 def requests_of(wanted: Iterable[Wanted], length: int | None) -> list[Part]:
@@ -180,7 +173,7 @@ def requests_of(wanted: Iterable[Wanted], length: int | None) -> list[Part]:
     for number, what in enumerate(wanted):
         with located(_place(number, "")):
             request = as_request(what)
-            found.append(Part(_place(number, ""), "", request, [], _length(request, length)))
+            found.append(Part(_place(number, ""), "", request, [], matching.length(request, length)))
     if not found:
         raise UsageError("no requests", hint="give at least one")
     return found

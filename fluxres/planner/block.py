@@ -164,7 +164,10 @@ class Block(Breakpoints):
 
     def _values(self, ordinal: int, i: int, j: int) -> list[int]:
         """Used units of one pool at the breakpoints [i, j)."""
-        column, shift, mask = ordinal >> self._column, ordinal & self._low, self._mask
+        return self._fields(ordinal >> self._column, ordinal & self._low, self._mask, i, j)
+
+    def _fields(self, column: int, shift: int, mask: int, i: int, j: int) -> list[int]:
+        """Some bits of one word at the breakpoints [i, j)."""
         rows = self.rows[i:j]
         if j - i > SCALAR_ROWS_MAX:
             fields = self.matrix[np.frombuffer(rows, np.int64), column]
@@ -393,19 +396,18 @@ class BitBlock(Block):
 
         Errors: LimitExceeded, without a change, if more than `room` breakpoints would be added.
         """
-        column, bits = ordinal >> 6, ((1 << number) - 1) << (ordinal & 63)
+        column, shift, mask = ordinal >> 6, ordinal & 63, (1 << number) - 1
         i, j = self.window(start, end)
-        flat, width, wanted = self._flat, self._width, 0 if up else bits
-        if any(flat[row * width + column] & bits != wanted for row in self.rows[i:j]):
+        wanted = 0 if up else mask
+        if any(field != wanted for field in self._fields(column, shift, mask, i, j)):
             return False
         i, j = self._cut(i, j, start, end, room)
-        flat, rows, changes = self._flat, self.rows, self.changes
+        flat, width, rows, changes, bits = self._flat, self._width, self.rows, self.changes, mask << shift
         for k in (i, j):
             if k < len(rows):  # pools that differed from the row before no longer do, and the others now do
                 differing = (flat[rows[k] * width + column] ^ flat[rows[k - 1] * width + column]) & bits
                 changes[k] += number - 2 * differing.bit_count()
-        for row in rows[i:j]:
-            flat[row * width + column] ^= bits
+        self._add_to_column(column, bits if up else -bits, i, j)
         if not changes[i] or (j < len(rows) and not changes[j]):
             self._settle(i, j)
         return True

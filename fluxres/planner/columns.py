@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded, UsageError
@@ -136,7 +135,7 @@ class Columns:
 Number = TypeVar("Number", bound=np.integer)
 
 
-def distinct(values: NDArray[Number]) -> NDArray[Number]:
+def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """The distinct values, ascending.
 
     >>> distinct(np.array([3, 3, 1, 1, 3])).tolist()
@@ -146,5 +145,5 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
     return found if (found[1:] > found[:-1]).all() else _without_adjacent_duplicates(np.sort(found))
 
 
-def _without_adjacent_duplicates(values: NDArray[Number]) -> NDArray[Number]:
+def _without_adjacent_duplicates(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) > 1 else values

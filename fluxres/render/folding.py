@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fluxres.graph.accounts import ARROW
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.kinds import Kind
+from fluxres.graph.kinds import around_id
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
 
@@ -160,9 +160,10 @@ def _spelled(names: list[str], count: int) -> str:
 
 def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
     kind = structure.kinds[number]
-    if kind.name is not None and not template.is_invertible(kind.name):
+    affixes = around_id(kind)
+    if affixes is None:
         return _spelled([structure.name(v) for v in vertices[:_SPELLED_MAX].tolist()], len(vertices))
-    prefix, width, suffix = _around_id(kind)
+    prefix, width, suffix = affixes
     ids = np.unique(structure.id[vertices])
     alone = [structure.name(int(vertices[structure.id[vertices] < 0][0]))] if ids[0] < 0 else []
     ids = ids[ids >= 0]
@@ -171,17 +172,6 @@ def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
         return hostlist.fold([*alone, *(f"{prefix}{low}{suffix}" for low, _ in pieces)])
     inside = ",".join(low if low == high else f"{low}-{high}" for low, high in pieces)
     return ",".join([*(hostlist.fold([name]) for name in alone), f"{prefix}[{inside}]{suffix}"])
-
-
-def _around_id(kind: Kind) -> tuple[str, int, str]:
-    """The text before the id in a name, the width of the id, and the text after it."""
-    if kind.name is None:
-        return kind.basename, 0, ""
-    parts = template.parse(kind.name)
-    at = next(i for i, part in enumerate(parts) if isinstance(part, template.Field))
-    field = parts[at]
-    assert isinstance(field, template.Field)
-    return "".join(map(str, parts[:at])), field.width, "".join(map(str, parts[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)

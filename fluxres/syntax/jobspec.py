@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from fluxres import limits
-from fluxres.clock import Length, length_ticks, seconds
+from fluxres.clock import Length, positive_ticks, seconds
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded, UsageError
@@ -94,10 +94,7 @@ class Request:
             found = as_request(source)
         if duration_s is None:
             return found
-        length = length_ticks(duration_s)
-        if length < 1:
-            raise UsageError(f"duration_s: expected a positive number of seconds, got {duration_s!r:.80}")
-        return replace(found, duration_s=seconds(length))
+        return replace(found, duration_s=seconds(positive_ticks(duration_s)))
 
     @property
     def by_part(self) -> list[tuple[Vertex, ...]]:
@@ -128,7 +125,7 @@ class Request:
 
 
 def joined(requests: Sequence[Request]) -> Request:
-    """Several requests as one, with the constraint of the first.  What each says of itself alone stays told apart.
+    """Several requests as one, with the constraint of the first.  What each says about itself still applies only to it.
 
     >>> node, core = Vertex("node", counts.exactly(1)), Vertex("core", counts.exactly(4))
     >>> joined([Request((node, core)), Request((core,))]).parts
@@ -153,6 +150,9 @@ _PEERS: Final = "fluxres.formats.peers.requests"
 """What reads the languages of HyperQueue, canary and CTest; loaded when one of them is named."""
 _LINES_OF_DOCUMENT: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*|---[^\n]*)?\n)*[ \t]*(?:\{|['\"]?[A-Za-z_]\w*['\"]?[ \t]*:(?:\s|$))")
 
+Content = TypeVar("Content")
+Read = TypeVar("Read")
+
 _known: dict[str | bytes, Request] = {}
 """What was read, by its content: a text, the bytes of a document, or values as marshal writes them, behind a NUL."""
 _known_resources: dict[tuple[Dialect, bytes], tuple[Vertex, ...]] = {}
@@ -171,17 +171,18 @@ def as_request(wanted: Wanted) -> Request:
     if isinstance(wanted, Request):
         return wanted
     if isinstance(wanted, str):
-        return _known.get(wanted) or _keep(wanted, _of_text(wanted))
+        return _known.get(wanted) or _keep(_known, wanted, _of_text(wanted), len(wanted))
     if isinstance(wanted, Mapping):
         return _of_values(wanted)
     raise UsageError(f"a request is a shape, a jobspec or a Request, not {wanted!r:.80}")
 
 
-def _keep(content: str | bytes, found: Request) -> Request:
-    if len(content) <= LENGTH_MAX:
-        if len(_known) >= KEPT:
-            del _known[next(iter(_known))]
-        _known[content] = found
+def _keep(known: dict[Content, Read], content: Content, found: Read, length: int) -> Read:
+    """Remember what was read, unless its content is too long."""
+    if length <= LENGTH_MAX:
+        if len(known) >= KEPT:
+            del known[next(iter(known))]
+        known[content] = found
     return found
 
 
@@ -199,7 +200,7 @@ def _of_document(source: str | bytes | Path) -> Request:
     if (known := _known.get(data)) is not None:
         return known
     document = yaml_document.parse(data, file=file, path=path)
-    return _keep(data, parse(document, dialect="any"))
+    return _keep(_known, data, parse(document, dialect="any"), len(data))
 
 
 def _of_values(values: Mapping[str, Any]) -> Request:
@@ -214,7 +215,7 @@ def _of_values(values: Mapping[str, Any]) -> Request:
     if found is None:
         found = parse(values, dialect="any")
         if marshal.loads(written) == values:  # a number of NumPy comes back as something else
-            _keep(content, found)
+            _keep(_known, content, found, len(content))
     return found
 
 
@@ -262,10 +263,8 @@ def parse(source: object, *, dialect: Dialect = "rfc14") -> Request:
     if isinstance(document.values, Mapping):
         _require_bounded(document, document.values.get("resources"))
     found = reader.request(typed.convert(document, jobspec_schema.Jobspec))
-    if content is not None and len(content) <= LENGTH_MAX:
-        if len(_known_resources) >= KEPT:
-            del _known_resources[next(iter(_known_resources))]
-        _known_resources[dialect, content] = found.resources
+    if content is not None:
+        _keep(_known_resources, (dialect, content), found.resources, len(content))
     return found
 
 

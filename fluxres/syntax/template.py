@@ -132,7 +132,7 @@ def invert(text: str, name: str) -> int | None:
     >>> invert("frontier${id:05}", "frontier00042"), invert("frontier${id:05}", "frontier42"), invert("n${rack}", "n1")
     (42, None, None)
     """
-    affixes = _around_id(text)
+    affixes = around_id(text)
     if affixes is None:
         return None
     prefix, field, suffix = affixes
@@ -149,7 +149,7 @@ def is_invertible(text: str) -> bool:
     >>> is_invertible("frontier${id:05}"), is_invertible("n-${rack}-${id}")
     (True, False)
     """
-    return _around_id(text) is not None
+    return around_id(text) is not None
 
 
 def default_id(basename: str, name: str) -> int | None:
@@ -175,7 +175,7 @@ def _field(found: re.Match[str]) -> Field:
 
 
 @lru_cache(maxsize=4096)
-def _around_id(text: str) -> tuple[str, Field, str] | None:
+def around_id(text: str) -> tuple[str, Field, str] | None:
     """(literal before, field, literal after) of a template whose only field is `id`."""
     parts = parse(text)
     fields = [part for part in parts if isinstance(part, Field)]

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,24 +47,22 @@ class Step(NamedTuple):
     show: Callable[[dict[str, Any], Any], str]
 
 
-def _request(_: dict[str, Any], vertices: Any) -> str:
+def _tree(tops: Iterable[Any], line: Callable[[Any], str]) -> str:
     lines = []
-    todo = [(vertex, 0) for vertex in vertices]
+    todo = [(top, 0) for top in tops]
     while todo:
-        vertex, depth = todo.pop(0)
-        lines.append(f"{'    ' * depth}Vertex({vertex.type!r}, count={vertex.count.min})")
-        todo = [(child, depth + 1) for child in vertex.children] + todo
+        one, depth = todo.pop(0)
+        lines.append(f"{'    ' * depth}{line(one)}")
+        todo = [(child, depth + 1) for child in one.children] + todo
     return "\n".join(lines)
+
+
+def _request(_: dict[str, Any], vertices: Any) -> str:
+    return _tree(vertices, lambda vertex: f"Vertex({vertex.type!r}, count={vertex.count.min})")
 
 
 def _demand(_: dict[str, Any], plan: Any) -> str:
-    lines = []
-    todo = [(demand, 0) for demand in plan.demands]
-    while todo:
-        demand, depth = todo.pop(0)
-        lines.append(f"{'    ' * depth}Demand {demand.number}: {demand.count.min} {demand.type}, at {demand.place}")
-        todo = [(child, depth + 1) for child in demand.children] + todo
-    return "\n".join(lines)
+    return _tree(plan.demands, lambda demand: f"Demand {demand.number}: {demand.count.min} {demand.type}, at {demand.place}")
 
 
 def _form(_: dict[str, Any], form: Any) -> str:

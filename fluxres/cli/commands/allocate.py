@@ -144,8 +144,8 @@ def free_command(
     if job is not None:
         answer_left(settings, graph, job)
         return
-    told = f"purged ended allocations of {', '.join(dropped)}" if dropped else "no allocations have ended"
-    answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [told])
+    line = f"purged ended allocations of {', '.join(dropped)}" if dropped else "no allocations have ended"
+    answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [line])
 
 
 @click.command("grow", cls=RequestCommand, outputs=OUTPUTS)

@@ -62,7 +62,7 @@ def targets_of(structure: Structure) -> Targets:
     return Targets(ranks.astype(np.int64), vertices)
 
 
-class Told(NamedTuple):
+class Described(NamedTuple):
     """Pools that are written, and those whose id, size and unit, and properties are; bool by vertex."""
 
     pools: Mask
@@ -75,13 +75,13 @@ class Told(NamedTuple):
     """Pools whose children are in an order that is not preserved."""
 
     @classmethod
-    def nothing(cls, structure: Structure, targets: Targets) -> Told:
+    def nothing(cls, structure: Structure, targets: Targets) -> Described:
         """Only the root and the targets, as the state before writing."""
-        told = cls(*(np.zeros(structure.n, np.bool_) for _ in cls._fields))
-        for mask in (told.pools, told.ids):
+        described = cls(*(np.zeros(structure.n, np.bool_) for _ in cls._fields))
+        for mask in (described.pools, described.ids):
             mask[targets.vertices] = True
             mask[0] = True
-        return told
+        return described
 
 
 def offered(structure: Structure, type_name: str) -> Int32:
@@ -100,7 +100,12 @@ def pools_within(structure: Structure, targets: Targets, type_name: str) -> Int3
 
 
 def lost(
-    structure: Structure, allocations: Sequence[Hold], targets: Targets, told: Told, host_ids: NDArray[np.int64], name: str | None
+    structure: Structure,
+    allocations: Sequence[Hold],
+    targets: Targets,
+    described: Described,
+    host_ids: NDArray[np.int64],
+    name: str | None,
 ) -> list[str]:
     """What was not written.
 
@@ -113,12 +118,12 @@ def lost(
     kinds, kind = structure.kinds, structure.kind
 
     def of_kind(test: list[bool]) -> Mask:
-        return np.asarray(np.array(test)[kind] & told.pools)
+        return np.asarray(np.array(test)[kind] & described.pools)
 
-    lines = losses.concern(structure, "pools", ~told.pools)
+    lines = losses.concern(structure, "pools", ~described.pools)
     lines += losses.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes instead;")
-    lines += losses.concern(structure, "pools", told.mixed, "the order in which types alternate,")
-    lines += losses.lines(structure, allocations, _CARRIES, within=told.pools)
+    lines += losses.concern(structure, "pools", described.mixed, "the order in which types alternate,")
+    lines += losses.lines(structure, allocations, _CARRIES, within=described.pools)
     if structure.kind_of(0).type != "cluster":
         lines.append(f"pools: the root is a {structure.kind_of(0).type} and becomes a cluster")
     if structure.name(0) != ROOT or name not in (None, ROOT):
@@ -126,20 +131,20 @@ def lost(
     named = of_kind([k.name is not None for k in kinds])
     named[list(structure.names)] = True
     named[0] = False
-    lines += losses.concern(structure, "names", named & told.pools & ~is_target)
-    ids = told.pools & ~told.ids
+    lines += losses.concern(structure, "names", named & described.pools & ~is_target)
+    ids = described.pools & ~described.ids
     ids[0] = structure.id[0] != 0
     ids[targets.vertices] = structure.id[targets.vertices] != host_ids
     lines += losses.concern(structure, "ids", ids)
-    lines += losses.concern(structure, "sizes", told.pools & ~told.sizes & (structure.size != 1))
-    lines += losses.concern(structure, "units", ~told.sizes & of_kind([k.unit is not None for k in kinds]))
-    unsaid = ~told.properties & of_kind([bool(k.properties) for k in kinds])
-    lines += losses.concern(structure, "properties", unsaid & told.retyped, losses.TYPES)
-    lines += losses.concern(structure, "properties", unsaid & ~told.retyped)
+    lines += losses.concern(structure, "sizes", described.pools & ~described.sizes & (structure.size != 1))
+    lines += losses.concern(structure, "units", ~described.sizes & of_kind([k.unit is not None for k in kinds]))
+    undescribed = ~described.properties & of_kind([bool(k.properties) for k in kinds])
+    lines += losses.concern(structure, "properties", undescribed & described.retyped, losses.TYPES)
+    lines += losses.concern(structure, "properties", undescribed & ~described.retyped)
     tagged = np.zeros(structure.n, np.bool_)
     for v, tags in structure.tags.items():
         tagged[v] = bool(tags.keys() - (TAGS if v == 0 else (HOST,) if is_target[v] else ()))
-    return lines + losses.concern(structure, "tags", tagged & told.pools)
+    return lines + losses.concern(structure, "tags", tagged & described.pools)
 
 
 _DIGITS: Final = "0123456789"
@@ -266,8 +271,8 @@ def host_ids(structure: Structure, targets: Targets) -> NDArray[np.int64]:
     return found
 
 
-def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[str, str]:
-    """Ranks by property of the targets; marks in `told` the properties that a reader gets back."""
+def properties_of(structure: Structure, targets: Targets, described: Described) -> dict[str, str]:
+    """Ranks by property of the targets; marks in `described` the properties that a reader gets back."""
     found: dict[str, list[NDArray[np.int64]]] = {}
     kinds = structure.kind[targets.vertices]
     for number in np.unique(kinds).tolist():
@@ -275,8 +280,8 @@ def properties_of(structure: Structure, targets: Targets, told: Told) -> dict[st
         properties = structure.kinds[number].properties
         texts = {text for key, value in properties if (text := property_text(key, value)) is not None}
         pairs = pairs_of(texts)
-        told.properties[targets.vertices[have]] = draws_as_numbers(pairs) == properties
-        told.retyped[targets.vertices[have]] = pairs == tuple((k, v if v is None else str(v)) for k, v in properties)
+        described.properties[targets.vertices[have]] = draws_as_numbers(pairs) == properties
+        described.retyped[targets.vertices[have]] = pairs == tuple((k, v if v is None else str(v)) for k, v in properties)
         for text in texts:
             found.setdefault(text, []).append(targets.ranks[have])
     return {name: idset.format(np.concatenate(ranks).tolist()) for name, ranks in sorted(found.items())}

@@ -11,7 +11,16 @@ import orjson
 from fluxres.allocation.resource_set import CHILDREN
 from fluxres.errors import InputError
 from fluxres.formats import losses
-from fluxres.formats.flux.rank_columns import Targets, Told, children_of, host_ids, lost, pools_within, properties_of, targets_of
+from fluxres.formats.flux.rank_columns import (
+    Described,
+    Targets,
+    children_of,
+    host_ids,
+    lost,
+    pools_within,
+    properties_of,
+    targets_of,
+)
 from fluxres.formats.flux.ranks import HOST
 from fluxres.formats.flux.resource_config import EXCLUDED, SETTING, TABLE
 from fluxres.formats.format import Hold, Output
@@ -30,13 +39,13 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     nodes on one host, and for nodes without cores and gpus. Cost: O(pools) array operations, O(nodes) Python.
     """
     targets = targets_of(structure)
-    told = Told.nothing(structure, targets)
+    described = Described.nothing(structure, targets)
     children = children_of(structure, targets)
     for type_ in CHILDREN:
         pools = pools_within(structure, targets, type_)
-        told.pools[pools] = True
-        told.ids[pools] = structure.id[pools] == children.numbers[pools]
-    told.mixed[targets.vertices[children.mixed | children.gpus_first]] = True
+        described.pools[pools] = True
+        described.ids[pools] = structure.id[pools] == children.numbers[pools]
+    described.mixed[targets.vertices[children.mixed | children.gpus_first]] = True
     hosts = _hosts(structure, targets)
     lines = _settings(structure)
     rows = list(zip(*children.texts.values(), strict=True))
@@ -48,11 +57,11 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
                 raise InputError(f"{hosts[begin]} has no cores and no gpus", hint="flux-core refuses such a host")
             lines += _table({"hosts": hostlist.format(hosts[begin:i]), **have})
             begin = i
-    for text, ranks in properties_of(structure, targets, told).items():
+    for text, ranks in properties_of(structure, targets, described).items():
         at = np.searchsorted(targets.ranks, idset.parse(ranks))
         lines += _table({"hosts": hostlist.format([hosts[i] for i in at.tolist()]), "properties": [text]})
-    missing = lost(structure, allocations, targets, told, host_ids(structure, targets), name)
-    missing = _said(structure, targets, told, missing)
+    missing = lost(structure, allocations, targets, described, host_ids(structure, targets), name)
+    missing = _said(structure, targets, described, missing)
     return Output("\n".join(lines).lstrip("\n").encode() + b"\n", missing)
 
 
@@ -107,7 +116,7 @@ def _value(value: Any) -> str:
     return orjson.dumps(value).decode().replace("\x7f", "\\u007f")
 
 
-def _said(structure: Structure, targets: Targets, told: Told, missing: list[str]) -> list[str]:
+def _said(structure: Structure, targets: Targets, described: Described, missing: list[str]) -> list[str]:
     """The list of what is lost, adjusted for a configuration: ranks count up from 0, and exclusion and settings are kept."""
     kept = [line for line in missing if line.partition(":")[0] not in ("states", "tags")]
     drained = np.zeros(structure.n, np.bool_)
@@ -118,8 +127,8 @@ def _said(structure: Structure, targets: Targets, told: Told, missing: list[str]
         drained[v] = EXCLUDED in tags and is_target[v] and structure.state[v] == _DRAIN
         said = {EXCLUDED} if drained[v] else {key for key in tags if key.startswith((SETTING, TABLE))} if v == 0 else set()
         tagged[v] = bool(tags.keys() - said)
-    kept += losses.concern(structure, "tags", tagged & told.pools)
-    kept += losses.concern(structure, "states", (structure.state != 0) & ~drained & told.pools)
+    kept += losses.concern(structure, "tags", tagged & described.pools)
+    kept += losses.concern(structure, "states", (structure.state != 0) & ~drained & described.pools)
     if not np.array_equal(targets.ranks, np.arange(len(targets.ranks))):
         kept.append(f"ranks: of {len(targets.ranks)} nodes, which become 0, 1, …")
     return kept

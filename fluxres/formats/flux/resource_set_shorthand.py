@@ -202,8 +202,8 @@ class _Completing:
             mine = {v, *s.ancestors(v)}
             common = [u for u in common if u in mine]
         places = listed([s.path(v) for v in vertices])
-        told = f"{what} in one of {places}: R does not say in which, so it goes into {s.path(common[0])}"
-        self.notes.add(sort, self._lite.file, told)
+        described = f"{what} in one of {places}: R does not say in which, so it goes into {s.path(common[0])}"
+        self.notes.add(sort, self._lite.file, described)
         return common[0]
 
     def structure(self, origin: int | None) -> Structure:

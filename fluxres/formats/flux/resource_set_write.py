@@ -21,8 +21,8 @@ from fluxres.formats import losses
 from fluxres.formats.flux import jgf_write
 from fluxres.formats.flux.rank_columns import (
     Children,
+    Described,
     Targets,
-    Told,
     children_of,
     host_ids,
     host_of,
@@ -57,7 +57,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     if scheduling not in SCHEDULINGS:
         raise UsageError(f"no scheduling {scheduling!r}", hint=f"the values are {', '.join(SCHEDULINGS)}")
     targets = targets_of(structure)
-    told = Told.nothing(structure, targets)
+    described = Described.nothing(structure, targets)
     children = children_of(structure, targets)
     if scheduling == "treepool":
         children.gpus_first[:] = False  # in the order of the topologies
@@ -65,7 +65,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     execution: dict[str, Any] = {"R_lite": _entries(targets, children)}
     execution["starttime"], execution["expiration"] = (_number(tags, key) for key in (STARTTIME, EXPIRATION))
     execution["nodelist"] = [nodelist_of(structure, targets)]
-    if properties := properties_of(structure, targets, told):
+    if properties := properties_of(structure, targets, described):
         execution["properties"] = properties
     if tags.get(NSLOTS):
         execution["nslots"] = _slots(tags)
@@ -73,7 +73,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     lines: list[str] | None = None
     note = ""
     if scheduling == "treepool":
-        parts += [b',"scheduling":', topologies(structure, targets, children.numbers, told)]
+        parts += [b',"scheduling":', topologies(structure, targets, children.numbers, described)]
     elif scheduling != "none":
         pieces, lines = _graph(structure, children, name, shorthand=scheduling == "jgf_shorthand")
         parts += [b',"scheduling":', *pieces]
@@ -84,11 +84,11 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     if scheduling != "treepool":
         for type_ in CHILDREN:
             pools = pools_within(structure, targets, type_)
-            told.pools[pools] = True
-            told.ids[pools] = structure.id[pools] == children.numbers[pools]
-        told.mixed[targets.vertices[children.mixed]] = True
+            described.pools[pools] = True
+            described.ids[pools] = structure.id[pools] == children.numbers[pools]
+        described.mixed[targets.vertices[children.mixed]] = True
     if lines is None:
-        lines = lost(structure, allocations, targets, told, host_ids(structure, targets), name)
+        lines = lost(structure, allocations, targets, described, host_ids(structure, targets), name)
         if scheduling == "treepool" and tags.get(SCHEDULING):
             lines.append(f"tags: {SCHEDULING} of the root, which is replaced by topologies")
     attributes = b',"attributes":' + _json(tags, ATTRIBUTES) if tags.get(ATTRIBUTES) else b""
@@ -156,12 +156,12 @@ _STORAGE_UNIT: Final = "GiB"
 _NO_LEVELS: Final = frozenset({*RESOURCES, "memory", "storage"})
 
 
-def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64], told: Told) -> bytes:
+def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64], described: Described) -> bytes:
     """The `scheduling` of R for these execution targets, as JSON.
 
     Args:
         numbers: by vertex, the id that R_lite has for each core and gpu.
-        told: receives marks for what is written of pools.
+        described: receives marks for what is written of pools.
 
     Cost: O(different nodes) Python, and a comparison of rows for each node.
     Source: RFC 49.
@@ -182,9 +182,13 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
         ranks.setdefault(orjson.dumps(node.topology()), []).extend(targets.ranks[members].tolist())
         for v, number in node.numbers.items():
             others = tops + (v - tops[0])
-            told.pools[others] = True
-            told.ids[others] = structure.id[others] == number
-        for mask, vertices in ((told.sizes, node.sized), (told.properties, node.described), (told.mixed, node.mixed)):
+            described.pools[others] = True
+            described.ids[others] = structure.id[others] == number
+        for mask, vertices in (
+            (described.sizes, node.sized),
+            (described.properties, node.described),
+            (described.mixed, node.mixed),
+        ):
             for v in vertices:
                 mask[tops + (v - tops[0])] = True
     entries = [b'{"ranks":"%s","topo":%s}' % (idset.format(members).encode(), topo) for topo, members in ranks.items()]

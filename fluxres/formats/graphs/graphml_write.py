@@ -18,7 +18,7 @@ from fluxres.errors import InputError
 from fluxres.formats import losses
 from fluxres.formats.format import ALL, Hold, Output
 from fluxres.formats.graphs.rows import CONTAINMENT
-from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind
+from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, node_rows
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.structure import Structure
@@ -116,8 +116,6 @@ def _nodes(structure: Structure) -> Iterator[bytes]:
     texts, sorts, odd = PoolTexts(structure, escape), by_kind(structure, _sort, ""), _odd(structure)
     names, paths, ids = texts.names, texts.paths, texts.uuids
     for part in blocks(structure.n):
-        columns = (structure.kind, structure.id, structure.rank, structure.size)
-        rows = zip(range(part.start, part.stop), *(column[part].tolist() for column in columns), strict=True)
         yield "".join(
             [
                 f'<node id="{v}">{sorts[kind]}<data key="n-name">{names[v]}</data>'
@@ -126,7 +124,7 @@ def _nodes(structure: Structure) -> Iterator[bytes]:
                 + (f'<data key="n-rank">{rank}</data>' if rank >= 0 else "")
                 + odd.get(v, "")
                 + f'<data key="n-uuid">{ids[v]}</data><data key="n-path">{paths[v]}</data></node>\n'
-                for v, kind, number, rank, size in rows
+                for v, kind, number, rank, size in node_rows(structure, part)
             ]
         ).encode()
 

@@ -11,7 +11,7 @@ import numpy as np
 from fluxres.formats import losses
 from fluxres.formats.format import ALL, Hold, Output
 from fluxres.formats.graphs.rows import CONTAINMENT
-from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind
+from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, node_rows
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.structure import Structure
@@ -85,8 +85,6 @@ def _nodes(structure: Structure) -> Iterator[bytes]:
     texts, sorts, odd = PoolTexts(structure, _escape), by_kind(structure, _sort, ""), _odd(structure)
     names, paths, ids = texts.names, texts.paths, texts.uuids
     for part in blocks(structure.n):
-        columns = (structure.kind, structure.id, structure.rank, structure.size)
-        rows = zip(range(part.start, part.stop), *(column[part].tolist() for column in columns), strict=True)
         yield (",\n" if part.start else "").encode() + ",\n".join(
             [
                 f'{{"id":{v},{sorts[kind]}"name":"{names[v]}",'
@@ -95,7 +93,7 @@ def _nodes(structure: Structure) -> Iterator[bytes]:
                 + (f'"rank":{rank},' if rank >= 0 else "")
                 + odd.get(v, "")
                 + f'"uuid":"{ids[v]}","path":"{paths[v]}"}}'
-                for v, kind, number, rank, size in rows
+                for v, kind, number, rank, size in node_rows(structure, part)
             ]
         ).encode()
 

@@ -62,7 +62,7 @@ class _Found(NamedTuple):
         return any(name.name.startswith("renderD") or name.device == "CoProc" for name in self.names)
 
 
-def told(**values: str) -> dict[str, PropertyValue]:
+def known_properties(**values: str) -> dict[str, PropertyValue]:
     """The known properties: stripped words, without the empty ones."""
     stripped = {key: " ".join(text.split())[: limits.VALUE_LENGTH_MAX] for key, text in values.items()}
     return {key: text for key, text in stripped.items() if text}
@@ -255,7 +255,7 @@ def _properties(found: _Found) -> dict[str, PropertyValue]:
     kind = found.names[0].attributes.get("subtype", "") if found.type == "storage" else ""
     if found.type == "coproc":
         kind = next((api for api in _APIS if any(_api(name) == api for name in found.names)), "")
-    properties = told(vendor=vendor or "", model=model or "", kind=kind or infos.get("Type", ""))
+    properties = known_properties(vendor=vendor or "", model=model or "", kind=kind or infos.get("Type", ""))
     if found.pci is not None and (ids := re.search(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", found.pci.attributes.get("pci_type", ""))):
         properties["pci"] = ids[1]
     memory = next((infos[key] for key in _MEMORY_KIB if _SIZE.fullmatch(infos.get(key, ""))), None)

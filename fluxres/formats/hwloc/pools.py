@@ -143,13 +143,15 @@ def _row(found: Object, type_: str, parent: int, keep: Keep, file: str, groups: 
         size, unit = whole(found, "local_memory", file), "B"
         if size == 0:
             return None
-        properties = hwloc_devices.told(kind=found.attributes.get("subtype", ""))
+        properties = hwloc_devices.known_properties(kind=found.attributes.get("subtype", ""))
     elif type_ in CACHES:
         size, unit = whole(found, "cache_size", file), "B"
         if size == 0:
             size, unit = 1, None
     elif type_ == "socket":
-        properties = hwloc_devices.told(vendor=found.infos.get("CPUVendor", ""), model=found.infos.get("CPUModel", ""))
+        properties = hwloc_devices.known_properties(
+            vendor=found.infos.get("CPUVendor", ""), model=found.infos.get("CPUModel", "")
+        )
     return Row(parent, Kind(type_, type_, unit, None, properties_tuple(properties.items())), id_, size, None, found.line)
 
 

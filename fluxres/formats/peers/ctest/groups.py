@@ -1,4 +1,4 @@
-"""What a CTest test asks for, `2,gpus:2;gpus:4,crypto_chips:2` ↔ groups, and the variables it is told the answer in.
+"""What a CTest test asks for, `2,gpus:2;gpus:4,crypto_chips:2` ↔ groups, and the variables that give it the answer.
 
 Each description between semicolons is a group of resources for one process of the test, or for a number of equal ones.  The slots
 of one requirement come from one instance.  Groups stay as they were counted: `1000000,gpus:1` is one description.

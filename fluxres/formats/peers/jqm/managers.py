@@ -1,7 +1,7 @@
 """JQM's resource managers and the parameters that configure them, in every spelling that is in use.
 
-A manager is told by its type and its key.  Its parameters stand in the manager itself, in a job definition and in a job, and
-what is said later wins.  Three spellings name a parameter of a job:
+A manager is identified by its type and its key.  Its parameters are in the manager itself, in a job definition and in a job; the
+last of these wins.  Three spellings name a parameter of a job:
 
 * ``com.enioka.jqm.rm.quantity.thread.consumption``: what the program reads first;
 * ``com.enioka.jqm.rm.thread.consumption``: what its documentation says;
@@ -46,7 +46,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Discrete:
-    """A resource of named items, of which a job is told those it has.
+    """A resource of named items; a job gets the names of those that it has.
 
     Args:
         key: its name, in lower case.
