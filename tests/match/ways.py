@@ -173,9 +173,13 @@ class Ways:
         return any(bool(places) and set(places) <= self.cut(edges) for places, edges in zip(near, self.graphs, strict=True))
 
     def taken_in(self, edges: list[Edge], u: int) -> list[int]:
-        """Where the supply of a pool and of what is in it comes in: there, or at the cards of a node."""
-        is_place = bool(self.all_suppliers(edges, u)) or self.type[u] == "node"
-        return self.entries(edges, u) if is_place else []
+        """Where the supply of a pool and of what is in it comes in: there, or at the cards of a node.
+
+        A node in a node without cards of its own has the supply of the pools above it: the cards beside it are not its cards.
+        """
+        if self.all_suppliers(edges, u):
+            return [u]
+        return self.cards(edges, u) if self.type[u] == "node" else []
 
     def distributors(self, edges: list[Edge]) -> set[int]:
         found = {a for a, _ in edges}
@@ -219,12 +223,14 @@ class Ways:
         for u in self.above[v]:
             if self.all_suppliers(edges, u):
                 return [u]
-            if u == v or self.in_node(u):
-                below = range(u + 1, self.structure.end.item(u))
-                inside = [w for w in below if any(a not in (u, *below) for a in self.all_suppliers(edges, w))]
-                if inside:
-                    return inside
+            if (u == v or self.in_node(u)) and (inside := self.cards(edges, u)):
+                return inside
         return []
+
+    def cards(self, edges: list[Edge], u: int) -> list[int]:
+        """The pools in a pool that are supplied from outside it."""
+        below = range(u + 1, self.structure.end.item(u))
+        return [w for w in below if any(a not in (u, *below) for a in self.all_suppliers(edges, w))]
 
     def up(self, edges: list[Edge], u: int) -> tuple[list[int], set[int]]:
         """The next pools up from a supplier, and the limits of the edges to it."""

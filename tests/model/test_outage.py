@@ -50,6 +50,31 @@ def drawn(graph: ResourceGraph, job: str = "j") -> dict[str, int]:
     return {span.pool.split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
 
 
+def test_rule_f3_a_node_in_a_node_is_supplied_by_what_is_above_it_not_by_the_cards_beside_it() -> None:
+    graph = sites.graph("""\
+fluxres: 1
+name: site
+resources:
+  - type: node
+    with:
+      - type: socket
+        with:
+          - {type: core, with: [{type: node, name: inner, with: [{type: core, id: 5}]}]}
+          - {type: nic}
+graphs:
+  power:
+    pools: [{type: pdu, count: 2}]
+    edges:
+      - {from: "power:/pdu0", to: /site/node0}
+      - {from: "power:/pdu1", to: /site/node0/socket0/nic0}
+""")
+    graph.set_state("power:/pdu1", "down")
+    assert graph.pool("/site/node0/socket0/nic0").available() == 0
+    assert graph.pool("/site/node0/socket0/core0/inner").available() == 1
+    graph.set_state("power:/pdu0", "down")
+    assert graph.pool("/site/node0/socket0/core0/inner").available() == 0
+
+
 @pytest.mark.parametrize("state", ["down", "drain", "failing", "unknown"])
 @pytest.mark.parametrize("culprit", ["power:/feed0/pdu1", "power:/feed0"])
 def test_rule_f3_what_nothing_feeds_takes_no_new_work(site: ResourceGraph, state: str, culprit: str) -> None:
