@@ -65,14 +65,14 @@ graphs:
   power:
     pools: [{type: pdu, count: 2}]
     edges:
-      - {from: "power:/pdu0", to: /site/node0}
-      - {from: "power:/pdu1", to: /site/node0/socket0/nic0}
+      - {from: "power:/pdu0", to: /site/node}
+      - {from: "power:/pdu1", to: /site/node/socket/nic}
 """)
     graph.set_state("power:/pdu1", "down")
-    assert graph.pool("/site/node0/socket0/nic0").available() == 0
-    assert graph.pool("/site/node0/socket0/core0/inner").available() == 1
+    assert graph.pool("/site/node/socket/nic").available() == 0
+    assert graph.pool("/site/node/socket/core/inner").available() == 1
     graph.set_state("power:/pdu0", "down")
-    assert graph.pool("/site/node0/socket0/core0/inner").available() == 0
+    assert graph.pool("/site/node/socket/core/inner").available() == 0
 
 
 @pytest.mark.parametrize("state", ["down", "drain", "failing", "unknown"])
