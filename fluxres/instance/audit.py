@@ -21,6 +21,7 @@ from fluxres.instance import holding, recording, states
 from fluxres.instance.graph_inventory import GraphInventory, Held
 from fluxres.instance.job import URGENCY_HELD
 from fluxres.instance.states import State
+from fluxres.instance.upstream import ParentSupply
 from fluxres.syntax import fluid
 
 _UNAVAILABLE: Final = np.array([code for code, state in enumerate(STATES) if state in UNAVAILABLE_STATES], np.uint8)
@@ -109,7 +110,7 @@ def _check_late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
         ends_now = job.limit == now and job.number not in instance._overtime
         if job.claim is None or ends_now or job.started > now:
             continue  # it may end at this very moment, or is about to start
-        upstream = None if job.child is None else job.child.upstream
+        upstream = instance.suppliers.get(job.number)
         on_request = set() if upstream is None else set(upstream.in_parent().values())  # held only while the child draws it
         is_disputed = job.number in instance._disputed
         pools = [(v, amount) for v, amount in _expected(instance, graph, job, is_disputed=is_disputed) if v not in on_request]
@@ -177,17 +178,17 @@ def _not_held(
 
 def _check_closed_child(instance: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
     """A job that outlives its child holds what the child had, as far as the graph still has it."""
-    child = job.child
-    if child is None or not child.is_closed or job.number in instance._disputed:
+    upstream = instance.suppliers.get(job.number)
+    if upstream is None or not upstream.is_closed or job.number in instance._disputed:
         return []
-    mine, theirs = child._graph.structure.accounts, graph.structure.accounts
+    mine, theirs = upstream.graph.structure.accounts, graph.structure.accounts
     return [
         Problem(
             "error",
-            f"{instance.address} {child._graph.structure.accounts.where(v)}",
+            f"{instance.address} {mine.where(v)}",
             f"rule T1: {job.id} has not ended, and does not hold what its child had",
         )
-        for v in _pools_not_held(graph, child, job)
+        for v in _pools_not_held(graph, upstream)
         if (p := mine.same_in(theirs, v)) >= 0 and not theirs.is_way(p)
     ]
 
@@ -223,7 +224,7 @@ def _check_child(parent: Instance, graph: ResourceGraph, child: Instance) -> lis
     if job.limit <= parent._time.now and parent.keeps_limits:
         return []  # it ends at this moment, and so does the child
     # What a late job lacks because others hold it is reported by rule T1.
-    missing = [] if job.number in parent._disputed else _pools_not_held(graph, child, job)
+    missing = [] if job.number in parent._disputed or child.upstream is None else _pools_not_held(graph, child.upstream)
     expires_late = not child.is_ending and child.expires > job.limit
     return [
         *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if expires_late else []),
@@ -234,27 +235,27 @@ def _check_child(parent: Instance, graph: ResourceGraph, child: Instance) -> lis
     ]
 
 
-def _pools_not_held(graph: ResourceGraph, child: Instance, job: Job) -> list[int]:
+def _pools_not_held(graph: ResourceGraph, upstream: ParentSupply) -> list[int]:
     """Pools and edges of a child that its job in the parent does not hold until its end."""
-    structure, upstream = child._graph.structure, child.upstream
-    name, given = fluid.encode(job.number), {} if upstream is None else upstream.own_in_parent()
+    structure, job = upstream.graph.structure, upstream.job
+    name, given = upstream.holder, upstream.own_in_parent()
     own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
     found = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
-    return found + _edges_not_held(child, graph, job, name)
+    return found + _edges_not_held(graph, upstream)
 
 
-def _edges_not_held(child: Instance, graph: ResourceGraph, job: Job, name: str) -> list[int]:
+def _edges_not_held(graph: ResourceGraph, upstream: ParentSupply) -> list[int]:
     """Edges of which a child has more units of its own than its job in the parent holds.
 
     Edges without a capacity in the parent are left out: nothing holds units of them there, and a closed child is not updated.
     """
-    mine, theirs = child._graph.structure.accounts, graph.structure.accounts
+    mine, theirs = upstream.graph.structure.accounts, graph.structure.accounts
     own = mine.size[mine.pools.n :] > 0
     if mine.linked is not None:
         own &= ~mine.linked[mine.pools.n :]
     edges = (np.flatnonzero(own) + mine.pools.n).tolist()
-    found = [v for v in edges if not _is_held(graph, job, name, mine.same_in(theirs, v), mine.size.item(v))]
-    lifted = child.upstream.changed_capacities() if found and child.upstream is not None else {}
+    found = [v for v in edges if not _is_held(graph, upstream.job, upstream.holder, mine.same_in(theirs, v), mine.size.item(v))]
+    lifted = upstream.changed_capacities() if found else {}
     return [v for v in found if (mine.edge(v).graph.name, *mine.edge(v)[1:]) not in lifted]
 
 

@@ -9,37 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from fluxres import limits
 from fluxres.clock import ticks
 from fluxres.errors import InputError, UsageError
+from fluxres.instance.job import AFTER, ANY, BEGIN, OK, SCHEMES, SINGLETON, Dependency, Job
 from fluxres.instance.states import RUNNING, State
 from fluxres.syntax import fluid
 
-if TYPE_CHECKING:
-    from fluxres.instance.job import Job
-
-AFTER: Final = "after"
-ANY: Final = "afterany"
-OK: Final = "afterok"
-NOT_OK: Final = "afternotok"
-SINGLETON: Final = "singleton"
-BEGIN: Final = "begin-time"
 _ALIASES: Final = {"afterstart": AFTER}
-SCHEMES: Final = (AFTER, "afterstart", ANY, OK, NOT_OK, SINGLETON, BEGIN)
-
-
-class Dependency(NamedTuple):
-    """A scheme and its value: a job number, a time in ticks (begin-time), or 0 (singleton)."""
-
-    scheme: str
-    value: int = 0
-
-    def __str__(self) -> str:
-        if self.scheme == SINGLETON:
-            return self.scheme
-        return f"{self.scheme}:{self.value / 1e6 if self.scheme == BEGIN else fluid.encode(self.value)}"
 
 
 class Verdict(Enum):

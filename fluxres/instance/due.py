@@ -97,7 +97,7 @@ def keep_at_limit(instance: Instance) -> None:
 def _jobs_at_limit(instance: Instance) -> list[Job]:
     """Jobs that are exactly at their limit and may run on after it."""
     found = (instance._jobs[number] for number in instance.inventory.running.ending_by(instance.now))
-    return [job for job in found if not _ends_by_itself(job)]
+    return [job for job in found if not _ends_by_itself(instance, job)]
 
 
 def _keep(instance: Instance, held: list[Job]) -> None:
@@ -107,15 +107,15 @@ def _keep(instance: Instance, held: list[Job]) -> None:
         instance._at_limit.add(job.number)
 
 
-def _ends_by_itself(job: Job) -> bool:
+def _ends_by_itself(instance: Instance, job: Job) -> bool:
     """Whether a job ends at its limit by itself: its runner keeps limits, and so do the runners of all jobs in its child.
 
     False for a late job, and if an active job in its child is late or has a runner that does not keep limits.
     """
-    instance, child = job.instance, job.child
     if not instance.keeps_limits or job.number in instance._overtime or job.limit < instance._time.now:
         return False
-    return child is None or all(_ends_by_itself(each) for each in child._jobs.values() if each.claim is not None)
+    child = instance._children.get(job.number)
+    return child is None or all(_ends_by_itself(child, each) for each in child._jobs.values() if each.claim is not None)
 
 
 def keep_all_at_limit(instances: Iterable[Instance]) -> None:
@@ -191,7 +191,12 @@ def _enforce_limits(instance: Instance, moment: int) -> None:
         job = instance._jobs.get(number)
         if job is None or job.limit > moment:
             continue
-        if job.state is State.RUN and job.limit >= instance.now and number not in instance._at_limit and _ends_by_itself(job):
+        if (
+            job.state is State.RUN
+            and job.limit >= instance.now
+            and number not in instance._at_limit
+            and _ends_by_itself(instance, job)
+        ):
             continue
         try:
             if job.state is State.RUN:

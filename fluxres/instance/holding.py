@@ -84,7 +84,7 @@ def keep(instance: Instance, job: Job, end: int) -> list[str]:
 def _keep(instance: Instance, job: Job, end: int) -> list[str]:
     if (own := instance.upstream) is not None:
         own.refresh()  # the job lacks what others hold of shared suppliers
-    upstream = None if job.child is None else job.child.upstream
+    upstream = instance.suppliers.get(job.number)
     if upstream is None:
         return _extend(instance, job, end)
     upstream.return_all()
@@ -140,7 +140,7 @@ def move_limit(instance: Instance, job: Job, end: int) -> None:
 
 
 def _move(instance: Instance, job: Job, end: int) -> None:
-    upstream, before = None if job.child is None else job.child.upstream, job.limit
+    upstream, before = instance.suppliers.get(job.number), job.limit
     if upstream is None:
         _resize(instance, job, end)
         return

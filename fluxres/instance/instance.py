@@ -36,17 +36,19 @@ from fluxres.graph.structure import Problem
 from fluxres.instance import audit, due, external, holding, parts, pool_states, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.choice import fastest, make_inventory
-from fluxres.instance.dependencies import Dependencies, Dependency, Verdict
+from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.ids import JobIds
 from fluxres.instance.inventory import Ask, Inventory, NotUniform
 from fluxres.instance.job import (
+    BEGIN,
     URGENCY_DEFAULT,
     URGENCY_HELD,
+    AnyJob,
+    Dependency,
     Event,
     Failure,
     Job,
-    JobId,
     fixed_priority,
     require_urgency,
 )
@@ -58,7 +60,7 @@ from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.shared import Shared
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
-from fluxres.instance.tree import Branch, branches, lines
+from fluxres.instance.tree import Branch, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining
@@ -70,9 +72,6 @@ from fluxres.syntax.jobspec import Request, Wanted, as_request
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
-
-AnyJob = Job | JobId | int | str
-"""A job, or its id in any form of RFC 19."""
 
 
 class Instance:
@@ -173,6 +172,8 @@ class Instance:
         self.shared = Shared(self)
         self._children: dict[int, Instance] = {}
         """By number of the job that holds the child's resources."""
+        self.suppliers: dict[int, ParentSupply] = {}
+        """By number of the job, what its child draws from this instance."""
 
         self._jobs: dict[int, Job] = {}
         """Active jobs."""
@@ -236,7 +237,7 @@ class Instance:
         found = self._active(job)
         if found.state not in states.RUNNING:
             raise UsageError(f"job {found.id} is not running, it is {found.state.name}", hint="cancel it")
-        if found.child is not None and found.child._job_has_finished:
+        if (child := self._children.get(found.number)) is not None and child._job_has_finished:
             raise UsageError(f"job {found.id} has finished", hint="jobs in its child have not ended yet")
         return found
 
@@ -372,7 +373,7 @@ class Instance:
                 verdict = self.dependencies.add(job, dependency, self._jobs, now)
                 if verdict is Verdict.NEVER:
                     never = dependency
-                elif verdict is Verdict.OPEN and dependency.scheme == deps.BEGIN:
+                elif verdict is Verdict.OPEN and dependency.scheme == BEGIN:
                     self._wait_until(dependency.value, job)
                 if self._log:
                     self._log_event(job, "dependency-add", description=str(dependency))
@@ -489,6 +490,7 @@ class Instance:
             self._at_limit.discard(job.number)
             self._overtime.discard(job.number)
             self._disputed.discard(job.number)
+            self.suppliers.pop(job.number, None)
             self.queue.changed = True
             if self._log:
                 self._log_event(job, "release", ranks="all", final=True)
@@ -547,8 +549,8 @@ class Instance:
         if severity != states.FATAL or before not in states.ACTIVE or before is State.CLEANUP:
             return
         if before is State.RUN:
-            if job.child is not None:
-                job.child.shut("the job that holds its resources is being stopped")
+            if (child := self._children.get(job.number)) is not None:
+                child.shut("the job that holds its resources is being stopped")
                 if job.state is State.INACTIVE:  # its child was closed by that, and the job has ended
                     return
             try:
@@ -616,8 +618,8 @@ class Instance:
         except InsufficientResources:
             self._follow_up()
             raise
-        if job.child is not None and not job.child.is_ending:
-            job.child._expire_at(min(end, job.child.expires_given))
+        if (child := self._children.get(job.number)) is not None and not child.is_ending:
+            child._expire_at(min(end, child.expires_given))
 
     def _update(self, job: Job, event: str, *, was_held: bool, again: bool = True, **context: Any) -> None:
         """Log a change of a job, which leads from SCHED back to PRIORITY (RFC 21).
@@ -658,7 +660,7 @@ class Instance:
             found.state = State.DEPEND  # RFC 21 has dependencies before scheduling only
             self.queue.drop(found)
             self.queue.sort()
-        if verdict is Verdict.OPEN and wanted.scheme == deps.BEGIN:
+        if verdict is Verdict.OPEN and wanted.scheme == BEGIN:
             self._wait_until(wanted.value, found)
         self._follow_up()
 
@@ -910,12 +912,25 @@ class Instance:
     @locked
     def tree(self) -> list[Branch]:
         """The values of this instance and all below it, depth first; `show` draws them."""
-        return branches(self)
+        top = self.depth
+        return [
+            Branch(
+                one.address,
+                one.depth - top,
+                one.name,
+                one.policy.name,
+                one.match_policy,
+                len(one._graph),
+                one.pending,
+                one.running,
+            )
+            for one in self.walk()
+        ]
 
     @locked
     def show(self) -> str:
         """The tree of instances as text."""
-        return "\n".join(lines(self))
+        return "\n".join(lines(self.tree()))
 
     @locked
     def find(self, address: str) -> Instance:
@@ -930,7 +945,7 @@ class Instance:
             words = words[len(own) :]
         for word in words:
             child = found.job(word).child
-            if child is None:
+            if not isinstance(child, Instance):
                 raise UnknownJob(f"job {word} has no instance", where=found.address)
             found = child
         return found
@@ -968,7 +983,7 @@ class Instance:
         holding.record_job(self, found)
         graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True)
         graph.lock = self.lock  # a change in one instance may affect all above it
-        upstream = graph.records.upstream = ParentSupply(self, found, graph)
+        upstream = graph.records.upstream = ParentSupply(found, graph)
         upstream.refresh()
         child = type(self)(
             graph,
@@ -988,6 +1003,7 @@ class Instance:
         upstream.on_change = child._note_elsewhere
         is_first = not self._children
         found.child = self._children[found.number] = child
+        self.suppliers[found.number] = upstream
         child._join(self, found)
         if is_first:
             pool_states.remember(self)
@@ -1152,8 +1168,8 @@ class Instance:
 
     def _end_child(self, job: Job) -> bool:
         """End the child of a finished job; returns True if it was closed already, and the caller has to clean up the job."""
-        child = job.child
-        if child is None or child.is_closed:
+        child = self._children.get(job.number)
+        if child is None:
             return True
         child._job_has_finished = True  # a runner that stops jobs there may close it, or report the end of this job again
         child.shut("the job that held its resources has ended")

@@ -1,18 +1,19 @@
-"""A job of an instance.  It is a single object with slots, because a million jobs may wait at once."""
+"""A job of an instance, and what its runner and the queue policies use of that instance.
+
+A job is a single object with slots, because a million jobs may wait at once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import FOREVER, Clock, seconds
 from fluxres.errors import UsageError
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
-    from fluxres.instance.dependencies import Dependency
-    from fluxres.instance.instance import Instance
-    from fluxres.instance.inventory import Ask, Claim
+    from fluxres.instance.inventory import Ask, Claim, Inventory
+    from fluxres.model import ResourceGraph
     from fluxres.syntax.jobspec import Request
 
 URGENCY_DEFAULT: Final = 16
@@ -22,6 +23,16 @@ URGENCY_EXPEDITED: Final = 31
 PRIORITY_MIN: Final = 0
 PRIORITY_MAX: Final = 4_294_967_295
 """The range of priorities, by which the queue is sorted (Flux RFC 30)."""
+
+
+AFTER: Final = "after"
+ANY: Final = "afterany"
+OK: Final = "afterok"
+NOT_OK: Final = "afternotok"
+SINGLETON: Final = "singleton"
+BEGIN: Final = "begin-time"
+SCHEMES: Final = (AFTER, "afterstart", ANY, OK, NOT_OK, SINGLETON, BEGIN)
+"""The schemes of dependencies (Flux RFC 26)."""
 
 
 def require_urgency(urgency: int) -> int:
@@ -82,6 +93,38 @@ class Failure(NamedTuple):
     note: str
 
 
+class Dependency(NamedTuple):
+    """A scheme and its value: a job number, a time in ticks (begin-time), or 0 (singleton)."""
+
+    scheme: str
+    value: int = 0
+
+    def __str__(self) -> str:
+        if self.scheme == SINGLETON:
+            return self.scheme
+        return f"{self.scheme}:{self.value / 1e6 if self.scheme == BEGIN else fluid.encode(self.value)}"
+
+
+class Scheduler(Protocol):
+    """The instance of a job, as the job, its runner and the queue policies see it; it is an `Instance`."""
+
+    clock: Clock
+    inventory: Inventory
+    is_closed: bool
+    now: int
+    """In ticks; it does not change while due events are handled, nor during a pass."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def graph(self) -> ResourceGraph: ...
+
+    def finish(self, job: AnyJob, status: int = 0) -> None: ...
+
+    def exception(self, job: AnyJob, kind: str, severity: int = 0, note: str = "") -> None: ...
+
+
 class Job:
     """A job of an instance.
 
@@ -120,7 +163,7 @@ class Job:
 
     def __init__(
         self,
-        instance: Instance,
+        instance: Scheduler,
         number: int,
         request: Request,
         duration: int,
@@ -148,7 +191,7 @@ class Job:
         self.limit = FOREVER
         self.ended = -1
         self.status = 0
-        self.child: Instance | None = None
+        self.child: Scheduler | None = None
         self.dependencies: tuple[Dependency, ...] = ()
         self.exceptions: tuple[Failure, ...] = ()
         self.events: list[Event] | None = None
@@ -207,6 +250,10 @@ class Job:
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.name or ''}{' ' if self.name else ''}{self.state.name}>"
+
+
+AnyJob = Job | JobId | int | str
+"""A job, or its id in any form of RFC 19."""
 
 
 def _known(tick: int) -> float | None:

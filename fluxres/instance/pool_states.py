@@ -107,7 +107,7 @@ def propagate_sizes(child: Instance) -> bool:
         if limited:
             joining.limit(child._graph, limited)
         if sizes := upstream.changed_sizes():
-            upstream.set_sizes(sizes)
+            upstream.set_sizes(sizes, child._time.now)
     return True
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from fluxres.instance.job import Job
+from fluxres.instance.job import Job
 
 
 class Runner(Protocol):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from fluxres.instance.instance import Instance
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 
 class Branch(NamedTuple):
@@ -29,37 +26,16 @@ class Branch(NamedTuple):
     running: int
 
 
-def branches(instance: Instance) -> list[Branch]:
-    """The values of an instance and all below it, depth first."""
-    top = instance.depth
-    return [
-        Branch(
-            one.address,
-            one.depth - top,
-            one.name,
-            one.policy.name,
-            one.match_policy,
-            len(one._graph),
-            one.pending,
-            one.running,
-        )
-        for one in instance.walk()
-    ]
+def lines(branches: Sequence[Branch]) -> Iterator[str]:
+    """A drawing of a tree; each line has the name, the queue policy and the numbers of jobs.
 
-
-def lines(instance: Instance) -> Iterator[str]:
-    """A drawing of an instance and all below it; each line has the name, the queue policy and the numbers of jobs."""
-    yield _text(instance)
-    yield from _below(instance, "")
-
-
-def _below(instance: Instance, before: str) -> Iterator[str]:
-    children = instance.children
-    for number, child in enumerate(children, 1):
-        is_last = number == len(children)
-        yield f"{before}{'└── ' if is_last else '├── '}{_text(child)}"
-        yield from _below(child, f"{before}{'    ' if is_last else '│   '}")
-
-
-def _text(instance: Instance) -> str:
-    return f"{instance.name}  {instance.policy.name}, {instance.pending} pending, {instance.running} running"
+    Args:
+        branches: depth first.
+    """
+    is_last: list[bool] = []
+    for at, branch in enumerate(branches):
+        after = next((other.depth for other in branches[at + 1 :] if other.depth <= branch.depth), -1)
+        is_last[branch.depth :] = [after < branch.depth]
+        before = "".join("    " if last else "│   " for last in is_last[1:-1])
+        corner = "" if not branch.depth else "└── " if is_last[-1] else "├── "
+        yield f"{before}{corner}{branch.name}  {branch.queue_policy}, {branch.pending} pending, {branch.running} running"

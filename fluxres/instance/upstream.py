@@ -30,7 +30,6 @@ from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
-    from fluxres.instance.instance import Instance
     from fluxres.instance.job import Job
     from fluxres.model import ResourceGraph
 
@@ -42,12 +41,12 @@ class ParentSupply:
     """The suppliers that a child instance shares with others, and its parent, which grants units of them; an `Upstream`.
 
     Args:
-        job: the job of the parent that holds what the child has.
+        job: the job of the parent that holds what the child has; `job.instance` is the parent.
         graph: the graph of the child, with `linked` set on its structure.
     """
 
-    def __init__(self, parent: Instance, job: Job, graph: ResourceGraph) -> None:
-        self.parent, self.job, self.graph = parent, job, graph
+    def __init__(self, job: Job, graph: ResourceGraph) -> None:
+        self.job, self.graph = job, graph
         self.is_closed = False
         self.until = job.limit
         """Until when the parent is charged, in ticks: the end of the child's job."""
@@ -60,13 +59,18 @@ class ParentSupply:
         self._own_in_parent: tuple[tuple[int, int], dict[int, int]] = (-1, -1), {}
 
     @property
+    def above(self) -> ResourceGraph:
+        """The graph of the parent."""
+        return self.job.instance.inventory.graph
+
+    @property
     def holder(self) -> str:
         """The name of the child's job in the records of the parent."""
         return fluid.encode(self.job.number)
 
     def in_parent(self) -> dict[int, int]:
         """By shared pool or edge of the child, the same one in the parent."""
-        mine, theirs = self.graph, self.parent._graph
+        mine, theirs = self.graph, self.above
         generations = mine.generation, theirs.generation
         if generations != self._generations:
             linked = mine.structure.accounts.linked
@@ -78,7 +82,7 @@ class ParentSupply:
 
     def refresh(self) -> None:
         """Update the records of what others hold; see `Upstream`."""
-        graph, above = self.graph, self.parent._graph
+        graph, above = self.graph, self.above
         if self.is_closed:
             return
         if above.records.upstream is not None:
@@ -102,7 +106,7 @@ class ParentSupply:
         """By shared pool or edge whose size differs from that in the parent, the size in the parent."""
         if self.is_closed:
             return {}
-        mine, theirs = self.graph.structure.accounts.size, self.parent._graph.structure.accounts.size
+        mine, theirs = self.graph.structure.accounts.size, self.above.structure.accounts.size
         return {v: theirs.item(p) for v, p in self.in_parent().items() if mine.item(v) != theirs.item(p)}
 
     def changed_capacities(self) -> dict[Ends, int | None]:
@@ -115,7 +119,7 @@ class ParentSupply:
 
     def _compare_edges(self) -> tuple[dict[Ends, int | None], list[Ends]]:
         """The results of `changed_capacities` and `cut_off`.  Cost: O(edges), once for each shape of the two graphs."""
-        mine, theirs = self.graph.structure, self.parent._graph.structure
+        mine, theirs = self.graph.structure, self.above.structure
         if self._compared is not None and self._compared[0] is mine and self._compared[1] is theirs:
             return self._compared[2]
         limited: dict[Ends, int | None] = {}
@@ -137,14 +141,14 @@ class ParentSupply:
         self._compared = mine, theirs, (limited, cut_off)
         return limited, cut_off
 
-    def set_sizes(self, sizes: dict[int, int]) -> None:
+    def set_sizes(self, sizes: dict[int, int], now: int) -> None:
         """Set the sizes of shared pools and edges to those in the parent; the child must not hold more."""
         self.refresh()  # so that no more is held elsewhere than the new size
-        joining.leave(self.graph, {v: (0, units) for v, units in sizes.items()}, self.parent._time.now)
+        joining.leave(self.graph, {v: (0, units) for v, units in sizes.items()}, now)
 
     def elsewhere(self, p: int) -> Steps:
         """What all but the child's job hold of a pool of the parent, until the end of that job; at most its size."""
-        records, accounts = self.parent._graph.records, self.parent._graph.structure.accounts
+        records, accounts = self.above.records, self.above.structure.accounts
         total: Steps = ()
         for owner, held in records.held.get(p, {}).items():
             for s, e, amount in steps.within(held, 0, self.until) if owner != self.holder else ():
@@ -158,7 +162,7 @@ class ParentSupply:
 
     def own_in_parent(self) -> dict[int, int]:
         """By pool of which the child has units of its own, the same one in the parent, if it has it."""
-        mine, theirs = self.graph, self.parent._graph
+        mine, theirs = self.graph, self.above
         generations = mine.generation, theirs.generation
         if self._own_in_parent[0] != generations:
             found = {}
@@ -194,8 +198,8 @@ class ParentSupply:
             raise StaleHandle("its instance has ended", where=where)
         above = self.in_parent()
         try:
-            with recording.own_changes(self.parent.inventory):
-                changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount) for v, amount in named], (start, end))
+            with recording.own_changes(self.job.instance.inventory):
+                changes.allocate_more(self.above, self.holder, [(above[v], amount) for v, amount in named], (start, end))
         except InfeasibleRequest as error:  # the parent has returned what it had when the child began
             raise InsufficientResources(error.message, where=error.where, hint=error.hint) from None
 
@@ -209,10 +213,10 @@ class ParentSupply:
 
     def note_route(self) -> None:
         """Note that the job in the parent draws along a route; see `Upstream`."""
-        self.parent._graph.records.note_route(self.holder)
+        self.above.records.note_route(self.holder)
 
     def _return(self, pieces: list[tuple[int, int, int, int]]) -> None:
-        records, above = self.parent._graph.records, self.in_parent()
+        records, above = self.above.records, self.in_parent()
         found = []
         for v, amount, start, end in pieces:
             p = above[v]
@@ -220,8 +224,8 @@ class ParentSupply:
             # Records that have ended may have expired in the parent.
             found += [(p, min(amount, units), s, e) for s, e, units in steps.within(held, start, end)]
         if found:
-            with recording.own_changes(self.parent.inventory):
-                changes.free_pieces(self.parent._graph, self.holder, found)
+            with recording.own_changes(self.job.instance.inventory):
+                changes.free_pieces(self.above, self.holder, found)
 
     def return_all(self, now: int = 0) -> None:
         """Return everything that the child draws, before its job in the parent gets another limit.
@@ -242,8 +246,8 @@ class ParentSupply:
         for v in above:
             for s, e, amount in self.drawn(v, now):
                 try:
-                    with recording.own_changes(self.parent.inventory):
-                        changes.allocate_more(self.parent._graph, self.holder, [(above[v], amount)], (s, e))
+                    with recording.own_changes(self.job.instance.inventory):
+                        changes.allocate_more(self.above, self.holder, [(above[v], amount)], (s, e))
                 except FluxresError:
                     self._return(taken)
                     raise
@@ -255,13 +259,13 @@ class ParentSupply:
         Returns: the places in the parent of which others hold something.
         """
         self.until = until
-        above, parent, taken = self.in_parent(), self.parent, []
+        above, taken = self.in_parent(), []
         for v in sorted(above, reverse=True):  # children first: afterwards an exclusive parent would hold them implicitly
             for s, e, amount in self.drawn(v, now):
-                with recording.own_changes(parent.inventory):
-                    is_whole = recording.record_available_units(parent._graph, above[v], amount, self.holder, max(s, now), e)
+                with recording.own_changes(self.job.instance.inventory):
+                    is_whole = recording.record_available_units(self.above, above[v], amount, self.holder, max(s, now), e)
                 if not is_whole:
-                    taken.append(parent._graph.structure.accounts.where(above[v]))
+                    taken.append(self.above.structure.accounts.where(above[v]))
         return taken
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fluxres.clock import seconds, ticks
-from fluxres.instance.dependencies import AFTER, BEGIN, NOT_OK, OK, SINGLETON
+from fluxres.instance.job import AFTER, BEGIN, NOT_OK, OK, SINGLETON
 from fluxres.instance.policy import QueuePolicy
 from fluxres.simulation.schedule import RESULTS, Schedule
 from fluxres.simulation.workload import Submission

@@ -31,7 +31,7 @@ from fluxres.clock import FOREVER, ticks
 from fluxres.documents.place import Place
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.instance.dependencies import BEGIN, SCHEMES, SINGLETON
+from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON
 from fluxres.simulation.workload import Submission, Workload, name_of
 from fluxres.syntax import duration as durations
 from fluxres.syntax import jobspec

@@ -17,6 +17,7 @@ from fluxres.clock import FOREVER, stopwatch, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, PolicyError
 from fluxres.instance import Instance, Job
 from fluxres.instance.due import next_wakeup
+from fluxres.instance.job import Scheduler
 from fluxres.instance.policy import QueuePolicy, policy
 from fluxres.instance.queue import Endless
 from fluxres.instance.runner import STOPPED
@@ -91,7 +92,7 @@ class Simulator:
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
-        self._sites: dict[Instance, Site] = {}
+        self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = None if cost is None else []
         self._made = self._submitted = self._handled = self._supplies_seen = 0
@@ -139,7 +140,7 @@ class Simulator:
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
-            with watching(lambda: list(self._sites), needed=not ours):
+            with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
                 self._site(self.instance, self.machine, Child(0, 0), None)
                 while len(events):
                     clock.now, kind, _, what = events.pop()
@@ -272,7 +273,7 @@ class Simulator:
                 self._settle(site)
             return
         hierarchy = self.hierarchy
-        child = job.instance.spawn(
+        child = self._sites[job.instance].instance.spawn(
             job, queue_policy=hierarchy.queue_policy(what.level), match_policy=hierarchy.match_policy(what.level)
         )
         self._site(child, Machine(child._graph, self.machine.unit), what, job)
@@ -314,11 +315,12 @@ class Simulator:
 
     def _delay(self, job: Job, moment: int) -> None:
         """Start a job when its decision is complete; its limit counts from then, unless others hold its resources afterwards."""
+        instance = self._sites[job.instance].instance
         if moment > job.started and job.limit < FOREVER:
             with suppress(InsufficientResources):
-                job.instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.duration)
+                instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.duration)
                 job.limit = moment + job.duration
-            job.instance.queue.reservations_dropped()
+            instance.queue.reservations_dropped()
         job.started = min(moment, job.limit)
         self._begin(job, moment)
 

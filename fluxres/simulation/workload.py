@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from fluxres.errors import UsageError
-from fluxres.instance.dependencies import BEGIN, SINGLETON
+from fluxres.instance.job import BEGIN, SINGLETON
 from fluxres.syntax.jobspec import Request
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from fluxres import InputError, UsageError, limits
 from fluxres.instance import State
-from fluxres.instance.dependencies import Dependency, parse
+from fluxres.instance.dependencies import parse
+from fluxres.instance.job import Dependency
 from tests.instance.machines import on_nodes
 
 
