@@ -2,8 +2,7 @@
 
 from fluxres.instance.instance import Instance
 from fluxres.instance.job import Job, JobId
-from fluxres.instance.policy import QueuePolicy
-from fluxres.instance.queue import Queue
+from fluxres.instance.queue import Queue, QueuePolicy
 from fluxres.instance.runner import Runner
 from fluxres.instance.states import State
 

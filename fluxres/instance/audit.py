@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,42 +19,65 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
-from fluxres.instance import holding, recording, states
+from fluxres.instance import recording, states
 from fluxres.instance.graph_inventory import GraphInventory, Held
-from fluxres.instance.job import URGENCY_HELD
+from fluxres.instance.holding import Holdings
+from fluxres.instance.inventory import Inventory
+from fluxres.instance.job import URGENCY_HELD, Job, Scheduler
+from fluxres.instance.queue import Queue
 from fluxres.instance.states import State
+from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.upstream import ParentSupply
 from fluxres.syntax import fluid
 
 _UNAVAILABLE: Final = np.array([code for code, state in enumerate(STATES) if state in UNAVAILABLE_STATES], np.uint8)
 
 if TYPE_CHECKING:
-    from fluxres.instance.instance import Instance
-    from fluxres.instance.job import Job
     from fluxres.model import ResourceGraph
 
 
-def check(instance: Instance) -> list[Problem]:
-    """Check an instance and all below it, after handling what is due."""
-    now = instance._time.read_clock()
-    for one in list(instance.walk()):
-        if not one.is_closed:
-            one._advance_to(now)
-    found: list[Problem] = []
-    for one in instance.walk():
-        holding.record_jobs(one)
-        graph = one._graph
-        found += [Problem(p.severity, f"{one.address} {p.where}", p.message) for p in graph.check()]
-        found += [*_check_bookkeeping(one), *_check_holdings(one, graph), *_check_reserved_pools(one, graph)]
-        found += [*_check_elsewhere(one), *_check_late(one, graph), *_check_listed(one)]
-        for child in one.children:
-            found += _check_child(one, graph, child)
+@dataclass(frozen=True)
+class Audited:
+    """An instance under audit, and its children by number of the job that holds their resources."""
+
+    instance: Scheduler
+    address: str
+    graph: ResourceGraph
+    inventory: Inventory
+    queue: Queue
+    jobs: dict[int, Job]
+    """The active jobs by number."""
+    holdings: Holdings
+    time: Timekeeper
+    external_jobs: frozenset[str]
+    upstream: ParentSupply | None
+    keeps_limits: bool
+    is_ending: bool
+    expires: int
+    children: dict[int, Audited]
+
+    def jobs_in(self, wanted: Iterable[State]) -> list[Job]:
+        """The jobs in some states, in order of submission."""
+        return sorted((job for job in self.jobs.values() if job.state in wanted), key=lambda job: job.number)
+
+
+def check(instance: Audited) -> list[Problem]:
+    """Check an instance and all below it."""
+    instance.holdings.record_jobs()
+    graph = instance.graph
+    found = [Problem(p.severity, f"{instance.address} {p.where}", p.message) for p in graph.check()]
+    found += [*_check_bookkeeping(instance), *_check_holdings(instance, graph), *_check_reserved_pools(instance, graph)]
+    found += [*_check_elsewhere(instance), *_check_late(instance, graph), *_check_listed(instance)]
+    for number, child in instance.children.items():
+        found += _check_child(instance, graph, instance.jobs.get(number), child)
+    for child in instance.children.values():
+        found += check(child)
     return found
 
 
-def _check_holdings(instance: Instance, graph: ResourceGraph) -> list[Problem]:
+def _check_holdings(instance: Audited, graph: ResourceGraph) -> list[Problem]:
     """Only active jobs hold resources, and only those allocated to or reserved for them; running jobs hold theirs (rule A6)."""
-    known = {fluid.encode(job.number) for job in instance.jobs() if job.state is not State.INACTIVE}
+    known = {fluid.encode(job.number) for job in instance.jobs.values() if job.state is not State.INACTIVE}
     holding = set(graph.records.jobs())
     found = []
     for name in sorted(holding - known - instance.external_jobs):
@@ -61,7 +86,7 @@ def _check_holdings(instance: Instance, graph: ResourceGraph) -> list[Problem]:
             continue  # the index of jobs is wrong: the audit of the graph reports it
         found.append(_a6(instance, graph, pools, f"{name} holds resources and is not a job"))
     promised = instance.inventory.reserved_starts()
-    for job in () if instance._time.still else instance.jobs(*states.PENDING):
+    for job in () if instance.time.still else instance.jobs_in(states.PENDING):
         name = fluid.encode(job.number)
         if (
             job.claim is None
@@ -70,17 +95,17 @@ def _check_holdings(instance: Instance, graph: ResourceGraph) -> list[Problem]:
             and (pools := sorted(graph.records.require_job(name)))
         ):
             found.append(_a6(instance, graph, pools, f"{job.id} is waiting, and holds resources that are not reserved for it"))
-    for job in instance.jobs(State.RUN, State.CLEANUP):
+    for job in instance.jobs_in(states.RUNNING):
         if job.claim is None or fluid.encode(job.number) in holding:
             continue
-        if job.number in instance._disputed or job.limit == instance._time.now:
+        if job.number in instance.holdings.disputed or job.limit == instance.time.now:
             continue  # rule T1 reports what others hold of it; or it may end at this very moment
         if claimed := _claimed(instance, graph, job):
             found.append(_a6(instance, graph, claimed, f"{job.id} is running and does not hold it"))
     return found
 
 
-def _claimed(instance: Instance, graph: ResourceGraph, job: Job) -> list[int]:
+def _claimed(instance: Audited, graph: ResourceGraph, job: Job) -> list[int]:
     """The pools allocated to a job, whatever the records say now; those of a job with a child change (rule N1)."""
     claim = job.claim
     if isinstance(claim, Held) and claim.generation == graph.generation and job.child is None:
@@ -88,31 +113,31 @@ def _claimed(instance: Instance, graph: ResourceGraph, job: Job) -> list[int]:
     return sorted(instance.inventory.vertices(claim))
 
 
-def _a6(instance: Instance, graph: ResourceGraph, pools: list[int], message: str) -> Problem:
+def _a6(instance: Audited, graph: ResourceGraph, pools: list[int], message: str) -> Problem:
     more = f"; {len(pools)} pools in all" if len(pools) > 1 else ""
     return Problem("error", f"{instance.address} {graph.structure.accounts.where(pools[0])}", f"rule A6: {message}{more}")
 
 
-def _check_elsewhere(instance: Instance) -> list[Problem]:
+def _check_elsewhere(instance: Audited) -> list[Problem]:
     """All that other instances hold here is what they draw from suppliers shared with them."""
     shared = instance.upstream.in_parent() if instance.upstream is not None else {}
-    pools = instance._graph.records.pools_of.get(ELSEWHERE, set())
+    pools = instance.graph.records.pools_of.get(ELSEWHERE, set())
     return [_n1(instance, v, "other instances hold it, but it is not a shared supplier") for v in sorted(pools - shared.keys())]
 
 
-def _check_late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
+def _check_late(instance: Audited, graph: ResourceGraph) -> list[Problem]:
     """Rule T1, as far as it can be checked at one moment: jobs past their limit were asked to stop, and jobs that have not ended
     hold what they have, now and until their limit."""
-    found, now = [], instance._time.now
-    for job in instance.jobs(State.RUN, State.CLEANUP):
+    found, now = [], instance.time.now
+    for job in instance.jobs_in(states.RUNNING):
         if job.state is State.RUN and job.limit < now:
             found.append(Problem("error", instance.address, f"rule T1: {job.id} is past its limit and was not asked to stop"))
-        ends_now = job.limit == now and job.number not in instance._overtime
+        ends_now = job.limit == now and job.number not in instance.holdings.overtime
         if job.claim is None or ends_now or job.started > now:
             continue  # it may end at this very moment, or is about to start
-        upstream = instance.suppliers.get(job.number)
+        upstream = instance.holdings.suppliers.get(job.number)
         on_request = set() if upstream is None else set(upstream.in_parent().values())  # held only while the child draws it
-        is_disputed = job.number in instance._disputed
+        is_disputed = job.number in instance.holdings.disputed
         pools = [(v, amount) for v, amount in _expected(instance, graph, job, is_disputed=is_disputed) if v not in on_request]
         until = now + 1 if is_disputed else max(job.limit, now + 1)  # later others may free or take some of it
         name = fluid.encode(job.number)
@@ -127,7 +152,7 @@ def _check_late(instance: Instance, graph: ResourceGraph) -> list[Problem]:
     return found
 
 
-def _expected(instance: Instance, graph: ResourceGraph, job: Job, *, is_disputed: bool) -> list[tuple[int, int]]:
+def _expected(instance: Audited, graph: ResourceGraph, job: Job, *, is_disputed: bool) -> list[tuple[int, int]]:
     """Pools and edges that an active job must hold, with the least number of units of each."""
     claim, inventory = job.claim, instance.inventory
     if is_disputed and isinstance(inventory, GraphInventory):
@@ -176,10 +201,10 @@ def _not_held(
     return found
 
 
-def _check_closed_child(instance: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
+def _check_closed_child(instance: Audited, graph: ResourceGraph, job: Job) -> list[Problem]:
     """A job that outlives its child holds what the child had, as far as the graph still has it."""
-    upstream = instance.suppliers.get(job.number)
-    if upstream is None or not upstream.is_closed or job.number in instance._disputed:
+    upstream = instance.holdings.suppliers.get(job.number)
+    if upstream is None or not upstream.is_closed or job.number in instance.holdings.disputed:
         return []
     mine, theirs = upstream.graph.structure.accounts, graph.structure.accounts
     return [
@@ -193,11 +218,11 @@ def _check_closed_child(instance: Instance, graph: ResourceGraph, job: Job) -> l
     ]
 
 
-def _check_reserved_pools(instance: Instance, graph: ResourceGraph) -> list[Problem]:
+def _check_reserved_pools(instance: Audited, graph: ResourceGraph) -> list[Problem]:
     """The records hold from now on what the inventory has reserved for waiting jobs."""
     found: list[Problem] = []
-    inventory, now = instance.inventory, instance._time.now
-    if instance._time.still or not isinstance(inventory, GraphInventory):
+    inventory, now = instance.inventory, instance.time.now
+    if instance.time.still or not isinstance(inventory, GraphInventory):
         return found
     for number in inventory.reserved_starts():
         hold, name = inventory.reserved(number), fluid.encode(number)
@@ -208,23 +233,23 @@ def _check_reserved_pools(instance: Instance, graph: ResourceGraph) -> list[Prob
     return found
 
 
-def _check_listed(instance: Instance) -> list[Problem]:
+def _check_listed(instance: Audited) -> list[Problem]:
     """The children of active jobs are listed as children of the instance until they are closed."""
+    listed = {number: child.instance for number, child in instance.children.items()}
     return [
         Problem("error", job.child.address, "rule N1: it is the child of a job, but not listed as a child of the instance")
-        for number, job in instance._jobs.items()
-        if job.child is not None and not job.child.is_closed and instance._children.get(number) is not job.child
+        for number, job in instance.jobs.items()
+        if job.child is not None and not job.child.is_closed and job.child is not listed.get(number)
     ]
 
 
-def _check_child(parent: Instance, graph: ResourceGraph, child: Instance) -> list[Problem]:
-    job = child.job_in_parent
-    if job is None or job.child is not child or job.state not in (State.RUN, State.CLEANUP):
+def _check_child(parent: Audited, graph: ResourceGraph, job: Job | None, child: Audited) -> list[Problem]:
+    if job is None or job.child is not child.instance or job.state not in states.RUNNING:
         return [Problem("error", child.address, "rule N1: no running job of the parent has this child")]
-    if job.limit <= parent._time.now and parent.keeps_limits:
+    if job.limit <= parent.time.now and parent.keeps_limits:
         return []  # it ends at this moment, and so does the child
     # What a late job lacks because others hold it is reported by rule T1.
-    missing = [] if job.number in parent._disputed or child.upstream is None else _pools_not_held(graph, child.upstream)
+    missing = [] if job.number in parent.holdings.disputed or child.upstream is None else _pools_not_held(graph, child.upstream)
     expires_late = not child.is_ending and child.expires > job.limit
     return [
         *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if expires_late else []),
@@ -259,9 +284,9 @@ def _edges_not_held(graph: ResourceGraph, upstream: ParentSupply) -> list[int]:
     return [v for v in found if (mine.edge(v).graph.name, *mine.edge(v)[1:]) not in lifted]
 
 
-def _check_states(child: Instance, graph: ResourceGraph) -> list[Problem]:
+def _check_states(child: Audited, graph: ResourceGraph) -> list[Problem]:
     """Pools that are out of service in the parent are out of service in the child (rule A7)."""
-    theirs, mine, found = graph.structure, child._graph.structure, []
+    theirs, mine, found = graph.structure, child.graph.structure, []
     for p in np.flatnonzero(np.isin(theirs.state, _UNAVAILABLE)).tolist():
         with suppress(UnknownPool):
             v = mine.vertex(theirs.where(p))
@@ -271,9 +296,9 @@ def _check_states(child: Instance, graph: ResourceGraph) -> list[Problem]:
     return found
 
 
-def _check_sizes(child: Instance) -> list[Problem]:
+def _check_sizes(child: Audited) -> list[Problem]:
     """The parent has the edges of the child, and shared suppliers and edges have the same limits in both."""
-    mine, upstream = child._graph.structure, child.upstream
+    mine, upstream = child.graph.structure, child.upstream
     found = []
     for name, src, dst in [] if upstream is None else upstream.cut_off():
         where = f"{child.address} {mine.where(src)} -> {mine.where(dst)}"
@@ -281,9 +306,9 @@ def _check_sizes(child: Instance) -> list[Problem]:
     return found + _limits(child)
 
 
-def _limits(child: Instance) -> list[Problem]:
+def _limits(child: Audited) -> list[Problem]:
     """Shared suppliers have as many units as in the parent, and edges have a capacity if they have one in the parent."""
-    mine, upstream = child._graph.structure, child.upstream
+    mine, upstream = child.graph.structure, child.upstream
     if upstream is None:
         return []
     sizes = mine.accounts.size
@@ -300,9 +325,9 @@ def _limits(child: Instance) -> list[Problem]:
     return found
 
 
-def _check_drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Problem]:
+def _check_drawn(child: Audited, graph: ResourceGraph, job: Job) -> list[Problem]:
     """From shared suppliers, the job in the parent draws as much as the child; what all others draw shows in the child."""
-    upstream, own = child.upstream, child._graph.records
+    upstream, own = child.upstream, child.graph.records
     if upstream is None:
         return []
     upstream.refresh()
@@ -321,8 +346,8 @@ def _check_drawn(child: Instance, graph: ResourceGraph, job: Job) -> list[Proble
     return found
 
 
-def _n1(child: Instance, v: int, message: str) -> Problem:
-    return Problem("error", f"{child.address} {child._graph.structure.accounts.where(v)}", f"rule N1: {message}")
+def _n1(child: Audited, v: int, message: str) -> Problem:
+    return Problem("error", f"{child.address} {child.graph.structure.accounts.where(v)}", f"rule N1: {message}")
 
 
 def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> bool:
@@ -345,22 +370,22 @@ def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> b
 # -- queue, inventory and states of jobs agree (rule J1) ---------------------------------------------------------------
 
 
-def _check_bookkeeping(instance: Instance) -> list[Problem]:
+def _check_bookkeeping(instance: Audited) -> list[Problem]:
     """Problems of one instance, without its children.  Cost: O(active jobs), and the `check` of its inventory.
 
     During a pass, and while due events are handled, only the states and claims of jobs are compared.
     """
     found = [*_check_job_states(instance), *_check_claims(instance)]
-    if not instance._time.still:
+    if not instance.time.still:
         found += [*_check_ends(instance), *_check_queue(instance), *_check_reservations(instance)]
         found += [_j1(instance, where, message) for where, message in instance.inventory.check()]
     return found
 
 
-def _check_job_states(instance: Instance) -> list[Problem]:
+def _check_job_states(instance: Audited) -> list[Problem]:
     """Running jobs have a claim, and pending jobs have none."""
     found = []
-    for number, job in instance._jobs.items():
+    for number, job in instance.jobs.items():
         if job.state in states.PENDING and job.claim is not None:
             found.append(_j1_of(instance, number, f"it is {job.state.name} and has resources"))
         elif job.claim is None and (job.state is State.RUN or (job.state is State.CLEANUP and job.started >= 0)):
@@ -368,10 +393,10 @@ def _check_job_states(instance: Instance) -> list[Problem]:
     return found
 
 
-def _check_claims(instance: Instance) -> list[Problem]:
+def _check_claims(instance: Audited) -> list[Problem]:
     """The inventory lists the claims of active jobs as running, sorted by their end, and nothing else."""
     running = instance.inventory.running
-    claims = {id(job.claim): job for job in instance._jobs.values() if job.claim is not None}
+    claims = {id(job.claim): job for job in instance.jobs.values() if job.claim is not None}
     listed = {id(hold) for hold in running.holds}
     found = [
         _j1_of(instance, job.number, "its resources are not listed as running in the inventory")
@@ -390,24 +415,24 @@ def _check_claims(instance: Instance) -> list[Problem]:
     return found
 
 
-def _check_ends(instance: Instance) -> list[Problem]:
+def _check_ends(instance: Audited) -> list[Problem]:
     """A claim ends at the limit of its job, or a tick later while it is kept for a job at its limit (rule T1)."""
     found = []
-    for number, job in instance._jobs.items():
+    for number, job in instance.jobs.items():
         if job.claim is None or job.state not in states.RUNNING or not job.claim.is_live:
             continue
-        if job.claim.end != job.limit + (number in instance._at_limit):
+        if job.claim.end != job.limit + (number in instance.holdings.at_limit):
             limit, end = ("never" if at >= FOREVER else f"at {seconds(at):g} s" for at in (job.limit, job.claim.end))
             where = f"{instance.address} {job.id}"
             found.append(Problem("error", where, f"rule T1: its limit is {limit}, and what it holds ends {end}"))
     return found
 
 
-def _check_queue(instance: Instance) -> list[Problem]:
+def _check_queue(instance: Audited) -> list[Problem]:
     """The queue has each job that waits for resources exactly once, and no other."""
     found, queue = [], instance.queue
     listed = Counter(job.number for job in queue)
-    waiting = {number for number, job in instance._jobs.items() if job.state is State.SCHED and job.urgency != URGENCY_HELD}
+    waiting = {number for number, job in instance.jobs.items() if job.state is State.SCHED and job.urgency != URGENCY_HELD}
     for number in sorted(listed.keys() | waiting):
         times = listed[number]
         if number not in waiting:
@@ -419,14 +444,14 @@ def _check_queue(instance: Instance) -> list[Problem]:
     return found
 
 
-def _check_reservations(instance: Instance) -> list[Problem]:
+def _check_reservations(instance: Audited) -> list[Problem]:
     """Queue, inventory and jobs agree on the reservations and their starts; only jobs in the queue have one."""
     promised = {job.number: job for job in instance.queue.reserved_jobs()}
     reserved = instance.inventory.reserved_starts()
-    waiting = {number: job for number, job in instance._jobs.items() if job.reserved >= 0 and job.claim is None}
+    waiting = {number: job for number, job in instance.jobs.items() if job.reserved >= 0 and job.claim is None}
     found = []
     for number in sorted(promised.keys() | reserved.keys() | waiting.keys()):
-        job = instance._jobs.get(number)
+        job = instance.jobs.get(number)
         if job is None or job.state is not State.SCHED:
             found.append(_j1_of(instance, number, "it has a reservation, but is not waiting for resources"))
         elif promised.get(number) is not job:
@@ -438,9 +463,9 @@ def _check_reservations(instance: Instance) -> list[Problem]:
     return found
 
 
-def _j1_of(instance: Instance, number: int, message: str) -> Problem:
+def _j1_of(instance: Audited, number: int, message: str) -> Problem:
     return _j1(instance, fluid.encode(number), message)
 
 
-def _j1(instance: Instance, where: str, message: str) -> Problem:
+def _j1(instance: Audited, where: str, message: str) -> Problem:
     return Problem("error", f"{instance.address} {where}", f"rule J1: {message}")

@@ -1,189 +1,334 @@
-"""What running jobs hold: recording it in the graph, keeping it after the limit (rule T1), and changing the limit.
+"""What running jobs hold: recording it in the graph, keeping it until a job has ended (rule T1), and changing the limit.
 
 Inventories other than the graph do not record what their jobs hold.  It is recorded when the graph is used, when a job gets a
 child, and while others hold something in the graph.
+
+A job whose limit has passed is asked to stop, and keeps its resources until its runner reports that it has ended.  Until then its
+records are extended by a short time, again and again.  At the exact moment of the limit only `advance` asks the job to stop: any
+other call may be the one that reports its end, and until then its resources are kept for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import Final, Protocol, cast
 
-from fluxres.clock import seconds
+from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources
 from fluxres.instance import recording, states
+from fluxres.instance.inventory import Counting
+from fluxres.instance.job import Job
+from fluxres.instance.queue import Queue, QueueOwner
+from fluxres.instance.states import State
+from fluxres.instance.upstream import ParentSupply, in_service
 from fluxres.syntax import fluid
 
-if TYPE_CHECKING:
-    from fluxres.instance.instance import Instance
-    from fluxres.instance.inventory import Counting
-    from fluxres.instance.job import Job
+KEPT_TICKS: Final = 1
+"""Ticks for which a job at its limit keeps its resources: that moment only."""
+
+OVERTIME_S: Final = 10.0
+"""The time by which the claim of a late job is extended, repeatedly."""
 
 
-def record_job(instance: Instance, job: Job) -> None:
-    """Record in the graph what a job holds, unless the inventory does so itself."""
-    if instance.inventory.kind != "graph" and job.number not in instance._recorded:
-        instance._recorded.add(job.number)
-        taken = _record_more(instance, job, job.started, held_until(instance, job))
-        if taken:  # otherwise it may lack what other jobs of this instance hold
-            dispute(instance, job, taken)
+class HoldingsOwner(QueueOwner, Protocol):
+    """What `Holdings` uses of its instance."""
+
+    external_ends: list[int]
+    external_jobs: frozenset[str]
+    keeps_limits: bool
+    queue: Queue
+
+    def supplies_returned(self) -> None: ...
 
 
-def record_jobs(instance: Instance) -> None:
-    """Record in the graph what all jobs hold, late jobs last that may lack something."""
-    jobs = [job for job in instance._jobs.values() if job.claim is not None]
-    for job in sorted(jobs, key=lambda job: job.number in instance._disputed):
-        record_job(instance, job)
-
-
-def _record_more(instance: Instance, job: Job, start: int, end: int) -> list[str]:
-    """Record what a job holds over a further window.
-
-    Returns: the paths of pools that others hold in the graph.
-    """
-    pools = cast("Counting", instance.inventory).held(job.claim)
-    name, is_disputed = fluid.encode(job.number), job.number in instance._disputed
-    with recording.own_changes(instance.inventory):
-        return recording.record_available(
-            instance._graph, name, pools, start, instance.now, end, replace=is_disputed, is_routed=False
-        )
-
-
-def unrecord(instance: Instance, job: Job, start: int | None = None) -> None:
-    """Remove what a job holds from the records of the graph.
+class Holdings:
+    """What the running jobs of one instance hold, until and beyond their limits.
 
     Args:
-        start: only from this tick on; None for everything.
+        jobs: the active jobs by number.
     """
-    if job.number not in instance._recorded:
-        return
-    name = fluid.encode(job.number)
-    with recording.own_changes(instance.inventory):
-        if instance._graph.records.is_holder(name):
-            instance._graph.free(name, start=None if start is None else seconds(start))
-    if start is None:
-        instance._recorded.discard(job.number)
 
+    def __init__(self, instance: HoldingsOwner, jobs: dict[int, Job]) -> None:
+        self._instance, self._jobs = instance, jobs
+        self._graph = instance.inventory.graph
+        self.recorded: set[int] = set()
+        """Jobs that were recorded in the graph although the inventory does not use records."""
+        self.at_limit: set[int] = set()
+        """Jobs that are exactly at their limit and keep their resources."""
+        self.overtime: set[int] = set()
+        """Jobs that have not ended by their limit."""
+        self.disputed: set[int] = set()
+        """Jobs of whose resources others hold some in the graph, or will before the job's limit."""
+        self._lapsed: list[int] = []
+        """Jobs with their limit at `lapsed_at` whose runner keeps limits: they must have ended by then."""
+        self.lapsed_at = FOREVER
+        self.children: dict[int, Holdings] = {}
+        """By number of the job, those of its child."""
+        self.suppliers: dict[int, ParentSupply] = {}
+        """By number of the job, what its child draws from this instance; also after the child has ended."""
 
-def keep(instance: Instance, job: Job, end: int) -> list[str]:
-    """Extend what an active job holds until `end`.
+    def forget(self, job: Job) -> None:
+        """Remove a job whose resources are free now."""
+        self._unrecord(job)
+        self.at_limit.discard(job.number)
+        self.overtime.discard(job.number)
+        self.disputed.discard(job.number)
+        self.suppliers.pop(job.number, None)
 
-    Returns: the paths of pools that others hold.
-    """
-    with in_service(instance):
-        taken = _keep(instance, job, end)
-        if taken and instance.shared.drop_reservations():  # the late job comes before reservations
-            mark_disputed(instance, job)  # it has a part now, so all of it is tried again
-            taken = _keep(instance, job, end)
-            if not taken:
-                instance._disputed.discard(job.number)
-    return taken
+    # -- records -----------------------------------------------------------------------------------------------------
 
+    def record_job(self, job: Job) -> None:
+        """Record in the graph what a job holds, unless the inventory does so itself."""
+        if self._instance.inventory.kind != "graph" and job.number not in self.recorded:
+            self.recorded.add(job.number)
+            taken = self._record_more(job, job.started, self._held_until(job))
+            if taken:  # otherwise it may lack what other jobs of this instance hold
+                self._dispute(job, taken)
 
-def _keep(instance: Instance, job: Job, end: int) -> list[str]:
-    if (own := instance.upstream) is not None:
-        own.refresh()  # the job lacks what others hold of shared suppliers
-    upstream = instance.suppliers.get(job.number)
-    if upstream is None:
-        return _extend(instance, job, end)
-    upstream.return_all()
-    taken = _extend(instance, job, end)
-    return [*taken, *upstream.draw_available(end, instance.now)]
+    def record_jobs(self) -> None:
+        """Record in the graph what all jobs hold, late jobs last that may lack something."""
+        jobs = [job for job in self._jobs.values() if job.claim is not None]
+        for job in sorted(jobs, key=lambda job: job.number in self.disputed):
+            self.record_job(job)
 
+    def _record_more(self, job: Job, start: int, end: int) -> list[str]:
+        """Record what a job holds over a further window.
 
-def _extend(instance: Instance, job: Job, end: int) -> list[str]:
-    taken = instance.inventory.extend(job.number, job.claim, instance.now, end)
-    if job.number in instance._recorded:
-        taken = sorted({*taken, *_record_more(instance, job, held_until(instance, job), end)})
-    instance.queue.reservations_dropped()
-    return taken
-
-
-def held_until(instance: Instance, job: Job) -> int:
-    """The tick until which a job holds its resources: its limit, or one tick later if they are kept at the limit."""
-    return job.limit + (job.number in instance._at_limit)
-
-
-def mark_disputed(instance: Instance, job: Job) -> None:
-    """Note that others may hold some of the resources of a job."""
-    instance._disputed.add(job.number)
-    instance.shared.disputing[instance] = None
-
-
-def dispute(instance: Instance, job: Job, taken: list[str]) -> None:
-    """Note whether others hold some of the resources of a job; the first time, the job gets an exception.
-
-    Args:
-        taken: the paths of pools that others hold; empty if the job has everything.
-    """
-    if not taken:
-        instance._disputed.discard(job.number)
-        return
-    mark_disputed(instance, job)
-    if not any(failure.type == "overlap" for failure in job.exceptions):
-        more = f" and {len(taken) - 1} more" * (len(taken) > 1)
-        instance._raise(job, "overlap", states.WARNING, f"it has not ended, and others hold {taken[0]}{more}")
-
-
-def move_limit(instance: Instance, job: Job, end: int) -> None:
-    """Change the limit of a running job, and until when its child draws; reservations are kept if they still fit.
-
-    Errors: InsufficientResources if others hold some of its resources before the new limit; nothing changes then.
-    """
-    places = instance.queue.places()
-    try:
-        with in_service(instance):
-            _move(instance, job, end)
-    finally:
-        instance.queue.restore(places)
-
-
-def _move(instance: Instance, job: Job, end: int) -> None:
-    upstream, before = instance.suppliers.get(job.number), job.limit
-    if upstream is None:
-        _resize(instance, job, end)
-        return
-    upstream.return_all(instance.now)
-    try:
-        _resize(instance, job, end)
-        upstream.draw_again(end, instance.now)
-    except FluxresError:
-        if job.limit != before:
-            _resize(instance, job, before)
-        upstream.draw_again(before, instance.now)
-        raise
-
-
-def _resize(instance: Instance, job: Job, end: int) -> None:
-    instance.queue.unreserve()
-    instance.queue.changed = True
-    if instance.external_jobs:
-        record_job(instance, job)
-    start = held_until(instance, job)
-    if end > job.limit and job.number in instance._recorded:
-        record_jobs(instance)  # so that a refusal names all jobs that hold something
+        Returns: the paths of pools that others hold in the graph.
+        """
+        instance = self._instance
+        pools = cast("Counting", instance.inventory).held(job.claim)
+        name, is_disputed = fluid.encode(job.number), job.number in self.disputed
         with recording.own_changes(instance.inventory):
-            name, pools = fluid.encode(job.number), instance.inventory.pools(job.claim)
-            recording.record(instance._graph, name, pools, start, end, is_routed=False)
-    try:
-        instance.inventory.resize(job.number, job.claim, instance.now, end)
-    except InsufficientResources:
-        unrecord(instance, job, start)
-        raise
-    instance._at_limit.discard(job.number)
-    if end < job.limit:
-        unrecord(instance, job, end)
-        instance.supplies_returned()
-    job.limit = end
-    if not instance.keeps_limits:
-        instance._announce(end)
+            return recording.record_available(
+                self._graph, name, pools, start, instance.now, end, replace=is_disputed, is_routed=False
+            )
 
+    def _unrecord(self, job: Job, start: int | None = None) -> None:
+        """Remove what a job holds from the records of the graph.
 
-@contextmanager
-def in_service(instance: Instance) -> Iterator[None]:
-    """Treat all pools, here and above, as in service: a job that continues is not new work (rule A7)."""
-    with ExitStack() as stack:
-        for one in (instance, *instance._instances_above()):
-            stack.enter_context(one._graph.structure.lifted())
-        yield
+        Args:
+            start: only from this tick on; None for everything.
+        """
+        if job.number not in self.recorded:
+            return
+        name = fluid.encode(job.number)
+        with recording.own_changes(self._instance.inventory):
+            if self._graph.records.is_holder(name):
+                self._graph.free(name, start=None if start is None else seconds(start))
+        if start is None:
+            self.recorded.discard(job.number)
+
+    # -- limits ------------------------------------------------------------------------------------------------------
+
+    def next_limit(self) -> int:
+        """When the next limit of a job has to be handled.
+
+        The limits of a runner that keeps limits are handled only after they have passed; its job is then late like any other.
+        """
+        if self.at_limit:
+            return min(self._jobs[number].limit for number in self.at_limit)
+        ends, instance = self._instance.inventory.running.ends, self._instance
+        if ends and (not instance.keeps_limits or ends[0] < instance.time.now):
+            return ends[0]
+        return min((self._jobs[number].limit for number in self.overtime), default=FOREVER)
+
+    def keep_at_limit(self) -> None:
+        """Let jobs that are exactly at their limit keep their resources until their end is reported or they are asked to stop.
+
+        Jobs whose runner promises that they end at their limit are left out.  Reservations keep their pools, or begin a tick
+        later.
+        """
+        held = self.jobs_at_limit()
+        if held:
+            places = self._instance.queue.places()
+            self.keep_jobs(held)
+            self._instance.queue.restore(places, KEPT_TICKS)
+
+    def jobs_at_limit(self) -> list[Job]:
+        """Jobs that are exactly at their limit and may run on after it."""
+        instance = self._instance
+        found = (self._jobs[number] for number in instance.inventory.running.ending_by(instance.now))
+        return [job for job in found if not self._ends_by_itself(job)]
+
+    def keep_jobs(self, held: list[Job]) -> None:
+        """Keep the resources of jobs that are exactly at their limit."""
+        for job in held:
+            if self.keep(job, self._instance.now + KEPT_TICKS):
+                self._mark_disputed(job)
+            self.at_limit.add(job.number)
+
+    def _ends_by_itself(self, job: Job) -> bool:
+        """Whether a job ends at its limit by itself: its runner keeps limits, and so do the runners of all jobs in its child.
+
+        False for a late job, and if an active job in its child is late or has a runner that does not keep limits.
+        """
+        instance, child = self._instance, self.children.get(job.number)
+        if not instance.keeps_limits or job.number in self.overtime or job.limit < instance.time.now:
+            return False
+        return child is None or all(child._ends_by_itself(each) for each in child._jobs.values() if each.claim is not None)
+
+    def note_lapsed(self, numbers: list[int]) -> None:
+        """Note jobs whose limit is now and whose resources count as free, since their runner keeps limits."""
+        now = self._instance.now
+        self._lapsed = numbers if self.lapsed_at != now else self._lapsed + numbers
+        self.lapsed_at = now
+
+    def find_late(self) -> bool:
+        """Mark the jobs that have not ended at their limit, although their runner keeps limits, as late.
+
+        Returns: whether there are any.
+        """
+        late = [job for number in self._lapsed if (job := self._jobs.get(number)) and job.limit == self.lapsed_at]
+        self.overtime.update(job.number for job in late)
+        self._lapsed, self.lapsed_at = [], FOREVER
+        return bool(late)
+
+    def enforce_limits(self, moment: int) -> None:
+        """Ask the jobs with their limit at a moment to stop; those that do not end immediately keep their resources."""
+        instance = self._instance
+        for number in sorted({*self.at_limit, *self.overtime, *instance.inventory.running.ending_by(moment)}):
+            job = self._jobs.get(number)
+            if job is None or job.limit > moment:
+                continue
+            is_on_time = job.state is State.RUN and job.limit >= instance.now and number not in self.at_limit
+            if is_on_time and self._ends_by_itself(job):
+                continue
+            try:
+                if job.state is State.RUN:
+                    instance.raise_exception(job, "timelimit", states.FATAL, "the job has reached its limit")
+            finally:
+                if job.state is State.CLEANUP:
+                    self._extend_overtime(job)
+
+    def _extend_overtime(self, job: Job) -> None:
+        """Extend the claim of a job that has not ended by its limit (rule T1).
+
+        What others hold now, or will hold during the extension, they keep, since their records are older.  In that case the job
+        gets an exception that does not end it, and `check` reports the pools as long as this lasts.
+        """
+        now, ends = self._instance.now, self._instance.external_ends
+        end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
+        self.overtime.add(job.number)
+        taken = self.keep(job, end)
+        self.at_limit.discard(job.number)
+        job.limit = end
+        self._dispute(job, taken)
+
+    # -- keeping what a job holds ------------------------------------------------------------------------------------
+
+    def keep(self, job: Job, end: int) -> list[str]:
+        """Extend what an active job holds until `end`.
+
+        Returns: the paths of pools that others hold.
+        """
+        with in_service(self._graph):
+            taken = self._keep(job, end)
+            if taken and self._instance.time.drop_reservations():  # the late job comes before reservations
+                self._mark_disputed(job)  # it has a part now, so all of it is tried again
+                taken = self._keep(job, end)
+                if not taken:
+                    self.disputed.discard(job.number)
+        return taken
+
+    def _keep(self, job: Job, end: int) -> list[str]:
+        if (own := self._graph.records.upstream) is not None:
+            own.refresh()  # the job lacks what others hold of shared suppliers
+        supply = self.suppliers.get(job.number)
+        if supply is None:
+            return self._extend(job, end)
+        supply.return_all()
+        taken = self._extend(job, end)
+        return [*taken, *supply.draw_available(end, self._instance.now)]
+
+    def _extend(self, job: Job, end: int) -> list[str]:
+        instance = self._instance
+        taken = instance.inventory.extend(job.number, job.claim, instance.now, end)
+        if job.number in self.recorded:
+            taken = sorted({*taken, *self._record_more(job, self._held_until(job), end)})
+        instance.queue.reservations_dropped()
+        return taken
+
+    def _held_until(self, job: Job) -> int:
+        """The tick until which a job holds its resources: its limit, or one tick later if they are kept at the limit."""
+        return job.limit + (job.number in self.at_limit)
+
+    def _mark_disputed(self, job: Job) -> None:
+        """Note that others may hold some of the resources of a job."""
+        self.disputed.add(job.number)
+        self._instance.time.disputing[self._instance] = None
+
+    def _dispute(self, job: Job, taken: list[str]) -> None:
+        """Note whether others hold some of the resources of a job; the first time, the job gets an exception.
+
+        Args:
+            taken: the paths of pools that others hold; empty if the job has everything.
+        """
+        if not taken:
+            self.disputed.discard(job.number)
+            return
+        self._mark_disputed(job)
+        if not any(failure.type == "overlap" for failure in job.exceptions):
+            more = f" and {len(taken) - 1} more" * (len(taken) > 1)
+            note = f"it has not ended, and others hold {taken[0]}{more}"
+            self._instance.raise_exception(job, "overlap", states.WARNING, note)
+
+    def reacquire(self) -> None:
+        """Let late jobs hold again what others have freed of their resources (rule T1)."""
+        for number in list(self.disputed):
+            job = self._jobs.get(number)
+            if job is not None and job.limit > self._instance.now:
+                self._dispute(job, self.keep(job, job.limit))
+
+    # -- another limit -----------------------------------------------------------------------------------------------
+
+    def move_limit(self, job: Job, end: int) -> None:
+        """Change the limit of a running job, and until when its child draws; reservations are kept if they still fit.
+
+        Errors: InsufficientResources if others hold some of its resources before the new limit; nothing changes then.
+        """
+        places = self._instance.queue.places()
+        try:
+            with in_service(self._graph):
+                self._move(job, end)
+        finally:
+            self._instance.queue.restore(places)
+
+    def _move(self, job: Job, end: int) -> None:
+        supply, before, now = self.suppliers.get(job.number), job.limit, self._instance.now
+        if supply is None:
+            self._resize(job, end)
+            return
+        supply.return_all(now)
+        try:
+            self._resize(job, end)
+            supply.draw_again(end, now)
+        except FluxresError:
+            if job.limit != before:
+                self._resize(job, before)
+            supply.draw_again(before, now)
+            raise
+
+    def _resize(self, job: Job, end: int) -> None:
+        instance = self._instance
+        instance.queue.unreserve()
+        instance.queue.changed = True
+        if instance.external_jobs:
+            self.record_job(job)
+        start = self._held_until(job)
+        if end > job.limit and job.number in self.recorded:
+            self.record_jobs()  # so that a refusal names all jobs that hold something
+            with recording.own_changes(instance.inventory):
+                name, pools = fluid.encode(job.number), instance.inventory.pools(job.claim)
+                recording.record(self._graph, name, pools, start, end, is_routed=False)
+        try:
+            instance.inventory.resize(job.number, job.claim, instance.now, end)
+        except InsufficientResources:
+            self._unrecord(job, start)
+            raise
+        self.at_limit.discard(job.number)
+        if end < job.limit:
+            self._unrecord(job, end)
+            instance.supplies_returned()
+        job.limit = end
+        if not instance.keeps_limits:
+            instance.announce(end)

@@ -1,9 +1,9 @@
 """A scheduler instance: its jobs and their states (Flux RFC 21), its children (rule N1), time (rule T1) and the machine.
 
 A call first handles the events that were due before it (`enter`), then does its own work, and then makes the passes of the queue
-policy that follow (`_follow_up`), in this instance and in others of its tree.  Longer parts are in other modules: `passes` starts
-jobs, `due` ends them at their limits, `holding` maintains what they hold, `external` and `pool_states` handle changes by others
-in the graph, `parts` and `upstream` are about parents and children, `shared` is the state of a tree of instances.
+policy that follow (`_follow_up`), in this instance and in others of its tree.  Its parts are in other modules: `queue` makes the
+passes, in which jobs start, `holding` maintains what jobs hold, until and beyond their limits, `timekeeper` is the time of a tree
+of instances, and `upstream` what a child draws from its parent.
 
 A child begins with a copy of what one job of its parent holds (RFC 4 Copy) and is a scheduler like any other.  It may request
 more from its parent (merge) and return what is free in it (unlink).  When it ends, for whatever reason, its jobs end with it and
@@ -13,7 +13,7 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -32,12 +32,14 @@ from fluxres.errors import (
     UnknownJob,
     UsageError,
 )
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 from fluxres.graph.structure import Problem
-from fluxres.instance import audit, due, external, holding, parts, pool_states, states
+from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
+from fluxres.instance.holding import KEPT_TICKS, Holdings
 from fluxres.instance.ids import JobIds
 from fluxres.instance.inventory import Ask, Inventory, NotUniform
 from fluxres.instance.job import (
@@ -52,18 +54,15 @@ from fluxres.instance.job import (
     fixed_priority,
     require_urgency,
 )
-from fluxres.instance.passes import Guard, Passes
-from fluxres.instance.policy import QueuePolicy
 from fluxres.instance.policy import policy as require_queue_policy
-from fluxres.instance.queue import Queue
+from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
-from fluxres.instance.shared import Shared
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.tree import Branch, lines
-from fluxres.instance.upstream import ParentSupply
+from fluxres.instance.upstream import ParentSupply, in_service
 from fluxres.match.policy import policy as require_match_policy
-from fluxres.model import joining
+from fluxres.model import changes, joining, targets
 from fluxres.model.resource_graph import locked
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
@@ -118,14 +117,13 @@ class Instance:
     job_in_parent: Job | None = None
     _job_has_finished = False
     """Whether the job in the parent has finished, and only waits for this instance to close."""
-    propagated_states: tuple[Structure, NDArray[np.uint8]] | None = None
+    _propagated_states: tuple[Structure, NDArray[np.uint8]] | None = None
     """The structure and pool states that were last propagated to the children."""
     external_jobs: frozenset[str] = frozenset()
     """The names of jobs of others that hold something in the graph; this instance does not use them for its own jobs."""
     _measure: str | None = None
-    _announced = FOREVER
+    announced = FOREVER
     """When the next event is due, as announced to the Timekeeper."""
-    _lapsed_at = FOREVER
 
     def __init__(
         self,
@@ -150,8 +148,8 @@ class Instance:
         if clock is not None:
             graph.clock = clock
         self.clock = graph.clock
-        self._time = Timekeeper(self.clock)
-        self.now = self._time.now
+        self.time = Timekeeper(self.clock, self)
+        self.now = self.time.now
         self.policy = require_queue_policy(queue_policy)
         self._queue_policy = queue_policy
         require_match_policy(match_policy)
@@ -163,38 +161,25 @@ class Instance:
         self.keeps_limits: bool = getattr(self.runner, "keeps_limits", False)
         self.passes = passes
         self.queue = Queue(self)
-        self.scheduling = Passes(self)
         self.dependencies = Dependencies()
         self._sink = sink
         self._events = events
         self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep_event if events else None
 
-        self.shared = Shared(self)
         self._children: dict[int, Instance] = {}
         """By number of the job that holds the child's resources."""
-        self.suppliers: dict[int, ParentSupply] = {}
-        """By number of the job, what its child draws from this instance."""
 
         self._jobs: dict[int, Job] = {}
         """Active jobs."""
+        self.holdings = Holdings(self, self._jobs)
         self._finished: dict[int, Job] = {}
         self._ids = JobIds(graph, self.now)
-        self._external_ends: list[int] = []
+        self.external_ends: list[int] = []
         """The moments at which others free something, latest first."""
         self._timers: list[tuple[int, int]] = []
         """A heap of begin times and the numbers of the jobs that wait for them."""
-        self._lapsed: list[int] = []
-        """Jobs with their limit at `_lapsed_at` whose runner keeps limits: they must have ended by then."""
-        self._at_limit: set[int] = set()
-        """Jobs that are exactly at their limit and keep their resources."""
-        self._overtime: set[int] = set()
-        """Jobs that have not ended by their limit."""
-        self._disputed: set[int] = set()
-        """Jobs of whose resources others hold some in the graph, or will before the job's limit."""
-        self._recorded: set[int] = set()
-        """Jobs that were recorded in the graph although the inventory does not use records."""
         if graph.records.jobs() or graph.records.stages:
-            external.refresh(self)
+            self._refresh()
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
@@ -343,7 +328,7 @@ class Instance:
 
     def _adapt(self, request: Request | None) -> None:
         """Change to an inventory that supports a request (all requests, if None), and transfer everything that is held."""
-        holding.record_jobs(self)
+        self.holdings.record_jobs()
         before = self.inventory
         before.clear()
         self.queue.reservations_dropped()
@@ -354,10 +339,10 @@ class Instance:
         for job in self._jobs.values():
             job.ask = job.request  # without a check: it was feasible when it was submitted
             if job.claim is not None:
-                is_disputed = job.number in self._disputed
+                is_disputed = job.number in self.holdings.disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
         self.inventory = made
-        self._recorded.clear()
+        self.holdings.recorded.clear()
 
     def _new_id(self, now: int) -> int:
         try:
@@ -382,13 +367,13 @@ class Instance:
             del self._jobs[job.number]
             raise
         if never is not None:
-            self._raise(job, "dependency", states.FATAL, f"{never} can never be satisfied")
+            self.raise_exception(job, "dependency", states.FATAL, f"{never} can never be satisfied")
             return False
         return not self.dependencies.open(job)
 
     def _wait_until(self, moment: int, job: Job) -> None:
         heappush(self._timers, (moment, job.number))
-        self._announce(due.next_event(self))
+        self.announce(self.next_event())
 
     # -- from state to state -----------------------------------------------------------------------------------------
 
@@ -418,15 +403,15 @@ class Instance:
             return
         if again:
             fixed = fixed_priority(job.urgency)
-            job.priority = self.scheduling.priority(job) if fixed is None else fixed
+            job.priority = self.queue.priority(job) if fixed is None else fixed
         job.state = states.after(job.state, "priority")
         if job.urgency != URGENCY_HELD:
             self.queue.add(job)
-            self.scheduling.request_round()
+            self.queue.request_round()
         if self._log:
             self._log_event(job, "priority", priority=job.priority)
 
-    def _start(self, job: Job, claim: Any, limit: int) -> None:
+    def start_job(self, job: Job, claim: Any, limit: int) -> None:
         """Start a job on its resources."""
         job.claim = claim
         job.started = self.now
@@ -438,8 +423,8 @@ class Instance:
         if len(self.dependencies):
             for other in self.dependencies.started(job):
                 self._depend(other)
-        if limit < self._announced and not self.keeps_limits:
-            self._announce(limit)
+        if limit < self.announced and not self.keeps_limits:
+            self.announce(limit)
         if self._log:
             self._log_event(job, "start")
         try:
@@ -468,7 +453,7 @@ class Instance:
             self.enter()
             found = self._running(job)
         # Before other due events: a job that has ended must not be asked to stop, even if its limit has passed.
-        now = self.now = self._time.read_clock()
+        now = self.now = self.time.read_clock()
         self._finish(found, status)
         self._advance_to(now)
         self._follow_up()
@@ -482,15 +467,11 @@ class Instance:
     def _clean(self, job: Job) -> None:
         """Free the resources of a job, and hand it to the sink."""
         now = self.now
-        self.scheduling.request_round()
+        self.queue.request_round()
         if job.claim is not None:
             self.inventory.finish(job.number, job.claim, now)
-            holding.unrecord(self, job)
-            self.shared.has_returned = True
-            self._at_limit.discard(job.number)
-            self._overtime.discard(job.number)
-            self._disputed.discard(job.number)
-            self.suppliers.pop(job.number, None)
+            self.holdings.forget(job)
+            self.time.has_returned = True
             self.queue.changed = True
             if self._log:
                 self._log_event(job, "release", ranks="all", final=True)
@@ -505,12 +486,12 @@ class Instance:
             self._depend(other)
         for other, dependency in never:
             if other.state is State.DEPEND:
-                self._raise(other, "dependency", states.FATAL, f"{dependency} can never be satisfied")
+                self.raise_exception(other, "dependency", states.FATAL, f"{dependency} can never be satisfied")
         if self.is_ending and not self._jobs:
             self._end()
         with Guard(self.policy):
             self.policy.finished(job, seconds(now))
-        self.shared.note_return()
+        self.time.note_return()
 
     def _keep_finished(self, job: Job) -> None:
         if self._sink is not None:
@@ -540,10 +521,10 @@ class Instance:
         found = self._active(job)
         if not 0 <= severity <= 7:
             raise UsageError(f"severity: expected 0 (fatal) to 7, got {severity!r:.80}")
-        self._raise(found, kind, severity, note)
+        self.raise_exception(found, kind, severity, note)
         self._follow_up()
 
-    def _raise(self, job: Job, kind: str, severity: int, note: str) -> None:
+    def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None:
         """Raise an exception on a job; a fatal one cancels it, or asks its runner to stop it."""
         before = self._note_exception(job, kind, severity, note)
         if severity != states.FATAL or before not in states.ACTIVE or before is State.CLEANUP:
@@ -558,7 +539,8 @@ class Instance:
             except (StoreError, PolicyError):
                 raise
             except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
-                self._raise(job, states.EXEC, states.WARNING, f"the runner could not stop it: {type(error).__name__}: {error}")
+                note = f"the runner could not stop it: {type(error).__name__}: {error}"
+                self.raise_exception(job, states.EXEC, states.WARNING, note)
             return
         if before is State.SCHED and job.urgency != URGENCY_HELD:
             self.inventory.unreserve(job.number)
@@ -614,7 +596,7 @@ class Instance:
                 f"it would have ended at {seconds(end)}", where=f"job {job.id}", hint="cancel it, or give it a later limit"
             )
         try:
-            holding.move_limit(self, job, end)
+            self.holdings.move_limit(job, end)
         except InsufficientResources:
             self._follow_up()
             raise
@@ -654,7 +636,7 @@ class Instance:
         if self._log:
             self._log_event(found, "dependency-add", description=str(wanted))
         if verdict is Verdict.NEVER:
-            self._raise(found, "dependency", states.FATAL, f"{wanted} can never be satisfied")
+            self.raise_exception(found, "dependency", states.FATAL, f"{wanted} can never be satisfied")
         elif verdict is Verdict.OPEN and found.state is State.SCHED:
             self.inventory.unreserve(found.number)
             found.state = State.DEPEND  # RFC 21 has dependencies before scheduling only
@@ -673,8 +655,8 @@ class Instance:
         With a real clock, call this at `next_due`, or every second.
         """
         self._require_open()
-        now = self._time.read_clock()
-        if not self._time.still:
+        now = self.time.read_clock()
+        if not self.time.still:
             self._catch_up(now + 1)
         for one in reversed(list(self.walk())):
             if not one.is_closed:
@@ -688,14 +670,14 @@ class Instance:
         if self.is_closed:
             return None
         near = (*self._instances_above(), *self.walk())
-        if self._time.is_behind or any(one.has_unseen_changes for one in near):
-            return seconds(self._time.read_clock())  # others have changed something, or a policy has failed
+        if self.time.is_behind or any(one.has_unseen_changes for one in near):
+            return seconds(self.time.read_clock())  # others have changed something, or a policy has failed
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)
 
     def _next_tick(self) -> int:
         """When the next event is due, here or below."""
-        return min(due.next_wakeup(self), *(child._next_tick() for child in self._children.values()), FOREVER)
+        return min(self.next_wakeup(), *(child._next_tick() for child in self._children.values()), FOREVER)
 
     @locked
     def schedule(self, limit: int | None = None) -> int:
@@ -708,7 +690,7 @@ class Instance:
         """
         self.enter()
         self._make_owed_passes()
-        started = self.scheduling.run(-1 if limit is None else limit)
+        started = self.queue.run(-1 if limit is None else limit)
         self._make_owed_passes()
         return started
 
@@ -718,7 +700,7 @@ class Instance:
         Returns: now, in ticks. Errors: StaleHandle if the instance is closed, or was closed by one of these events.
         """
         if not self.is_closed:
-            self._advance_to(self._time.read_clock())
+            self._advance_to(self.time.read_clock())
         self._require_open()
         return self.now
 
@@ -733,16 +715,16 @@ class Instance:
 
     def _advance_to(self, now: int) -> None:
         """Handle the events of the complete tree that were due before now, and advance the inventory to now."""
-        time = self._time
+        time = self.time
         if self.parent is not None and not time.still:
             self.parent._see_changes(now)
-        self.shared.announce_late(now)
+        time.announce_late(now)
         self._advance_inventory(now)
         if time.is_moving:
             return
-        self.shared.settle_moment()
+        time.settle_moment()
         if not time.passes_open:
-            self.shared.reclaim()
+            time.reclaim()
 
     def _see_changes(self, now: int) -> None:
         """Handle changes by others in this graph and those above it, on behalf of a call of an instance below."""
@@ -752,11 +734,11 @@ class Instance:
             self._advance_to(now)
 
     def _advance_inventory(self, now: int) -> None:
-        time, inventory = self._time, self.inventory
+        time, inventory = self.time, self.inventory
         ends = inventory.running.ends
         self.now = now
-        if self._lapsed_at < now:
-            due.find_late(self)
+        if self.holdings.lapsed_at < now:
+            self._find_late()
         if time.next < now or self._graph.revision != inventory.revision or (ends and ends[0] < now):
             if not time.still:
                 self._catch_up(now)
@@ -764,63 +746,220 @@ class Instance:
                 ends = inventory.running.ends
             elif time.is_moving or (ends and ends[0] < now):
                 return  # the inventory would free claims at limits that have not been handled yet
-        if ends and ends[0] <= now and (self._overtime or self._children or not self.keeps_limits):
-            due.keep_at_limit(self)
+        if ends and ends[0] <= now and (self.holdings.overtime or self._children or not self.keeps_limits):
+            self.holdings.keep_at_limit()
         lapsed = inventory.advance(now)
         if lapsed:
             self.queue.elapsed = True
-            self.shared.has_returned = True
-            self._lapsed = lapsed if self._lapsed_at != now else self._lapsed + lapsed
-            self._lapsed_at = now
+            self.time.has_returned = True
+            self.holdings.note_lapsed(lapsed)
 
     def _catch_up(self, before: int) -> None:
         """Handle changes by others, and all events before a moment."""
-        time = self._time
-        if self.has_unseen_changes:
-            external.refresh(self)
-            self.owe_pass()
-        self._announce(due.next_event(self))
-        if time.next < before:
-            time.catch_up(before)
+        self.refresh_if_changed()
+        self.announce(self.next_event())
+        if self.time.next < before:
+            self.time.catch_up(before)
 
-    def _announce(self, moment: int) -> None:
+    def announce(self, moment: int) -> None:
         """Announce an event to the Timekeeper, unless an earlier one is announced."""
-        if moment < self._announced:
-            self._announced = moment
-            self._time.announce(moment, self)
+        if moment < self.announced:
+            self.announced = moment
+            self.time.announce(moment, self)
 
     def _follow_up(self) -> None:
         """Make the passes that follow a change, here and in other instances."""
-        time, shared = self._time, self.shared
+        time = self.time
         if not time.still:
-            shared.reclaim()
-        is_shared = shared.has_suppliers or self.parent is not None
+            time.reclaim()
+        is_shared = time.has_suppliers or self.parent is not None
         if is_shared:
-            shared.offer()
+            time.offer()
         if time.is_behind and not time.still and self.passes == "event":
             time.owe(self)
         else:
-            self.scheduling.react()
+            self.queue.react()
         if is_shared or time.is_behind:
             self._make_owed_passes()
 
-    def owe_pass(self) -> None:
-        """Let the Timekeeper make a pass when everything due is done, unless passes are made manually."""
+    def owe_pass(self, *, is_promised: bool = False) -> None:
+        """Let the Timekeeper make a pass when everything due is done, unless passes are made manually.
+
+        Args:
+            is_promised: as for `Timekeeper.owe`.
+        """
         if self.passes == "event":
-            self._time.owe(self)
+            self.time.owe(self, is_promised=is_promised)
 
     def _make_owed_passes(self) -> None:
         """Make the passes that are owed, unless they are being made already."""
-        time = self._time
-        if not time.still and (self.shared.offer() or time.is_behind):
+        time = self.time
+        if not time.still and (time.offer() or time.is_behind):
             time.catch_up(time.now)
 
     def make_owed_pass(self) -> None:
         """Make a pass that was postponed until all due events were handled; called by the Timekeeper."""
-        self.shared.reclaim()
+        self.time.reclaim()
         if not self.is_closed:
-            self._advance_to(self._time.now)
-            self.scheduling.run()
+            self._advance_to(self.time.now)
+            self.queue.run()
+
+    # -- due events (rule T1) ----------------------------------------------------------------------------------------
+
+    def next_event(self) -> int:
+        """When the next event is due, in ticks; FOREVER for never.
+
+        What others free at a moment can be used at that moment, so that event is due a tick earlier.
+        """
+        timers, ends = self._timers, self.external_ends
+        return min(
+            timers[0][0] if timers else FOREVER,
+            self.holdings.next_limit(),
+            ends[-1] - 1 if ends else FOREVER,
+            self.expires,
+        )
+
+    def next_wakeup(self) -> int:
+        """When `advance` has to be called next so that events are handled in time."""
+        timers, ends, holdings = self._timers, self.external_ends, self.holdings
+        found = min(self.queue.next_due(), self.expires)
+        if timers:
+            found = min(found, timers[0][0])
+        if holdings.overtime or holdings.at_limit or not self.keeps_limits:
+            found = min(found, holdings.next_limit())
+        if not len(self.queue):
+            return found
+        if not self.time.has_suppliers:
+            return min(found, ends[-1]) if ends else found
+        return min(found, *(one.external_ends[-1] for one in self.outermost.walk() if one.external_ends), FOREVER)
+
+    def do_next(self, before: int) -> bool:
+        """Handle the next event if it is due before a moment; False if others free something in the next tick."""
+        self.announced, is_due = FOREVER, True
+        try:
+            moment = FOREVER if self.is_closed else self.next_event()
+            if moment >= before:
+                return True
+            self.now = self.time.now
+            timers, ends = self._timers, self.external_ends
+            if moment == self.holdings.next_limit():
+                self.holdings.enforce_limits(moment)
+            elif ends and moment == ends[-1] - 1 and ends[-1] <= self.now:
+                self._refresh()
+            elif timers and moment == timers[0][0]:
+                self._end_wait()
+            elif moment == self.expires:
+                self._expire()
+            else:
+                is_due = False
+                return False
+            self._follow_up()
+            return True
+        finally:
+            if is_due and not self.is_closed:
+                self.announce(self.next_event())
+
+    def _end_wait(self) -> None:
+        """Handle the begin time of a job."""
+        job = self._jobs.get(heappop(self._timers)[1])
+        if job is not None and job.state is State.DEPEND and self.dependencies.due(job, self.now):
+            self._depend(job)
+
+    def _find_late(self) -> None:
+        if self.holdings.find_late():
+            self.announce(self.next_event())
+
+    def announce_late(self) -> None:
+        """Find the late jobs of a runner that keeps limits, since the instance may not have been called at the limits."""
+        if self.keeps_limits and not self.is_closed:
+            if self.holdings.lapsed_at < self.time.now:
+                self._find_late()
+            self.announce(self.holdings.next_limit())
+
+    def is_behind(self) -> bool:
+        """Whether an event was due before now, including limits that a runner promised to keep and did not."""
+        self.announce_late()
+        return self.next_event() < self.time.now
+
+    def settle_moment(self) -> None:
+        """Let all jobs here and below that are exactly at their limit keep their resources, children before their parents.
+
+        What one job frees may become free in another instance (rule N1).  If an instance expires now, its reservations are
+        dropped: they cannot begin any more, and would only block others on what they share.
+        """
+        still_open = [one for one in reversed(list(self.walk())) if not one.is_closed]
+        places = [one.queue.places() for one in still_open]
+        for one in still_open:
+            one.now = one.time.now
+            one.holdings.keep_jobs(one.holdings.jobs_at_limit())
+            if one.expires <= one.now and one.queue.reserved:
+                one.queue.unreserve()
+                one.supplies_returned()
+        for one, known in zip(still_open, places, strict=True):
+            if one.expires > one.now:
+                one.queue.restore(known, KEPT_TICKS)
+
+    # -- what others hold in the graph -------------------------------------------------------------------------------
+
+    def refresh_if_changed(self) -> None:
+        """Update after changes by others in the graph, if there are any.
+
+        Others may allocate and free in the graph without calling the instance.  It detects this at its next call, because the
+        revision of the graph differs from the one after its own last change.
+        """
+        if self.has_unseen_changes:
+            self._refresh()
+            self.owe_pass()
+
+    def _refresh(self) -> None:
+        """Update what others hold (earlier jobs, advance reservations, stages), when they free it, and states of pools.
+
+        Cost: O(what others hold).
+        """
+        graph, now = self._graph, self.time.now
+        changes.expire_stages(graph)
+        if self.inventory.is_stale:
+            self.inventory.refresh()
+            self.queue.reservations_dropped()
+        self._propagate_states()
+        records = graph.records
+        names = [name for name in records.jobs() if not self._is_own(name)]
+        if (names or records.stages) and self.inventory.kind != "graph":
+            if self.is_adaptive:
+                self._adapt(None)
+            else:
+                self.holdings.record_jobs()  # the graph must not allocate what is running to others
+        self.external_jobs = frozenset(name for name in names if name in self.external_jobs or not self._ids.is_issued(name))
+        ends = {end for name in names for end in records.ends(name)}
+        ends.update(min(stage.expires, stage.end) for stage in records.stages.values())
+        self.external_ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
+        inventory = self.inventory
+        if inventory.kind != "graph" and inventory.set_held_by_others(recording.units_held(records, names, now)):
+            self.queue.reservations_dropped()
+        self.reacquire()
+        for other in list(self.time.disputing):
+            if other is not self and other is not self.outermost:
+                other.reacquire()
+        inventory.forget_failures()
+        inventory.revision = graph.revision
+        self.supplies_returned()
+        if self.external_ends:
+            self.announce(self.external_ends[-1] - 1)
+
+    def _is_own(self, name: str) -> bool:
+        try:
+            number = fluid.decode(name)
+        except InputError:
+            return False
+        return number in self._jobs and fluid.encode(number) == name
+
+    def reacquire(self) -> None:
+        """Let late jobs hold again what others have freed of their resources (rule T1)."""
+        if self.is_closed or not self.holdings.disputed:
+            self.time.disputing.pop(self, None)
+            return
+        self.now = self.time.now
+        self.holdings.reacquire()
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
@@ -829,8 +968,8 @@ class Instance:
     def graph(self) -> ResourceGraph:
         """The resource graph with everything that running jobs hold, after handling what is due."""
         if not self.is_closed:
-            self._advance_to(self._time.read_clock())
-        holding.record_jobs(self)
+            self._advance_to(self.time.read_clock())
+        self.holdings.record_jobs()
         return self._graph
 
     @locked
@@ -843,9 +982,98 @@ class Instance:
         Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
         """
         self.enter()
-        pool_states.require_in_service_in_parent(self, where, state)
-        pool_states.set_state(self, where, state)
+        if self.parent is not None and state not in UNAVAILABLE_STATES:
+            pool_states.require_in_service(self._graph, where, self.parent._graph, self.parent.address)
+        for one in self.walk():
+            one._advance_to(one.time.now)
+        # All instances have the state before a pass is made: a child could start a job on what is out of service in its parent.
+        changed = list(self._set_states(targets.pools(self._graph, where, "state and no tags"), state))
+        for one, vertices in reversed(changed):
+            if state == "down" and not one.is_closed:
+                one._fail_jobs_on(vertices)
+            if one is not self:
+                one.owe_pass()
         self._follow_up()
+
+    def _set_states(self, vertices: list[int], state: str) -> Iterator[tuple[Instance, list[int]]]:
+        """Set the state here and in all below; yields each instance with its vertices of these pools, parents first."""
+        graph = self._graph
+        with recording.own_changes(self.inventory):
+            graph.set_state(vertices, state)
+        self.inventory.refresh()
+        self.queue.reservations_dropped()
+        self._remember_states()
+        yield self, vertices
+        names = [graph.structure.where(v) for v in vertices]
+        for child in self.children:
+            known = [child._graph.structure.vertex(name) for name in names if pool_states.has_pool(child._graph, name)]
+            if known:
+                yield from child._set_states(known, state)
+
+    def _fail_jobs_on(self, vertices: list[int]) -> None:
+        """Fail the jobs that hold any of these pools, something below one, or one implicitly by holding a pool above it."""
+        for job in self.jobs(State.RUN):
+            if job.child is not None:
+                continue
+            lost = pool_states.lost_pool(self._graph, self.inventory, job, vertices)
+            if lost is not None:
+                self.raise_exception(job, states.EXEC, states.FATAL, f"lost {self._graph.structure.where(lost)}")
+
+    def _remember_states(self) -> None:
+        """Remember the states of the pools as those that the children have."""
+        if self._children:
+            structure = self._graph.structure
+            self._propagated_states = structure, structure.state.copy()
+
+    def _propagate_states(self) -> None:
+        """Propagate states of pools, and sizes of suppliers, that others have set in the graph to the children.
+
+        Jobs there continue to run.
+        """
+        if self._propagated_states is None or not self._children:
+            return
+        structure, before = self._graph.structure, self._propagated_states
+        if structure is before[0] and np.array_equal(structure.state, before[1]):
+            return
+        self._remember_states()
+        resized = set()
+        if structure is not before[0]:
+            resized = {child for child in self.children if child._update_sizes()}
+        by_state: dict[int, list[str]] = {}
+        for name, code in pool_states.changed_states(before, structure):
+            by_state.setdefault(code, []).append(name)
+        for child in self.children:
+            graph = child._graph
+            known = {code: [name for name in names if pool_states.has_pool(graph, name)] for code, names in by_state.items()}
+            with recording.own_changes(child.inventory):
+                for code, names in known.items():
+                    if names:
+                        graph.set_state(names, STATES[code])
+            if any(known.values()) or child in resized:
+                child._graph_changed()
+                child._propagate_states()
+
+    def _update_sizes(self) -> bool:
+        """Update the sizes of the suppliers shared with the parent, and the capacities of its edges; whether any has changed."""
+        upstream = self.upstream
+        if upstream is None or upstream.is_closed:
+            return False
+        limited = upstream.changed_capacities()
+        if not limited and not upstream.changed_sizes():
+            return False
+        self.queue.unreserve()  # reservations past the end of the child may exceed the new sizes
+        with recording.own_changes(self.inventory):
+            if limited:
+                joining.limit(self._graph, limited)
+            if sizes := upstream.changed_sizes():
+                upstream.set_sizes(sizes, self.time.now)
+        return True
+
+    def _graph_changed(self) -> None:
+        """Drop what was computed for the old graph and its reservations; a pass follows."""
+        self.inventory.refresh()
+        self.queue.reservations_dropped()
+        self.owe_pass()
 
     def drain(self, where: Targets) -> None:
         """Start no new jobs on pools; running jobs continue."""
@@ -868,7 +1096,29 @@ class Instance:
     @locked
     def check(self) -> list[Problem]:
         """Audit this instance, its children and their graphs; returns an empty list if all rules hold."""
-        return audit.check(self)
+        now = self.time.read_clock()
+        for one in list(self.walk()):
+            if not one.is_closed:
+                one._advance_to(now)
+        return audit.check(self._audited())
+
+    def _audited(self) -> audit.Audited:
+        return audit.Audited(
+            self,
+            self.address,
+            self._graph,
+            self.inventory,
+            self.queue,
+            self._jobs,
+            self.holdings,
+            self.time,
+            self.external_jobs,
+            self.upstream,
+            self.keeps_limits,
+            self.is_ending,
+            self.expires,
+            {number: child._audited() for number, child in self._children.items()},
+        )
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 
@@ -885,7 +1135,7 @@ class Instance:
     @property
     def outermost(self) -> Instance:
         """The instance of the tree that has no parent."""
-        return self.shared.outermost
+        return self if self.parent is None else self.parent.outermost
 
     def _instances_above(self) -> Iterator[Instance]:
         """The instances above this one, nearest first."""
@@ -980,7 +1230,7 @@ class Instance:
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
-        holding.record_job(self, found)
+        self.holdings.record_job(found)
         graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True)
         graph.lock = self.lock  # a change in one instance may affect all above it
         upstream = graph.records.upstream = ParentSupply(found, graph)
@@ -999,21 +1249,21 @@ class Instance:
         )
         child.measure_in(self._measure)
         if (linked := graph.structure.accounts.linked) is not None and linked.any():
-            self.shared.has_suppliers = True
+            self.time.has_suppliers = True
         upstream.on_change = child._note_elsewhere
         is_first = not self._children
         found.child = self._children[found.number] = child
-        self.suppliers[found.number] = upstream
+        self.holdings.children[found.number], self.holdings.suppliers[found.number] = child.holdings, upstream
         child._join(self, found)
         if is_first:
-            pool_states.remember(self)
+            self._remember_states()
         return child
 
     def _join(self, parent: Instance, job: Job) -> None:
         """Become the child of an instance, on what one of its jobs holds."""
         self.parent, self.job_in_parent = parent, job
-        self._time, self.shared = parent._time, parent.shared
-        self.now = self._ids.epoch = self._time.now
+        self.time = parent.time
+        self.now = self._ids.epoch = self.time.now
         self._expire_at(job.limit)
 
     def _policy_for_child(self) -> str | QueuePolicy:
@@ -1042,16 +1292,21 @@ class Instance:
 
         Returns: the paths of the added pools. Errors: UsageError without a parent; InsufficientResources; nothing changes then.
         """
-        parent, job = self._require_parent()
+        parent, upstream = self._require_parent()
         self.enter()
         self._require_not_ending()
         parent._advance_to(self.now)
-        parts.graph_with_records(parent)
+        parent._use_graph()
         self._make_owed_passes()  # the parent renews its reservations before anything is taken
         self._require_open()
         self._require_not_ending()
         try:
-            return parts.grow(parent, job, self, wanted)
+            parent._use_graph()
+            with recording.own_changes(parent.inventory, self.inventory):  # the parent has less, so its reservations stay valid
+                paths = parts.grow(upstream, self.queue, wanted, parent.match_policy, self.time.now)
+            self._update_sizes_below()
+            self._graph_changed()
+            return paths
         finally:
             self._follow_up()
 
@@ -1065,11 +1320,11 @@ class Instance:
         Errors: UsageError without a parent or for some units of a pool; NotHeld for pass-through pools; StillHeld; nothing
         changes then.
         """
-        parent, job = self._require_parent()
+        parent, upstream = self._require_parent()
         self.enter()
         parent._advance_to(self.now)
         try:
-            given = parts.shrink(parent, job, self, wanted)
+            given = self._shrink(parent, upstream, wanted)
             parent.supplies_returned()
             for one in (parent, self):
                 one.owe_pass()
@@ -1077,10 +1332,75 @@ class Instance:
         finally:
             self._follow_up()  # renews the dropped reservations
 
-    def _require_parent(self) -> tuple[Instance, Job]:
-        if self.parent is None or self.job_in_parent is None:
+    def _shrink(self, parent: Instance, upstream: ParentSupply, wanted: Targets) -> list[str]:
+        """Check that pools can be returned; then change the graphs here, above and below, and the records of the parent."""
+        job, holder, now, mine = upstream.job, upstream.holder, self.time.now, self._graph
+        if job.limit <= now:
+            raise StaleHandle(
+                f"job {job.id} is past its limit", where=self.address, hint="close the instance to return everything"
+            )
+        if self.inventory.kind == "counted":
+            self._use_graph()  # the counted pool may be among those that are returned
+        if targets.is_request(mine, wanted):
+            hint = f"name them, such as {parts.IDLE_NODES}"
+            raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=self.address, hint=hint)
+        tops = parts.topmost(mine.structure, targets.resolve(mine, wanted), self.address)
+        parts.require_idle(mine, self.inventory, self._jobs.values(), tops, now)
+        paths = [mine.structure.path(v) for v in tops]
+        parent._use_graph()
+        graph, is_disputed = parent._graph, job.number in parent.holdings.disputed
+        given = [parts.require_returnable(graph, job, path, is_disputed=is_disputed) for path in paths]
+        below = [one for one in self.walk() if one is not self]
+        ways = [(one, path) for one in below for path in paths if pool_states.has_pool(one._graph, path)]
+        for one, path in ways:
+            parts.require_only_way(one._graph, path, one.address, now)
+        if self.inventory.kind == "graph":
+            self.queue.unreserve()
+            self.queue.changed = True
+        reduction = parts.reduction(mine, graph, graph.records.draws_of(holder).going_with(given, now), now)
+        changed = dict.fromkeys([self, *(one for one, _ in ways)])
+        with recording.own_changes(*(one.inventory for one in changed)):
+            if reduction:
+                joining.leave(mine, reduction, now)
+            for path in paths:
+                joining.remove(mine, mine.structure.vertex(path), now)
+                with recording.own_changes(parent.inventory), in_service(graph):
+                    parts.release(graph, holder, graph.structure.vertex(path), now, job.limit)
+                    parts.release_cables(graph, holder, graph.structure.vertex(path))
+            for one, path in ways:
+                joining.remove(one._graph, one._graph.structure.vertex(path), now)
+            for one in changed:
+                if one.upstream is not None:
+                    parts.restore_ways(one.upstream, paths, now)
+                one._graph_changed()
+        self._update_sizes_below()
+        parent.supply_changed()
+        return paths
+
+    def _use_graph(self) -> None:
+        """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
+
+        Errors: UsageError for a fixed inventory other than the graph.
+        """
+        if self.inventory.kind != "graph":
+            if not self.is_adaptive:
+                raise UsageError(
+                    f"an instance on inventory {self.inventory.kind} cannot grow or shrink its children",
+                    where=self.address,
+                    hint="use inventory='graph' or 'auto'",
+                )
+            self._adapt(None)
+
+    def _update_sizes_below(self) -> None:
+        """Propagate new sizes of suppliers to the instances below."""
+        for one in self.walk():
+            if one is not self and one._update_sizes():
+                one._graph_changed()
+
+    def _require_parent(self) -> tuple[Instance, ParentSupply]:
+        if self.parent is None or self.upstream is None:
             raise UsageError("this instance has no parent", where=self.address)
-        return self.parent, self.job_in_parent
+        return self.parent, self.upstream
 
     def _require_not_ending(self) -> None:
         if self.is_ending:
@@ -1091,13 +1411,30 @@ class Instance:
         self.inventory.forget_failures()
         self.queue.changed = True
 
+    def take_offer(self) -> None:
+        """Get a pass, or another round of the current one, since something was freed that waiting jobs may use."""
+        if len(self.queue) and not self.is_closed:
+            self.supply_changed()
+            if self.queue.is_running:
+                self.queue.request_round()
+            else:
+                self.owe_pass()
+
+    def drop_reservations(self) -> bool:
+        """Drop the reservations, so that others get what was reserved; returns whether there were any."""
+        if not self.queue.reserved:
+            return False
+        self.queue.unreserve()
+        self.supply_changed()
+        return True
+
     def supplies_returned(self) -> None:
         """Note that something may have been freed that other instances can use: all of them get a pass."""
         self.queue.changed = True
-        self.shared.note_return()
+        self.time.note_return()
 
     def _note_elsewhere(self) -> None:
-        """Note that the graph now shows what other instances draw, which is not a change for `external.refresh`."""
+        """Note that the graph now shows what other instances draw, which is not a change for `refresh_if_changed`."""
         if self.inventory.revision == self._graph.revision - 1:
             self.inventory.revision = self._graph.revision
         self.supply_changed()
@@ -1112,21 +1449,21 @@ class Instance:
         parent gets back everything that it had (rule T1).  Closing a closed instance does nothing.
         """
         if not self.is_closed:
-            self._advance_to(self._time.read_clock())
+            self._advance_to(self.time.read_clock())
         self.shut("the instance is closed")
         parent, job = self.parent, self.job_in_parent
         if parent is not None and job is not None and job.state in states.RUNNING and not self._job_has_finished:
-            parent._advance_to(parent._time.now)
+            parent._advance_to(parent.time.now)
             parent._finish(job, status)
             parent._follow_up()
 
     @locked
     def fail(self, note: str = "") -> None:
         """End this instance and its job in the parent as failed."""
-        parent, job = self._require_parent()
+        parent, upstream = self._require_parent()
         self.enter()
         self.shut(note or "the instance failed")
-        parent._raise_from_child(job, states.EXEC, note)
+        parent._raise_from_child(upstream.job, states.EXEC, note)
 
     @locked
     def shut(self, why: str, kind: str = "cancel") -> None:
@@ -1137,11 +1474,11 @@ class Instance:
         """
         if self.is_closed or self.is_ending:
             return
-        self.now = self._time.now
+        self.now = self.time.now
         self.is_ending, self.policy, self.expires = True, _Ended(), FOREVER
         for job in list(self._jobs.values()):
             if job.number in self._jobs and job.state is not State.CLEANUP:
-                self._raise(job, kind, states.FATAL, why)
+                self.raise_exception(job, kind, states.FATAL, why)
         if not self._jobs:
             self._end()
 
@@ -1157,11 +1494,11 @@ class Instance:
             self.parent._child_closed(self.job_in_parent, has_finished=self._job_has_finished)
 
     def _child_closed(self, job: Job, *, has_finished: bool) -> None:
-        del self._children[job.number]
+        del self._children[job.number], self.holdings.children[job.number]
         if has_finished:
-            self.now = self._time.now
+            self.now = self.time.now
             self._clean(job)
-            if self._time.still:
+            if self.time.still:
                 self._follow_up()
             else:
                 self.owe_pass()  # events that are due here may not have been handled yet
@@ -1178,8 +1515,8 @@ class Instance:
     def _raise_from_child(self, job: Job, kind: str, note: str) -> None:
         """End a running job by an exception; the caller has advanced time."""
         if job.state is State.RUN:
-            self._advance_to(self._time.now)
-            self._raise(job, kind, states.FATAL, note)
+            self._advance_to(self.time.now)
+            self.raise_exception(job, kind, states.FATAL, note)
             self._follow_up()
 
     @locked
@@ -1196,7 +1533,7 @@ class Instance:
             raise UsageError(f"its job in the parent ends at {seconds(most)}", where=self.address, hint="extend that job first")
         self.expires_given = moment
         self._expire_at(min(moment, most))
-        self._advance_to(self._time.read_clock())
+        self._advance_to(self.time.read_clock())
 
     @property
     @locked
@@ -1208,9 +1545,9 @@ class Instance:
         if self.expires <= self.now < moment:
             self.owe_pass()  # no job was started at the moment of the former expiration
         self.expires = moment
-        self._announce(moment)
+        self.announce(moment)
 
-    def expire(self) -> None:
+    def _expire(self) -> None:
         """End this instance at its expiration: its jobs, and its job in the parent."""
         self.shut("the instance expires", "timelimit")
         if self.parent is not None and self.job_in_parent is not None:

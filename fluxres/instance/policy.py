@@ -1,7 +1,7 @@
-"""The interface of queue policies, and their names.
+"""Queue policies: their names, and the built-in ones.
 
 A policy only decides which jobs start.  The inventory allocates their resources and refuses what does not fit, so a wrong policy
-cannot break a rule.  A custom policy is a class with a method `schedule`:
+cannot break a rule.  A custom policy is a `QueuePolicy` with a method `schedule`:
 
 >>> class ShortestFirst(QueuePolicy):
 ...     name = "shortest-first"
@@ -18,42 +18,21 @@ It can be used as `queue_policy="shortest-first"` if its package has an entry po
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final
 
+from fluxres.clock import seconds
 from fluxres.errors import UsageError
-
-if TYPE_CHECKING:
-    from fluxres.instance.job import Job
-    from fluxres.instance.queue import Queue
+from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
+from fluxres.instance.measure import requested_units
+from fluxres.instance.queue import Queue, QueuePolicy
 
 ENTRY_POINTS: Final = "fluxres.queue_policies"
 """The entry point group of custom policies."""
-
-
-class QueuePolicy:
-    """Base class of queue policies; its order is by urgency, then by submission.
-
-    name: for messages and results. keeps_reservations: whether reservations outlive a pass and start jobs when their time
-    comes; otherwise they only block other jobs. recalculate_s: the period after which priorities are computed again, or None.
-    """
-
-    name: str = "policy"
-    keeps_reservations: bool = False
-    recalculate_s: float | None = None
-
-    def schedule(self, queue: Queue) -> None:
-        """Make one pass: start jobs of the queue, and make reservations, with the methods of `Queue`."""
-        raise NotImplementedError(f"{type(self).__name__} has no method schedule")
-
-    def priority(self, job: Job, now_s: float) -> int:
-        """The priority of a job, from 0 to 4294967295 (RFC 21); not called for held and expedited jobs."""
-        return job.urgency
-
-    def finished(self, job: Job, now_s: float) -> None:
-        """Called when a job has freed its resources, for policies that track usage."""
 
 
 def policy(given: str | QueuePolicy) -> QueuePolicy:
@@ -89,8 +68,6 @@ def names() -> list[str]:
 
 
 def _factories() -> dict[str, Any]:
-    from fluxres.instance.policies import Conservative, Easy, EasyCount, EasySjbf, FairShare, Fcfs, Hybrid, Multifactor
-
     return {kind.name: kind for kind in (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare)}
 
 
@@ -127,3 +104,225 @@ def _parameters(given: str, text: str) -> dict[str, float | int]:
             raise UsageError(f"expected parameters as name=number, got {pair!r:.80}", where=f"queue policy {given:.80}")
         found[key.strip().replace("-", "_")] = int(number) if number.is_integer() else number
     return found
+
+
+class Fcfs(QueuePolicy):
+    """First come, first served: no job starts before an earlier one."""
+
+    name = "fcfs"
+
+    def schedule(self, queue: Queue) -> None:
+        for job in queue:
+            if not queue.start(job):
+                break
+
+
+class Easy(QueuePolicy):
+    """EASY backfilling: the head of the queue has pools reserved, and other jobs start if they do not delay it.
+
+    Args:
+        depth: the number of jobs with a reservation.
+        queue_depth: the number of waiting jobs that a pass considers; 0 for all.
+    """
+
+    name = "easy"
+
+    def __init__(self, depth: int = 1, queue_depth: int = 0) -> None:
+        if depth < 0 or queue_depth < 0:
+            raise UsageError(f"expected depths of at least 0, got {min(depth, queue_depth)}", where=f"queue policy {self.name}")
+        self.depth = depth
+        self.queue_depth = queue_depth
+
+    def begin_pass(self, queue: Queue) -> bool:
+        """Whether to make a pass now; drops the reservations if it considers all jobs."""
+        if queue.is_early():
+            return False
+        if queue.changed or queue.elapsed or self.queue_depth:
+            queue.unreserve()
+        return True
+
+    def candidates(self, queue: Queue) -> Iterator[Job]:
+        """The jobs to consider in a pass."""
+        if not self.queue_depth:
+            return queue.candidates()
+        return islice(queue, self.queue_depth)
+
+    def schedule(self, queue: Queue) -> None:
+        if not self.begin_pass(queue):
+            return
+        for job in self.candidates(queue):
+            if queue.start(job):
+                continue
+            if queue.reserved < self.depth:
+                queue.reserve(job)
+            elif queue.is_full:
+                break
+
+
+class Hybrid(Easy):
+    """EASY with reservations for the first jobs of the queue, as Fluxion's hybrid policy with its default depth."""
+
+    name = "hybrid"
+
+    def __init__(self, depth: int = 64, queue_depth: int = 0) -> None:
+        super().__init__(depth, queue_depth)
+
+
+class EasyCount(Easy):
+    """EASY as in counting simulators: a number of pools is kept free for the head, not certain pools.
+
+    The head starts as early as with EASY, and fewer other jobs have to wait.  If requests are not for interchangeable pools, the
+    reservation is for certain pools, as with EASY.
+    """
+
+    name = "easy-count"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def schedule(self, queue: Queue) -> None:
+        if not self.begin_pass(queue):
+            return
+        for job in queue.candidates():
+            if queue.start(job):
+                continue
+            if not queue.reserved:
+                queue.reserve_count(job)
+            elif queue.is_full:
+                break
+
+
+class EasySjbf(Easy):
+    """EASY that backfills the jobs with the shortest limits first (Tsafrir et al. 2007)."""
+
+    name = "easy-sjbf"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def schedule(self, queue: Queue) -> None:
+        if not self.begin_pass(queue):
+            return
+        waiting = queue.candidates()
+        if not queue.reserved:
+            for job in waiting:
+                if not queue.start(job) and queue.reserve(job) is not None:
+                    break
+        for job in () if queue.is_full else sorted(waiting, key=attrgetter("duration")):
+            if not queue.start(job) and queue.is_full:
+                break
+
+
+class Conservative(QueuePolicy):
+    """Conservative backfilling: every job has a reservation from its submission on, which later jobs never delay.
+
+    Whenever something is freed, all reservations are made again in order; each can only become earlier.
+    """
+
+    name = "conservative"
+    keeps_reservations = True
+
+    def schedule(self, queue: Queue) -> None:
+        for job in queue.due():
+            queue.start(job)
+        for job in queue.lost():
+            queue.reserve(job)
+        for job in queue if queue.changed else queue.fresh:
+            if queue.reserve(job) == queue.now_s:
+                queue.start(job)
+
+
+class Multifactor(Easy):
+    """EASY backfilling in order of urgency, age, size and usage of the user, weighted as in Slurm's multifactor plugin.
+
+    A priority is a weighted sum of factors between 0 and 1, as an integer.  The usage of a user decays exponentially, so one
+    number per user is enough, without a history.
+
+    Args:
+        urgency, age, size, share: the weights of the factors.
+        age_max_s: the waiting time at which the age factor reaches 1.
+        half_life_s: the half-life of usage.
+        recalculate_s: the period after which priorities are computed again.
+        depth: the number of reservations.
+    """
+
+    name = "priority"
+
+    def __init__(
+        self,
+        urgency: float = 1_000_000,
+        age: float = 100_000,
+        size: float = 0,
+        share: float = 0,
+        age_max_s: float = 7 * 86400.0,
+        half_life_s: float = 7 * 86400.0,
+        recalculate_s: float = 300.0,
+        depth: int = 1,
+    ) -> None:
+        super().__init__(depth)
+        for what, value in (("age_max_s", age_max_s), ("half_life_s", half_life_s), ("recalculate_s", recalculate_s)):
+            if not value > 0:
+                raise UsageError(f"{what}: expected more than 0, got {value}", where=f"queue policy {self.name}")
+        self.weights = (urgency, age, size, share)
+        self.age_max_s = age_max_s
+        self.half_life_s = half_life_s
+        self.recalculate_s = recalculate_s
+        self._used: dict[str | None, tuple[float, float]] = {}
+        self._total = (0.0, 0.0)
+
+    def priority(self, job: Job, now_s: float) -> int:
+        urgency, age, size, share = self.weights
+        factors = urgency * job.urgency / URGENCY_EXPEDITED
+        factors += age * min(1.0, (now_s - job.submitted_at) / self.age_max_s)
+        if size:
+            factors += size * (1.0 - 1.0 / (1.0 + _size(job)))
+        if share:
+            factors += share * self.share(job.user, now_s)
+        return max(0, min(PRIORITY_MAX, int(factors)))
+
+    def share(self, user: str | None, now_s: float) -> float:
+        """The fair-share factor of a user: 1 for no usage, 0.5 for average usage, near 0 for much more than the others."""
+        total = self._decayed(self._total, now_s)
+        used = self._decayed(self._used.get(user, (0.0, now_s)), now_s)
+        if total <= 0.0:
+            return 1.0
+        users: int = max(1, len(self._used))
+        exponent: float = used / total * users
+        return float(2.0**-exponent)
+
+    def finished(self, job: Job, now_s: float) -> None:
+        """Add the job to the usage of its user."""
+        if job.started < 0:
+            return
+        used = _size(job) * (seconds(job.ended) - seconds(job.started))
+        self._used[job.user] = (self._decayed(self._used.get(job.user, (0.0, now_s)), now_s) + used, now_s)
+        self._total = (self._decayed(self._total, now_s) + used, now_s)
+
+    def _decayed(self, account: tuple[float, float], now_s: float) -> float:
+        amount, since = account
+        factor: float = 0.5 ** ((now_s - since) / self.half_life_s)
+        return amount * factor
+
+
+class FairShare(Multifactor):
+    """`Multifactor` in which recent usage has the largest weight."""
+
+    name = "fairshare"
+
+    def __init__(
+        self,
+        urgency: float = 1_000_000,
+        age: float = 10_000,
+        size: float = 0,
+        share: float = 100_000,
+        age_max_s: float = 7 * 86400.0,
+        half_life_s: float = 7 * 86400.0,
+        recalculate_s: float = 300.0,
+        depth: int = 1,
+    ) -> None:
+        super().__init__(urgency, age, size, share, age_max_s, half_life_s, recalculate_s, depth)
+
+
+def _size(job: Job) -> int:
+    inventory = job.instance.inventory
+    return inventory.count(job.claim) if job.claim is not None else requested_units(job.request, inventory.measure)

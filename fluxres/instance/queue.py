@@ -1,26 +1,32 @@
-"""The waiting jobs of an instance in order, and the view of the instance that a queue policy has.
+"""The waiting jobs of an instance in order, and the passes of its queue policy over them, in which jobs start.
 
 The queue is a list sorted by priority and submission.  Jobs that start or leave stay in the list and are skipped, and are removed
 in bulk, so taking the head of a queue of a million jobs is as cheap as of ten.  All actions of a policy go through `Queue`, which
 ends a policy that does not terminate.
+
+A pass consists of rounds, in each of which the policy goes through the queue.  Passes are never nested: an event during a round,
+such as the immediate end of a job that was started, causes another round.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import Any, Final, Protocol
 
 from fluxres import limits
-from fluxres.clock import FOREVER, seconds
-from fluxres.errors import PolicyError
+from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.errors import FluxresError, PolicyError, StoreError
+from fluxres.instance import states
+from fluxres.instance.graph_inventory import GraphInventory, Held
+from fluxres.instance.inventory import Place
+from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
 from fluxres.instance.states import State
+from fluxres.instance.timekeeper import Member, Timekeeper
 
-if TYPE_CHECKING:
-    from fluxres.instance.instance import Instance
-    from fluxres.instance.inventory import Place
-    from fluxres.instance.job import Job
+UNDECIDED: Final = "alloc"
+"""Type of the exception of a job for which the matcher could not decide whether there is room."""
 
 
 class Endless(BaseException):
@@ -32,6 +38,64 @@ class Endless(BaseException):
 
 class PassEnded(Exception):
     """Ends a pass: it has started as many jobs as requested, or the instance is ending."""
+
+
+class QueuePolicy:
+    """Base class of queue policies; its order is by urgency, then by submission.
+
+    name: for messages and results. keeps_reservations: whether reservations outlive a pass and start jobs when their time
+    comes; otherwise they only block other jobs. recalculate_s: the period after which priorities are computed again, or None.
+    """
+
+    name: str = "policy"
+    keeps_reservations: bool = False
+    recalculate_s: float | None = None
+
+    def schedule(self, queue: Queue) -> None:
+        """Make one pass: start jobs of the queue, and make reservations, with the methods of `Queue`."""
+        raise NotImplementedError(f"{type(self).__name__} has no method schedule")
+
+    def priority(self, job: Job, now_s: float) -> int:
+        """The priority of a job, from 0 to 4294967295 (RFC 21); not called for held and expedited jobs."""
+        return job.urgency
+
+    def finished(self, job: Job, now_s: float) -> None:
+        """Called when a job has freed its resources, for policies that track usage."""
+
+
+class Guard:
+    """Reports what a policy raises as a PolicyError that names the policy."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None or isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
+            return
+        raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error
+
+
+class QueueOwner(Scheduler, Member, Protocol):
+    """What a queue uses of its instance."""
+
+    expires: int
+    is_ending: bool
+    passes: str
+    policy: QueuePolicy
+    time: Timekeeper
+
+    def is_behind(self) -> bool: ...
+
+    def owe_pass(self, *, is_promised: bool = False) -> None: ...
+
+    def start_job(self, job: Job, claim: Any, limit: int) -> None: ...
+
+    def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None: ...
 
 
 def _sort_key(job: Job) -> tuple[int, int]:
@@ -47,7 +111,7 @@ class Queue:
     `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`.
     """
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: QueueOwner) -> None:
         self._instance = instance
         self._jobs: list[Job] = []
         self._head = 0
@@ -58,7 +122,7 @@ class Queue:
         """Attempted starts and reservations in this round of the policy."""
         self._actions_max = 0
         self._starts_left = -1
-        self.started = 0
+        self._started = 0
         """Jobs started in this pass."""
         self._lost: dict[int, tuple[int, Job]] = {}
         self._delayed: dict[int, tuple[Job, int, int]] = {}
@@ -69,6 +133,15 @@ class Queue:
         self.elapsed = False
         """Whether something became free because a job reached its limit, and the end of the job was not reported yet."""
         self._is_postponed = False
+        self.is_running = False
+        """Whether the policy is running."""
+        self.rounds = 0
+        """The number of rounds begun; a pass has one or more."""
+        self._again = False
+        """Whether something has changed that the current round may have missed."""
+        self._recalculated = instance.now
+        self._promised: dict[int, tuple[Job, tuple[int, int, bytes]]] = {}
+        """By job, what was reserved at the end of the last pass; only used if instances share suppliers."""
 
     # -- for policies ------------------------------------------------------------------------------------------------
 
@@ -112,13 +185,11 @@ class Queue:
 
         Other implementations of EASY make no pass either when a job arrives that does not fit.  `elapsed` remains set.
         """
-        if self.changed or not self.elapsed or self._instance.shared.has_suppliers:
+        if self.changed or not self.elapsed or self._instance.time.has_suppliers:
             return False  # other instances could take meanwhile what is reserved of shared suppliers
         self.unreserve()  # the next pass considers all jobs, and makes them again
         inventory, now = self._instance.inventory, self._instance.now
-        self._is_postponed = not any(
-            self._instance.scheduling.attempt(job, inventory.has_room, job.ask, now) for job in self.fresh
-        )
+        self._is_postponed = not any(self._attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
         return self._is_postponed
 
     def start(self, job: Job) -> bool:
@@ -129,10 +200,10 @@ class Queue:
         if self._starts_left == 0:
             raise PassEnded
         self._count_action()
-        if not self._instance.scheduling.try_start(job):
+        if not self._try_start(job):
             return False
         self._starts_left -= 1
-        self.started += 1
+        self._started += 1
         return True
 
     def reserve(self, job: Job) -> float | None:
@@ -144,11 +215,8 @@ class Queue:
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
         self._count_action()
-        instance = self._instance
-        reserve = instance.inventory.reserve
-        return self._add_reservation(
-            job, instance.scheduling.attempt(job, reserve, job.number, job.ask, job.duration, instance.now)
-        )
+        reserve, now = self._instance.inventory.reserve, self._instance.now
+        return self._add_reservation(job, self._attempt(job, reserve, job.number, job.ask, job.duration, now))
 
     def reserve_count(self, job: Job) -> float | None:
         """Reserve the number of pools that a job needs, without choosing them; returns the start as `reserve`.
@@ -256,34 +324,6 @@ class Queue:
                 where=self._where,
             )
 
-    def begin_pass(self, starts: int) -> None:
-        """Begin a pass.
-
-        Args:
-            starts: start at most this number of jobs; -1 for any number.
-        """
-        self._starts_left = starts
-        self.started = 0
-
-    def begin_round(self) -> None:
-        """Prepare for a call of the policy."""
-        self.actions = 0
-        self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
-        if self._delayed:
-            self._restore_delayed()
-
-    def end_round(self, again: bool) -> None:
-        """Clean up after a call of the policy.
-
-        Args:
-            again: whether something happened meanwhile that the policy may have missed.
-        """
-        self.changed, self.elapsed, self._is_postponed = again, self._is_postponed, False
-        if not again:
-            self._lost.clear()
-        self._fresh.clear()
-        self._close_holes()
-
     def add(self, job: Job) -> None:
         jobs = self._jobs
         self._count += 1
@@ -306,8 +346,8 @@ class Queue:
 
     def _forget_reservations(self) -> None:
         instance = self._instance
-        if self._reserved and instance.passes == "event" and not instance.scheduling.is_running:
-            instance._time.owe(instance, is_promised=True)
+        if self._reserved and not self.is_running:
+            instance.owe_pass(is_promised=True)
         if instance.policy.keeps_reservations:
             self._lost.update((job.number, (job.reserved, job)) for job in self._reserved.values())
         for job in self._reserved.values():
@@ -319,7 +359,7 @@ class Queue:
         """Note that the inventory has dropped all reservations."""
         self._forget_reservations()
         self.changed = True
-        self._instance.scheduling.request_round()
+        self.request_round()
 
     def sort(self) -> None:
         """Sort again, after priorities have changed or a job has left that may return."""
@@ -349,3 +389,156 @@ class Queue:
         if len(jobs) - self._head > 2 * self._count + 64:
             self._jobs = list(self)
             self._head = 0
+
+    # -- passes ------------------------------------------------------------------------------------------------------
+
+    def request_round(self) -> None:
+        """Add a round to the current pass, if there is one."""
+        self._again = True
+
+    def react(self) -> None:
+        """Make a pass, or add a round to the current one, because something has changed."""
+        if self.is_running:
+            self._again = True
+        elif self._instance.passes == "event":
+            self.run()
+
+    def run(self, starts: int = -1) -> int:
+        """Make a pass; if that is not possible now, add a round to the current pass, or owe the pass to the Timekeeper.
+
+        Args:
+            starts: start at most this number of jobs; -1 for any number.
+
+        Returns: the number of jobs started.
+        """
+        instance, time = self._instance, self._instance.time
+        if instance.is_ending or instance.expires <= instance.now:  # everything in it ends at this moment
+            return 0
+        if self.is_running:
+            self._again = True
+            return 0
+        if time.is_moving or (time.passes_open and (time.has_suppliers or instance.is_behind())):
+            time.owe(instance)
+            return 0
+        self._recalculate()
+        self._starts_left, self._started = starts, 0
+        self.is_running = True
+        time.still += 1
+        time.passes_open += 1
+        try:
+            self._again = True
+            while self._again and not instance.is_ending:  # a runner may close the instance
+                self._again = False
+                self._begin_round()
+                with Guard(instance.policy):
+                    instance.policy.schedule(self)
+                self._end_round(self._again)
+            if time.has_suppliers:
+                self._compare_promises()
+        except PassEnded:
+            self._end_round(True)
+        finally:
+            self.is_running = False
+            time.still -= 1
+            time.passes_open -= 1
+        return self._started
+
+    def _begin_round(self) -> None:
+        self.rounds += 1
+        self.actions = 0
+        self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
+        if self._delayed:
+            self._restore_delayed()
+
+    def _end_round(self, again: bool) -> None:
+        """Clean up after a call of the policy.
+
+        Args:
+            again: whether something happened meanwhile that the policy may have missed.
+        """
+        self.changed, self.elapsed, self._is_postponed = again, self._is_postponed, False
+        if not again:
+            self._lost.clear()
+        self._fresh.clear()
+        self._close_holes()
+
+    def _try_start(self, job: Job) -> bool:
+        """Start a waiting job if its resources are free now; called by the self."""
+        instance = self._instance
+        now, inventory, number = instance.now, instance.inventory, job.number
+        end = min(now + job.duration, FOREVER)
+        if job.reserved < 0:
+            claim = self._attempt(job, inventory.start, number, job.ask, now, end)
+        elif job.reserved <= now:
+            claim = self._attempt(job, inventory.begin, number, job.ask, now, end)
+            if claim is None:
+                # It is late: its reservation began in the past, and other reservations follow it.
+                inventory.clear()
+                self.reservations_dropped()
+                claim = self._attempt(job, inventory.start, number, job.ask, now, end)
+        else:
+            inventory.unreserve(number)
+            self.drop(job)
+            claim = self._attempt(job, inventory.start, number, job.ask, now, end)
+            if claim is None:
+                self.reserve(job)
+        if claim is None:
+            return False
+        instance.start_job(job, claim, end)
+        return True
+
+    def _attempt(self, job: Job, question: Callable[..., Any], *args: Any) -> Any | None:
+        """Ask the inventory for a waiting job; if it raises, the job gets an exception and the answer is None.
+
+        The error is not raised, since the call that caused this pass may have been about another job.
+        """
+        try:
+            return question(*args)
+        except (StoreError, PolicyError):
+            raise
+        except FluxresError as error:
+            if not any(failure.type == UNDECIDED for failure in job.exceptions):
+                note = f"it waits as if there were no room for it: {error}"
+                self._instance.raise_exception(job, UNDECIDED, states.WARNING, note)
+            return None
+
+    def priority(self, job: Job) -> int:
+        """The priority that the policy gives a job.
+
+        Errors: PolicyError outside the range of RFC 30.
+        """
+        policy = self._instance.policy
+        with Guard(policy):
+            found = int(policy.priority(job, seconds(self._instance.now)))
+        if not PRIORITY_MIN <= found <= PRIORITY_MAX:
+            raise PolicyError(f"priority {found} is not in 0 to {PRIORITY_MAX}", where=f"queue policy {policy.name}")
+        return found
+
+    def _recalculate(self) -> None:
+        period, now = self._instance.policy.recalculate_s, self._instance.now
+        if period is None or now - self._recalculated < ticks(period):
+            return
+        self._recalculated = now
+        for job in self:
+            fixed = fixed_priority(job.urgency)
+            job.priority = self.priority(job) if fixed is None else fixed
+        self.sort()
+
+    def _compare_promises(self) -> None:
+        """Note that shared suppliers may be free if reservations of the last pass were dropped or moved."""
+        before, inventory = self._promised, self._instance.inventory
+        self._promised = {}
+        if isinstance(inventory, GraphInventory):
+            for job in self._reserved.values():
+                self._promised[job.number] = job, _slot(job, job.reserved, inventory.reserved(job.number))
+        for number, (job, slot) in before.items():
+            now = self._promised.get(number)
+            kept = now[1] if now is not None else _slot(job, job.started, job.claim)
+            if kept != slot:
+                self._instance.time.note_return()
+                break
+
+
+def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:
+    """Start, duration and pools of a reservation or claim, for comparison."""
+    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, Held) else b""

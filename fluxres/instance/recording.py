@@ -13,6 +13,7 @@ from fluxres.errors import InsufficientResources, NotHeld, UnknownJob, UnknownPo
 from fluxres.model import changes
 
 if TYPE_CHECKING:
+    from fluxres.allocation.records import Records
     from fluxres.instance.inventory import Inventory
     from fluxres.model import ResourceGraph
 
@@ -141,6 +142,20 @@ def _free_until(graph: ResourceGraph, v: int, amount: int, job: str, start: int,
         else:
             low = middle
     return low
+
+
+def units_held(records: Records, names: list[str], now: int) -> dict[int, int]:
+    """By vertex, the most units that these jobs and the stages hold, now or later."""
+    found: dict[int, int] = {}
+    for name in names:
+        for v in records.pools_of[name]:
+            most = max((amount for _, end, amount in records.held[v][name] if end > now), default=0)
+            if most:
+                found[v] = found.get(v, 0) + most
+    for stage in records.stages.values():
+        for v, amount in stage.targets:
+            found[v] = found.get(v, 0) + amount
+    return found
 
 
 @contextmanager

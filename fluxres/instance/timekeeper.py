@@ -2,46 +2,88 @@
 
 Every call of an instance begins with `Instance._advance_to`, which uses this module.  Therefore it makes no difference whether
 `advance` is called as soon as a limit has passed, or only when the next job is submitted.
+
+What is freed of suppliers that instances share, such as PDUs and switches (rule N1), is offered to late jobs first (rule T1), and
+then to the passes of all instances.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import ReferenceType, ref
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, now_ticks
-from fluxres.instance import due
 
-if TYPE_CHECKING:
-    from fluxres.instance.instance import Instance
+
+class Member(Protocol):
+    """An instance of a tree, as the Timekeeper sees it."""
+
+    announced: int
+    """When its next event is due, as announced to the Timekeeper; FOREVER if none is announced."""
+    is_closed: bool
+
+    @property
+    def depth(self) -> int: ...
+
+    def walk(self) -> Iterator[Member]: ...
+
+    def announce(self, moment: int) -> None: ...
+
+    def announce_late(self) -> None: ...
+
+    def next_event(self) -> int: ...
+
+    def do_next(self, before: int) -> bool: ...
+
+    def make_owed_pass(self) -> None: ...
+
+    def settle_moment(self) -> None: ...
+
+    def refresh_if_changed(self) -> None: ...
+
+    def reacquire(self) -> None: ...
+
+    def take_offer(self) -> None: ...
+
+    def drop_reservations(self) -> bool: ...
 
 
 class Timekeeper:
-    """The time of all instances of a tree, and the agenda of their events.
+    """The time of all instances of a tree, the agenda of their events, and the offers of what they share.
 
     Args:
         clock: returns now in seconds; if it has a method `ticks`, that is called instead.
+        outermost: the instance without a parent.
 
     Time never runs backwards, and does not change during a pass and while due events are handled.
     """
 
     __slots__ = (
         "_agenda",
+        "_offered",
         "_owed",
         "_owed_order",
         "_read",
         "_sequence",
+        "_settled",
+        "disputing",
+        "has_returned",
+        "has_suppliers",
         "is_moving",
         "next",
         "now",
+        "outermost",
         "passes_open",
+        "returned",
         "still",
     )
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, outermost: Member) -> None:
+        self.outermost = outermost
         self._read = getattr(clock, "ticks", None) or partial(now_ticks, clock)
         self.now: int = self._read()
         self.still = 0
@@ -52,10 +94,22 @@ class Timekeeper:
         """The number of passes in progress."""
         self.next = FOREVER
         """When the next event may be due, in ticks."""
-        self._agenda: list[tuple[int, int, int, ReferenceType[Instance]]] = []
-        self._owed: dict[Instance, tuple[bool, int, int]] = {}
-        self._owed_order: list[tuple[bool, int, int, Instance]] = []
+        self._agenda: list[tuple[int, int, int, ReferenceType[Member]]] = []
+        self._owed: dict[Member, tuple[bool, int, int]] = {}
+        self._owed_order: list[tuple[bool, int, int, Member]] = []
         self._sequence = 0
+        self.has_suppliers = False
+        """Whether instances below the outermost one draw from suppliers that they share with others."""
+        self.returned = 0
+        """Counts the events that may have freed units of shared suppliers."""
+        self._offered = 0
+        """The value of `returned` at the last offer to all instances."""
+        self._settled = -1
+        """The moment for which `settle_moment` was last done, in ticks."""
+        self.disputing: dict[Member, None] = {}
+        """Instances that may have late jobs of whose resources others hold some."""
+        self.has_returned = False
+        """Whether anything was freed since the last `reclaim`."""
 
     @property
     def is_behind(self) -> bool:
@@ -72,19 +126,19 @@ class Timekeeper:
         self.now = now
         return now
 
-    def announce(self, moment: int, instance: Instance) -> None:
+    def announce(self, moment: int, instance: Member) -> None:
         """Put the next event of an instance on the agenda."""
         self._sequence += 1
         heappush(self._agenda, (moment, -instance.depth, self._sequence, ref(instance)))
         self.next = min(self.next, moment)
 
-    def owe(self, instance: Instance, *, is_promised: bool = False) -> None:
+    def owe(self, instance: Member, *, is_promised: bool = False) -> None:
         """Make a pass of an instance after all due events have been handled.
 
         Args:
             is_promised: its reservations were dropped. Its pass comes before others, which could take what was reserved.
         """
-        due.announce_late((instance,))  # limits that a runner promised to keep may have passed
+        instance.announce_late()  # limits that a runner promised to keep may have passed
         known = self._owed.get(instance)
         if known is None or (is_promised and known[0]):
             self._sequence += 1
@@ -92,7 +146,7 @@ class Timekeeper:
             heappush(self._owed_order, (*place, instance))
         self.next = min(self.next, self.now - 1)
 
-    def _next_owed(self) -> Instance:
+    def _next_owed(self) -> Member:
         """The instance whose pass comes next: those with dropped reservations first, and parents before their children."""
         while True:
             *place, instance = heappop(self._owed_order)
@@ -109,16 +163,15 @@ class Timekeeper:
         self.still += 1
         try:
             self._do_due(before)
-            for instance in list(self._owed)[:1]:
-                instance.shared.settle_moment()  # before the first pass, since this may drop reservations
+            if self._owed:
+                self.settle_moment()  # before the first pass, since this may drop reservations
             waves = 0
             while self._owed:
                 if self._agenda and self._agenda[0][0] < before:
                     self._do_due(before)  # such as a limit that `owe` has announced
-                instance = self._next_owed()
-                instance.make_owed_pass()
+                self._next_owed().make_owed_pass()
                 if not self._owed and waves < limits.OFFER_WAVES_MAX:
-                    waves += instance.shared.offer()
+                    waves += self.offer()
         finally:
             if self._owed:
                 self.next = min(self.next, self.now - 1)
@@ -127,19 +180,63 @@ class Timekeeper:
     def _do_due(self, before: int) -> None:
         """Handle the events of all instances before a moment in order of time; no job starts meanwhile."""
         agenda = self._agenda
-        not_yet: list[Instance] = []
+        not_yet: list[Member] = []
         self.is_moving = True
         try:
             while agenda and agenda[0][0] < before:
                 moment, _, _, found = heappop(agenda)
                 one = found()
-                if one is None or one._announced != moment:
+                if one is None or one.announced != moment:
                     continue  # superseded by an earlier event, which has been handled
-                if not due.do_next(one, before):
+                if not one.do_next(before):
                     not_yet.append(one)
         finally:
             for one in not_yet:
                 if not one.is_closed:
-                    one._announce(due.next_event(one))
+                    one.announce(one.next_event())
             self.is_moving = False
             self.next = agenda[0][0] if agenda else FOREVER
+
+    # -- what the instances share ------------------------------------------------------------------------------------
+
+    def note_return(self) -> None:
+        """Note that units of shared suppliers may have been freed."""
+        if self.has_suppliers:
+            self.returned += 1
+
+    def offer(self) -> bool:
+        """Offer what was freed since the last offer to all instances; returns whether there may be anything."""
+        if self._offered == self.returned:
+            return False
+        self._offered = self.returned
+        for one in self.outermost.walk():
+            one.take_offer()
+        return True
+
+    def announce_late(self, now: int) -> None:
+        """At a new moment, find the late jobs of runners that keep limits."""
+        if self.has_suppliers and self._settled < now and not self.is_moving:
+            for one in self.outermost.walk():
+                one.announce_late()
+
+    def settle_moment(self) -> None:
+        """Let all jobs of the tree that are exactly at their limit keep their resources, if instances share suppliers."""
+        if self.has_suppliers and self._settled < self.now:
+            self._settled = self.now
+            self.outermost.settle_moment()
+
+    def reclaim(self) -> None:
+        """Offer what was freed to the late jobs of the tree before others get it (rule T1)."""
+        if not self.disputing:
+            return
+        if not self.outermost.is_closed:
+            self.outermost.refresh_if_changed()
+        if self.has_returned:
+            self.has_returned = False
+            for one in list(self.disputing):
+                one.reacquire()
+
+    def drop_reservations(self) -> bool:
+        """Drop all reservations of the tree, if instances share suppliers; returns whether there were any."""
+        found = [one.drop_reservations() for one in self.outermost.walk()] if self.has_suppliers else []
+        return any(found)

@@ -9,8 +9,8 @@ child as held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -282,6 +282,17 @@ class ParentSupply:
             return []
         above = self.in_parent()
         return [(v, n) for v, n in zip(which[mask].tolist(), np.asarray(amounts)[mask].tolist(), strict=True) if v in above]
+
+
+@contextmanager
+def in_service(graph: ResourceGraph) -> Iterator[None]:
+    """Treat all pools of an instance and those above it as in service: a job that continues is not new work (rule A7)."""
+    with ExitStack() as stack:
+        stack.enter_context(graph.structure.lifted())
+        while isinstance(upstream := graph.records.upstream, ParentSupply):
+            graph = upstream.above
+            stack.enter_context(graph.structure.lifted())
+        yield
 
 
 def _same(mine: Structure, theirs: Structure, vertices: Int32) -> Int32:

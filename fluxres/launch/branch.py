@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fluxres.clock import stopwatch
 from fluxres.errors import InsufficientResources
 from fluxres.instance import Instance
-from fluxres.instance.due import OVERTIME_S
+from fluxres.instance.holding import OVERTIME_S
 from fluxres.launch import lifeline, work
 from fluxres.launch.children import Child, Spawn
 from fluxres.launch.facts import facts

@@ -16,7 +16,7 @@ from fluxres import limits
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError
 from fluxres.instance import Instance
-from fluxres.instance.due import OVERTIME_S
+from fluxres.instance.holding import OVERTIME_S
 from fluxres.launch import lifeline
 from fluxres.launch.loop import Loop
 from fluxres.launch.turning import turn, wind_down

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.clock import seconds, ticks
 from fluxres.instance.job import AFTER, BEGIN, NOT_OK, OK, SINGLETON
-from fluxres.instance.policy import QueuePolicy
+from fluxres.instance.queue import QueuePolicy
 from fluxres.simulation.schedule import RESULTS, Schedule
 from fluxres.simulation.workload import Submission
 from fluxres.syntax import idset

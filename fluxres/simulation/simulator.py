@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from fluxres.clock import FOREVER, stopwatch, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, PolicyError
 from fluxres.instance import Instance, Job
-from fluxres.instance.due import next_wakeup
 from fluxres.instance.job import Scheduler
-from fluxres.instance.policy import QueuePolicy, policy
-from fluxres.instance.queue import Endless
+from fluxres.instance.policy import policy
+from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.simulation.cost import Cost, Decision
@@ -326,9 +325,9 @@ class Simulator:
 
     def _settle(self, site: Site, *, passed: bool = False) -> None:
         """After an event at an instance: schedule its next pass and timers, or end it; offer released resources to all."""
-        shared = self.instance.shared
-        if shared.has_suppliers and self._supplies_seen != shared.returned:
-            self._supplies_seen = shared.returned
+        time = self.instance.time
+        if time.has_suppliers and self._supplies_seen != time.returned:
+            self._supplies_seen = time.returned
             for other in list(self._sites.values()):
                 if other is not site and not other.instance.is_closed:
                     other.instance.supply_changed()
@@ -342,7 +341,7 @@ class Simulator:
             self.events.push(site.pass_at, PASS, site)
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
-        due = next_wakeup(instance)
+        due = instance.next_wakeup()
         # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
         if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = due

@@ -42,7 +42,7 @@ def watching(instances: Callable[[], list[Instance]], *, needed: bool) -> Iterat
         ended: set[str] = set()
         while not over.wait(limits.PASS_SECONDS_MAX / _LOOKS):
             now = stopwatch()
-            going = {(one, one.scheduling.begun): one.policy.name for one in instances() if one.scheduling.is_running}
+            going = {(one, one.queue.rounds): one.policy.name for one in instances() if one.queue.is_running}
             seen = {key: seen.get(key, now) for key in going}
             for key, since in list(seen.items()):
                 # A policy that looped in one instance loops in its siblings, which need not wait as long again.

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
 from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance import policy as policies
-from fluxres.instance.policies import FairShare, Multifactor
-from fluxres.instance.policy import names, policy
+from fluxres.instance.policy import FairShare, Multifactor, names, policy
 from fluxres.model import changes
 from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.simulator import simulate
@@ -163,7 +162,7 @@ def test_a_failing_policy_is_named_and_the_instance_stays_consistent(what: str) 
     assert instance.check() == []
     assert limits.PASS_ACTIONS_MAX > 0
     for job in instance.jobs(State.SCHED, State.RUN):
-        instance.scheduling.is_running = True
+        instance.queue.is_running = True
         instance.cancel(job)
     assert instance.graph.jobs() == []
 

@@ -17,7 +17,7 @@ import fluxres
 from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock, limits
 from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
-from fluxres.instance.due import OVERTIME_S
+from fluxres.instance.holding import OVERTIME_S
 from fluxres.model import ResourceGraph
 from fluxres.simulation.cost import Fitted
 from fluxres.simulation.schedule import RESULTS

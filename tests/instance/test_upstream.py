@@ -30,8 +30,7 @@ from fluxres.documents.source import Source
 from fluxres.formats.cluster import read as cluster
 from fluxres.graph.structure import Problem
 from fluxres.instance import Instance, Job, Runner, State
-from fluxres.instance.policy import QueuePolicy
-from fluxres.instance.queue import Queue
+from fluxres.instance.queue import Queue, QueuePolicy
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission

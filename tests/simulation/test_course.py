@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Instance, State
-from fluxres.instance.policies import Multifactor
+from fluxres.instance.policy import Multifactor
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import Machine, of_number, of_shape
