@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,12 +19,9 @@ from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
 from fluxres.instance import recording, states
 from fluxres.instance.graph_inventory import GraphInventory, Held
-from fluxres.instance.holding import Holdings
-from fluxres.instance.inventory import Inventory
-from fluxres.instance.job import URGENCY_HELD, Job, Scheduler
-from fluxres.instance.queue import Queue
+from fluxres.instance.holding import HoldingsOwner
+from fluxres.instance.job import URGENCY_HELD, Job
 from fluxres.instance.states import State
-from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.upstream import ParentSupply
 from fluxres.syntax import fluid
 
@@ -36,48 +31,23 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-@dataclass(frozen=True)
-class Audited:
-    """An instance under audit, and its children by number of the job that holds their resources."""
-
-    instance: Scheduler
-    address: str
-    graph: ResourceGraph
-    inventory: Inventory
-    queue: Queue
-    jobs: dict[int, Job]
-    """The active jobs by number."""
-    holdings: Holdings
-    time: Timekeeper
-    external_jobs: frozenset[str]
-    upstream: ParentSupply | None
-    keeps_limits: bool
-    is_ending: bool
-    expires: int
-    children: dict[int, Audited]
-
-    def jobs_in(self, wanted: Iterable[State]) -> list[Job]:
-        """The jobs in some states, in order of submission."""
-        return sorted((job for job in self.jobs.values() if job.state in wanted), key=lambda job: job.number)
-
-
-def check(instance: Audited) -> list[Problem]:
-    """Check an instance and all below it."""
-    instance.holdings.record_jobs()
-    graph = instance.graph
-    found = [Problem(p.severity, f"{instance.address} {p.where}", p.message) for p in graph.check()]
-    found += [*_check_bookkeeping(instance), *_check_holdings(instance, graph), *_check_reserved_pools(instance, graph)]
-    found += [*_check_elsewhere(instance), *_check_late(instance, graph), *_check_listed(instance)]
-    for number, child in instance.children.items():
-        found += _check_child(instance, graph, instance.jobs.get(number), child)
-    for child in instance.children.values():
-        found += check(child)
+def check(instance: HoldingsOwner) -> list[Problem]:
+    """Check an instance and all below it; the caller has handled what is due."""
+    found: list[Problem] = []
+    for one in instance.walk():
+        one.holdings.record_jobs()
+        graph = one.holdings.graph
+        found += [Problem(p.severity, f"{one.address} {p.where}", p.message) for p in graph.check()]
+        found += [*_check_bookkeeping(one), *_check_holdings(one, graph), *_check_reserved_pools(one, graph)]
+        found += [*_check_elsewhere(one), *_check_late(one, graph), *_check_listed(one)]
+        for child in one.holdings.children.values():
+            found += _check_child(one, child)
     return found
 
 
-def _check_holdings(instance: Audited, graph: ResourceGraph) -> list[Problem]:
+def _check_holdings(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
     """Only active jobs hold resources, and only those allocated to or reserved for them; running jobs hold theirs (rule A6)."""
-    known = {fluid.encode(job.number) for job in instance.jobs.values() if job.state is not State.INACTIVE}
+    known = {fluid.encode(job.number) for job in instance.holdings.jobs.values() if job.state is not State.INACTIVE}
     holding = set(graph.records.jobs())
     found = []
     for name in sorted(holding - known - instance.external_jobs):
@@ -86,7 +56,7 @@ def _check_holdings(instance: Audited, graph: ResourceGraph) -> list[Problem]:
             continue  # the index of jobs is wrong: the audit of the graph reports it
         found.append(_a6(instance, graph, pools, f"{name} holds resources and is not a job"))
     promised = instance.inventory.reserved_starts()
-    for job in () if instance.time.still else instance.jobs_in(states.PENDING):
+    for job in () if instance.time.still else instance.holdings.jobs_in(states.PENDING):
         name = fluid.encode(job.number)
         if (
             job.claim is None
@@ -95,7 +65,7 @@ def _check_holdings(instance: Audited, graph: ResourceGraph) -> list[Problem]:
             and (pools := sorted(graph.records.require_job(name)))
         ):
             found.append(_a6(instance, graph, pools, f"{job.id} is waiting, and holds resources that are not reserved for it"))
-    for job in instance.jobs_in(states.RUNNING):
+    for job in instance.holdings.jobs_in(states.RUNNING):
         if job.claim is None or fluid.encode(job.number) in holding:
             continue
         if job.number in instance.holdings.disputed or job.limit == instance.time.now:
@@ -105,7 +75,7 @@ def _check_holdings(instance: Audited, graph: ResourceGraph) -> list[Problem]:
     return found
 
 
-def _claimed(instance: Audited, graph: ResourceGraph, job: Job) -> list[int]:
+def _claimed(instance: HoldingsOwner, graph: ResourceGraph, job: Job) -> list[int]:
     """The pools allocated to a job, whatever the records say now; those of a job with a child change (rule N1)."""
     claim = job.claim
     if isinstance(claim, Held) and claim.generation == graph.generation and job.child is None:
@@ -113,23 +83,23 @@ def _claimed(instance: Audited, graph: ResourceGraph, job: Job) -> list[int]:
     return sorted(instance.inventory.vertices(claim))
 
 
-def _a6(instance: Audited, graph: ResourceGraph, pools: list[int], message: str) -> Problem:
+def _a6(instance: HoldingsOwner, graph: ResourceGraph, pools: list[int], message: str) -> Problem:
     more = f"; {len(pools)} pools in all" if len(pools) > 1 else ""
     return Problem("error", f"{instance.address} {graph.structure.accounts.where(pools[0])}", f"rule A6: {message}{more}")
 
 
-def _check_elsewhere(instance: Audited) -> list[Problem]:
+def _check_elsewhere(instance: HoldingsOwner) -> list[Problem]:
     """All that other instances hold here is what they draw from suppliers shared with them."""
-    shared = instance.upstream.in_parent() if instance.upstream is not None else {}
-    pools = instance.graph.records.pools_of.get(ELSEWHERE, set())
+    shared = instance.holdings.upstream.in_parent() if instance.holdings.upstream is not None else {}
+    pools = instance.holdings.graph.records.pools_of.get(ELSEWHERE, set())
     return [_n1(instance, v, "other instances hold it, but it is not a shared supplier") for v in sorted(pools - shared.keys())]
 
 
-def _check_late(instance: Audited, graph: ResourceGraph) -> list[Problem]:
+def _check_late(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
     """Rule T1, as far as it can be checked at one moment: jobs past their limit were asked to stop, and jobs that have not ended
     hold what they have, now and until their limit."""
     found, now = [], instance.time.now
-    for job in instance.jobs_in(states.RUNNING):
+    for job in instance.holdings.jobs_in(states.RUNNING):
         if job.state is State.RUN and job.limit < now:
             found.append(Problem("error", instance.address, f"rule T1: {job.id} is past its limit and was not asked to stop"))
         ends_now = job.limit == now and job.number not in instance.holdings.overtime
@@ -152,7 +122,7 @@ def _check_late(instance: Audited, graph: ResourceGraph) -> list[Problem]:
     return found
 
 
-def _expected(instance: Audited, graph: ResourceGraph, job: Job, *, is_disputed: bool) -> list[tuple[int, int]]:
+def _expected(instance: HoldingsOwner, graph: ResourceGraph, job: Job, *, is_disputed: bool) -> list[tuple[int, int]]:
     """Pools and edges that an active job must hold, with the least number of units of each."""
     claim, inventory = job.claim, instance.inventory
     if is_disputed and isinstance(inventory, GraphInventory):
@@ -201,7 +171,7 @@ def _not_held(
     return found
 
 
-def _check_closed_child(instance: Audited, graph: ResourceGraph, job: Job) -> list[Problem]:
+def _check_closed_child(instance: HoldingsOwner, graph: ResourceGraph, job: Job) -> list[Problem]:
     """A job that outlives its child holds what the child had, as far as the graph still has it."""
     upstream = instance.holdings.suppliers.get(job.number)
     if upstream is None or not upstream.is_closed or job.number in instance.holdings.disputed:
@@ -213,12 +183,12 @@ def _check_closed_child(instance: Audited, graph: ResourceGraph, job: Job) -> li
             f"{instance.address} {mine.where(v)}",
             f"rule T1: {job.id} has not ended, and does not hold what its child had",
         )
-        for v in _pools_not_held(graph, upstream)
+        for v in _pools_not_held(upstream)
         if (p := mine.same_in(theirs, v)) >= 0 and not theirs.is_way(p)
     ]
 
 
-def _check_reserved_pools(instance: Audited, graph: ResourceGraph) -> list[Problem]:
+def _check_reserved_pools(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
     """The records hold from now on what the inventory has reserved for waiting jobs."""
     found: list[Problem] = []
     inventory, now = instance.inventory, instance.time.now
@@ -233,60 +203,59 @@ def _check_reserved_pools(instance: Audited, graph: ResourceGraph) -> list[Probl
     return found
 
 
-def _check_listed(instance: Audited) -> list[Problem]:
+def _check_listed(instance: HoldingsOwner) -> list[Problem]:
     """The children of active jobs are listed as children of the instance until they are closed."""
-    listed = {number: child.instance for number, child in instance.children.items()}
     return [
         Problem("error", job.child.address, "rule N1: it is the child of a job, but not listed as a child of the instance")
-        for number, job in instance.jobs.items()
-        if job.child is not None and not job.child.is_closed and job.child is not listed.get(number)
+        for number, job in instance.holdings.jobs.items()
+        if job.child is not None and not job.child.is_closed and job.child is not instance.holdings.children.get(number)
     ]
 
 
-def _check_child(parent: Audited, graph: ResourceGraph, job: Job | None, child: Audited) -> list[Problem]:
-    if job is None or job.child is not child.instance or job.state not in states.RUNNING:
+def _check_child(parent: HoldingsOwner, child: HoldingsOwner) -> list[Problem]:
+    upstream = child.holdings.upstream
+    if upstream is None or (job := upstream.job).child is not child or job.state not in states.RUNNING:
         return [Problem("error", child.address, "rule N1: no running job of the parent has this child")]
     if job.limit <= parent.time.now and parent.keeps_limits:
         return []  # it ends at this moment, and so does the child
     # What a late job lacks because others hold it is reported by rule T1.
-    missing = [] if job.number in parent.holdings.disputed or child.upstream is None else _pools_not_held(graph, child.upstream)
+    missing = [] if job.number in parent.holdings.disputed else _pools_not_held(upstream)
     expires_late = not child.is_ending and child.expires > job.limit
     return [
         *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if expires_late else []),
         *(_n1(child, v, "the job in the parent does not hold it") for v in missing),
-        *_check_states(child, graph),
-        *_check_sizes(child),
-        *_check_drawn(child, graph, job),
+        *_check_states(child, upstream),
+        *_check_sizes(child, upstream),
+        *_check_drawn(child, upstream),
     ]
 
 
-def _pools_not_held(graph: ResourceGraph, upstream: ParentSupply) -> list[int]:
+def _pools_not_held(upstream: ParentSupply) -> list[int]:
     """Pools and edges of a child that its job in the parent does not hold until its end."""
-    structure, job = upstream.graph.structure, upstream.job
-    name, given = upstream.holder, upstream.own_in_parent()
+    structure, given = upstream.graph.structure, upstream.own_in_parent()
     own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
-    found = [v for v in own if not _is_held(graph, job, name, given.get(v, -1), structure.size.item(v))]
-    return found + _edges_not_held(graph, upstream)
+    found = [v for v in own if not _is_held(upstream, given.get(v, -1), structure.size.item(v))]
+    return found + _edges_not_held(upstream)
 
 
-def _edges_not_held(graph: ResourceGraph, upstream: ParentSupply) -> list[int]:
+def _edges_not_held(upstream: ParentSupply) -> list[int]:
     """Edges of which a child has more units of its own than its job in the parent holds.
 
     Edges without a capacity in the parent are left out: nothing holds units of them there, and a closed child is not updated.
     """
-    mine, theirs = upstream.graph.structure.accounts, graph.structure.accounts
+    mine, theirs = upstream.graph.structure.accounts, upstream.above.structure.accounts
     own = mine.size[mine.pools.n :] > 0
     if mine.linked is not None:
         own &= ~mine.linked[mine.pools.n :]
     edges = (np.flatnonzero(own) + mine.pools.n).tolist()
-    found = [v for v in edges if not _is_held(graph, upstream.job, upstream.holder, mine.same_in(theirs, v), mine.size.item(v))]
+    found = [v for v in edges if not _is_held(upstream, mine.same_in(theirs, v), mine.size.item(v))]
     lifted = upstream.changed_capacities() if found else {}
     return [v for v in found if (mine.edge(v).graph.name, *mine.edge(v)[1:]) not in lifted]
 
 
-def _check_states(child: Audited, graph: ResourceGraph) -> list[Problem]:
+def _check_states(child: HoldingsOwner, upstream: ParentSupply) -> list[Problem]:
     """Pools that are out of service in the parent are out of service in the child (rule A7)."""
-    theirs, mine, found = graph.structure, child.graph.structure, []
+    theirs, mine, found = upstream.above.structure, upstream.graph.structure, []
     for p in np.flatnonzero(np.isin(theirs.state, _UNAVAILABLE)).tolist():
         with suppress(UnknownPool):
             v = mine.vertex(theirs.where(p))
@@ -296,25 +265,16 @@ def _check_states(child: Audited, graph: ResourceGraph) -> list[Problem]:
     return found
 
 
-def _check_sizes(child: Audited) -> list[Problem]:
+def _check_sizes(child: HoldingsOwner, upstream: ParentSupply) -> list[Problem]:
     """The parent has the edges of the child, and shared suppliers and edges have the same limits in both."""
-    mine, upstream = child.graph.structure, child.upstream
-    found = []
-    for name, src, dst in [] if upstream is None else upstream.cut_off():
+    mine, found = upstream.graph.structure, []
+    for name, src, dst in upstream.cut_off():
         where = f"{child.address} {mine.where(src)} -> {mine.where(dst)}"
         found.append(Problem("error", where, f"rule N1: the parent no longer has this edge in '{name}'"))
-    return found + _limits(child)
-
-
-def _limits(child: Audited) -> list[Problem]:
-    """Shared suppliers have as many units as in the parent, and edges have a capacity if they have one in the parent."""
-    mine, upstream = child.graph.structure, child.upstream
-    if upstream is None:
-        return []
     sizes = mine.accounts.size
-    found = [
-        _n1(child, v, f"it has {units} units in the parent, and {sizes.item(v)} here")
-        for v, units in upstream.changed_sizes().items()
+    found += [
+        _n1(child, v, f"it has {size} units in the parent, and {sizes.item(v)} here")
+        for v, size in upstream.changed_sizes().items()
     ]
     for (name, src, dst), units in upstream.changed_capacities().items():
         message = f"its capacity is {units} units in the parent, and unlimited here"
@@ -325,13 +285,10 @@ def _limits(child: Audited) -> list[Problem]:
     return found
 
 
-def _check_drawn(child: Audited, graph: ResourceGraph, job: Job) -> list[Problem]:
+def _check_drawn(child: HoldingsOwner, upstream: ParentSupply) -> list[Problem]:
     """From shared suppliers, the job in the parent draws as much as the child; what all others draw shows in the child."""
-    upstream, own = child.upstream, child.graph.records
-    if upstream is None:
-        return []
     upstream.refresh()
-    records, name, now = graph.records, fluid.encode(job.number), job.instance.now
+    own, records, name, now = upstream.graph.records, upstream.above.records, upstream.holder, upstream.job.instance.now
     found = []
     for v, p in upstream.in_parent().items():
         # The past may differ: a runner may have broken its promise, and a late job may have got its units again afterwards.
@@ -346,11 +303,11 @@ def _check_drawn(child: Audited, graph: ResourceGraph, job: Job) -> list[Problem
     return found
 
 
-def _n1(child: Audited, v: int, message: str) -> Problem:
-    return Problem("error", f"{child.address} {child.graph.structure.accounts.where(v)}", f"rule N1: {message}")
+def _n1(child: HoldingsOwner, v: int, message: str) -> Problem:
+    return Problem("error", f"{child.address} {child.holdings.graph.structure.accounts.where(v)}", f"rule N1: {message}")
 
 
-def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> bool:
+def _is_held(upstream: ParentSupply, p: int, units: int) -> bool:
     """Whether the job in the parent holds that number of units until its end, by a record or by holding a pool above exclusively.
 
     Args:
@@ -358,8 +315,8 @@ def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> b
     """
     if p < 0:
         return False
-    accounts, held, now = graph.structure.accounts, graph.records.held, job.instance.now
-    end = max(job.limit, now + 1)
+    graph, name, now = upstream.above, upstream.holder, upstream.job.instance.now
+    accounts, held, end = graph.structure.accounts, graph.records.held, max(upstream.job.limit, now + 1)
     windows = [(s, e) for s, e, amount in held.get(p, {}).get(name, ()) if amount >= units]
     if units <= accounts.size.item(p):
         for u in accounts.ancestors(p):
@@ -370,7 +327,7 @@ def _is_held(graph: ResourceGraph, job: Job, name: str, p: int, units: int) -> b
 # -- queue, inventory and states of jobs agree (rule J1) ---------------------------------------------------------------
 
 
-def _check_bookkeeping(instance: Audited) -> list[Problem]:
+def _check_bookkeeping(instance: HoldingsOwner) -> list[Problem]:
     """Problems of one instance, without its children.  Cost: O(active jobs), and the `check` of its inventory.
 
     During a pass, and while due events are handled, only the states and claims of jobs are compared.
@@ -382,10 +339,10 @@ def _check_bookkeeping(instance: Audited) -> list[Problem]:
     return found
 
 
-def _check_job_states(instance: Audited) -> list[Problem]:
+def _check_job_states(instance: HoldingsOwner) -> list[Problem]:
     """Running jobs have a claim, and pending jobs have none."""
     found = []
-    for number, job in instance.jobs.items():
+    for number, job in instance.holdings.jobs.items():
         if job.state in states.PENDING and job.claim is not None:
             found.append(_j1_of(instance, number, f"it is {job.state.name} and has resources"))
         elif job.claim is None and (job.state is State.RUN or (job.state is State.CLEANUP and job.started >= 0)):
@@ -393,10 +350,10 @@ def _check_job_states(instance: Audited) -> list[Problem]:
     return found
 
 
-def _check_claims(instance: Audited) -> list[Problem]:
+def _check_claims(instance: HoldingsOwner) -> list[Problem]:
     """The inventory lists the claims of active jobs as running, sorted by their end, and nothing else."""
     running = instance.inventory.running
-    claims = {id(job.claim): job for job in instance.jobs.values() if job.claim is not None}
+    claims = {id(job.claim): job for job in instance.holdings.jobs.values() if job.claim is not None}
     listed = {id(hold) for hold in running.holds}
     found = [
         _j1_of(instance, job.number, "its resources are not listed as running in the inventory")
@@ -415,10 +372,10 @@ def _check_claims(instance: Audited) -> list[Problem]:
     return found
 
 
-def _check_ends(instance: Audited) -> list[Problem]:
+def _check_ends(instance: HoldingsOwner) -> list[Problem]:
     """A claim ends at the limit of its job, or a tick later while it is kept for a job at its limit (rule T1)."""
     found = []
-    for number, job in instance.jobs.items():
+    for number, job in instance.holdings.jobs.items():
         if job.claim is None or job.state not in states.RUNNING or not job.claim.is_live:
             continue
         if job.claim.end != job.limit + (number in instance.holdings.at_limit):
@@ -428,11 +385,11 @@ def _check_ends(instance: Audited) -> list[Problem]:
     return found
 
 
-def _check_queue(instance: Audited) -> list[Problem]:
+def _check_queue(instance: HoldingsOwner) -> list[Problem]:
     """The queue has each job that waits for resources exactly once, and no other."""
     found, queue = [], instance.queue
     listed = Counter(job.number for job in queue)
-    waiting = {number for number, job in instance.jobs.items() if job.state is State.SCHED and job.urgency != URGENCY_HELD}
+    waiting = {job.number for job in instance.holdings.jobs_in((State.SCHED,)) if job.urgency != URGENCY_HELD}
     for number in sorted(listed.keys() | waiting):
         times = listed[number]
         if number not in waiting:
@@ -444,14 +401,14 @@ def _check_queue(instance: Audited) -> list[Problem]:
     return found
 
 
-def _check_reservations(instance: Audited) -> list[Problem]:
+def _check_reservations(instance: HoldingsOwner) -> list[Problem]:
     """Queue, inventory and jobs agree on the reservations and their starts; only jobs in the queue have one."""
     promised = {job.number: job for job in instance.queue.reserved_jobs()}
     reserved = instance.inventory.reserved_starts()
-    waiting = {number: job for number, job in instance.jobs.items() if job.reserved >= 0 and job.claim is None}
+    waiting = {number: job for number, job in instance.holdings.jobs.items() if job.reserved >= 0 and job.claim is None}
     found = []
     for number in sorted(promised.keys() | reserved.keys() | waiting.keys()):
-        job = instance.jobs.get(number)
+        job = instance.holdings.jobs.get(number)
         if job is None or job.state is not State.SCHED:
             found.append(_j1_of(instance, number, "it has a reservation, but is not waiting for resources"))
         elif promised.get(number) is not job:
@@ -463,9 +420,9 @@ def _check_reservations(instance: Audited) -> list[Problem]:
     return found
 
 
-def _j1_of(instance: Audited, number: int, message: str) -> Problem:
+def _j1_of(instance: HoldingsOwner, number: int, message: str) -> Problem:
     return _j1(instance, fluid.encode(number), message)
 
 
-def _j1(instance: Audited, where: str, message: str) -> Problem:
+def _j1(instance: HoldingsOwner, where: str, message: str) -> Problem:
     return Problem("error", f"{instance.address} {where}", f"rule J1: {message}")

@@ -10,7 +10,11 @@ other call may be the one that reports its end, and until then its resources are
 
 from __future__ import annotations
 
-from typing import Final, Protocol, cast
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources
@@ -21,6 +25,9 @@ from fluxres.instance.queue import Queue, QueueOwner
 from fluxres.instance.states import State
 from fluxres.instance.upstream import ParentSupply, in_service
 from fluxres.syntax import fluid
+
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
 
 KEPT_TICKS: Final = 1
 """Ticks for which a job at its limit keeps its resources: that moment only."""
@@ -34,10 +41,15 @@ class HoldingsOwner(QueueOwner, Protocol):
 
     external_ends: list[int]
     external_jobs: frozenset[str]
+    holdings: Holdings
     keeps_limits: bool
     queue: Queue
 
+    def walk(self) -> Iterator[HoldingsOwner]: ...
+
     def supplies_returned(self) -> None: ...
+
+    def use_graph(self) -> None: ...
 
 
 class Holdings:
@@ -45,11 +57,12 @@ class Holdings:
 
     Args:
         jobs: the active jobs by number.
+        children: by number of the job that holds the child's resources.
     """
 
-    def __init__(self, instance: HoldingsOwner, jobs: dict[int, Job]) -> None:
-        self._instance, self._jobs = instance, jobs
-        self._graph = instance.inventory.graph
+    def __init__(self, instance: HoldingsOwner, jobs: Mapping[int, Job], children: Mapping[int, HoldingsOwner]) -> None:
+        self.instance, self.jobs, self.children = instance, jobs, children
+        self.graph = instance.inventory.graph
         self.recorded: set[int] = set()
         """Jobs that were recorded in the graph although the inventory does not use records."""
         self.at_limit: set[int] = set()
@@ -61,10 +74,20 @@ class Holdings:
         self._lapsed: list[int] = []
         """Jobs with their limit at `lapsed_at` whose runner keeps limits: they must have ended by then."""
         self.lapsed_at = FOREVER
-        self.children: dict[int, Holdings] = {}
-        """By number of the job, those of its child."""
         self.suppliers: dict[int, ParentSupply] = {}
         """By number of the job, what its child draws from this instance; also after the child has ended."""
+        self.propagated_states: tuple[Structure, NDArray[np.uint8]] | None = None
+        """The structure and pool states that were last propagated to the children."""
+
+    @property
+    def upstream(self) -> ParentSupply | None:
+        """The suppliers that the instance shares with its parent; None for an outermost instance."""
+        found = self.graph.records.upstream
+        return found if isinstance(found, ParentSupply) else None
+
+    def jobs_in(self, wanted: Collection[State]) -> list[Job]:
+        """The active jobs in some states, in order of submission."""
+        return sorted((job for job in self.jobs.values() if job.state in wanted), key=lambda job: job.number)
 
     def forget(self, job: Job) -> None:
         """Remove a job whose resources are free now."""
@@ -78,7 +101,7 @@ class Holdings:
 
     def record_job(self, job: Job) -> None:
         """Record in the graph what a job holds, unless the inventory does so itself."""
-        if self._instance.inventory.kind != "graph" and job.number not in self.recorded:
+        if self.instance.inventory.kind != "graph" and job.number not in self.recorded:
             self.recorded.add(job.number)
             taken = self._record_more(job, job.started, self._held_until(job))
             if taken:  # otherwise it may lack what other jobs of this instance hold
@@ -86,7 +109,7 @@ class Holdings:
 
     def record_jobs(self) -> None:
         """Record in the graph what all jobs hold, late jobs last that may lack something."""
-        jobs = [job for job in self._jobs.values() if job.claim is not None]
+        jobs = [job for job in self.jobs.values() if job.claim is not None]
         for job in sorted(jobs, key=lambda job: job.number in self.disputed):
             self.record_job(job)
 
@@ -95,12 +118,12 @@ class Holdings:
 
         Returns: the paths of pools that others hold in the graph.
         """
-        instance = self._instance
+        instance = self.instance
         pools = cast("Counting", instance.inventory).held(job.claim)
         name, is_disputed = fluid.encode(job.number), job.number in self.disputed
         with recording.own_changes(instance.inventory):
             return recording.record_available(
-                self._graph, name, pools, start, instance.now, end, replace=is_disputed, is_routed=False
+                self.graph, name, pools, start, instance.now, end, replace=is_disputed, is_routed=False
             )
 
     def _unrecord(self, job: Job, start: int | None = None) -> None:
@@ -112,9 +135,9 @@ class Holdings:
         if job.number not in self.recorded:
             return
         name = fluid.encode(job.number)
-        with recording.own_changes(self._instance.inventory):
-            if self._graph.records.is_holder(name):
-                self._graph.free(name, start=None if start is None else seconds(start))
+        with recording.own_changes(self.instance.inventory):
+            if self.graph.records.is_holder(name):
+                self.graph.free(name, start=None if start is None else seconds(start))
         if start is None:
             self.recorded.discard(job.number)
 
@@ -126,11 +149,11 @@ class Holdings:
         The limits of a runner that keeps limits are handled only after they have passed; its job is then late like any other.
         """
         if self.at_limit:
-            return min(self._jobs[number].limit for number in self.at_limit)
-        ends, instance = self._instance.inventory.running.ends, self._instance
+            return min(self.jobs[number].limit for number in self.at_limit)
+        ends, instance = self.instance.inventory.running.ends, self.instance
         if ends and (not instance.keeps_limits or ends[0] < instance.time.now):
             return ends[0]
-        return min((self._jobs[number].limit for number in self.overtime), default=FOREVER)
+        return min((self.jobs[number].limit for number in self.overtime), default=FOREVER)
 
     def keep_at_limit(self) -> None:
         """Let jobs that are exactly at their limit keep their resources until their end is reported or they are asked to stop.
@@ -140,20 +163,20 @@ class Holdings:
         """
         held = self.jobs_at_limit()
         if held:
-            places = self._instance.queue.places()
+            places = self.instance.queue.places()
             self.keep_jobs(held)
-            self._instance.queue.restore(places, KEPT_TICKS)
+            self.instance.queue.restore(places, KEPT_TICKS)
 
     def jobs_at_limit(self) -> list[Job]:
         """Jobs that are exactly at their limit and may run on after it."""
-        instance = self._instance
-        found = (self._jobs[number] for number in instance.inventory.running.ending_by(instance.now))
+        instance = self.instance
+        found = (self.jobs[number] for number in instance.inventory.running.ending_by(instance.now))
         return [job for job in found if not self._ends_by_itself(job)]
 
     def keep_jobs(self, held: list[Job]) -> None:
         """Keep the resources of jobs that are exactly at their limit."""
         for job in held:
-            if self.keep(job, self._instance.now + KEPT_TICKS):
+            if self.keep(job, self.instance.now + KEPT_TICKS):
                 self._mark_disputed(job)
             self.at_limit.add(job.number)
 
@@ -162,14 +185,17 @@ class Holdings:
 
         False for a late job, and if an active job in its child is late or has a runner that does not keep limits.
         """
-        instance, child = self._instance, self.children.get(job.number)
+        instance = self.instance
         if not instance.keeps_limits or job.number in self.overtime or job.limit < instance.time.now:
             return False
-        return child is None or all(child._ends_by_itself(each) for each in child._jobs.values() if each.claim is not None)
+        if (child := self.children.get(job.number)) is None:
+            return True
+        below = child.holdings
+        return all(below._ends_by_itself(each) for each in below.jobs.values() if each.claim is not None)
 
     def note_lapsed(self, numbers: list[int]) -> None:
         """Note jobs whose limit is now and whose resources count as free, since their runner keeps limits."""
-        now = self._instance.now
+        now = self.instance.now
         self._lapsed = numbers if self.lapsed_at != now else self._lapsed + numbers
         self.lapsed_at = now
 
@@ -178,16 +204,16 @@ class Holdings:
 
         Returns: whether there are any.
         """
-        late = [job for number in self._lapsed if (job := self._jobs.get(number)) and job.limit == self.lapsed_at]
+        late = [job for number in self._lapsed if (job := self.jobs.get(number)) and job.limit == self.lapsed_at]
         self.overtime.update(job.number for job in late)
         self._lapsed, self.lapsed_at = [], FOREVER
         return bool(late)
 
     def enforce_limits(self, moment: int) -> None:
         """Ask the jobs with their limit at a moment to stop; those that do not end immediately keep their resources."""
-        instance = self._instance
+        instance = self.instance
         for number in sorted({*self.at_limit, *self.overtime, *instance.inventory.running.ending_by(moment)}):
-            job = self._jobs.get(number)
+            job = self.jobs.get(number)
             if job is None or job.limit > moment:
                 continue
             is_on_time = job.state is State.RUN and job.limit >= instance.now and number not in self.at_limit
@@ -206,7 +232,7 @@ class Holdings:
         What others hold now, or will hold during the extension, they keep, since their records are older.  In that case the job
         gets an exception that does not end it, and `check` reports the pools as long as this lasts.
         """
-        now, ends = self._instance.now, self._instance.external_ends
+        now, ends = self.instance.now, self.instance.external_ends
         end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
         self.overtime.add(job.number)
         taken = self.keep(job, end)
@@ -221,9 +247,9 @@ class Holdings:
 
         Returns: the paths of pools that others hold.
         """
-        with in_service(self._graph):
+        with in_service(self.graph):
             taken = self._keep(job, end)
-            if taken and self._instance.time.drop_reservations():  # the late job comes before reservations
+            if taken and self.instance.time.drop_reservations():  # the late job comes before reservations
                 self._mark_disputed(job)  # it has a part now, so all of it is tried again
                 taken = self._keep(job, end)
                 if not taken:
@@ -231,17 +257,17 @@ class Holdings:
         return taken
 
     def _keep(self, job: Job, end: int) -> list[str]:
-        if (own := self._graph.records.upstream) is not None:
+        if (own := self.graph.records.upstream) is not None:
             own.refresh()  # the job lacks what others hold of shared suppliers
         supply = self.suppliers.get(job.number)
         if supply is None:
             return self._extend(job, end)
         supply.return_all()
         taken = self._extend(job, end)
-        return [*taken, *supply.draw_available(end, self._instance.now)]
+        return [*taken, *supply.draw_available(end, self.instance.now)]
 
     def _extend(self, job: Job, end: int) -> list[str]:
-        instance = self._instance
+        instance = self.instance
         taken = instance.inventory.extend(job.number, job.claim, instance.now, end)
         if job.number in self.recorded:
             taken = sorted({*taken, *self._record_more(job, self._held_until(job), end)})
@@ -255,7 +281,7 @@ class Holdings:
     def _mark_disputed(self, job: Job) -> None:
         """Note that others may hold some of the resources of a job."""
         self.disputed.add(job.number)
-        self._instance.time.disputing[self._instance] = None
+        self.instance.time.disputing[self.instance] = None
 
     def _dispute(self, job: Job, taken: list[str]) -> None:
         """Note whether others hold some of the resources of a job; the first time, the job gets an exception.
@@ -270,13 +296,13 @@ class Holdings:
         if not any(failure.type == "overlap" for failure in job.exceptions):
             more = f" and {len(taken) - 1} more" * (len(taken) > 1)
             note = f"it has not ended, and others hold {taken[0]}{more}"
-            self._instance.raise_exception(job, "overlap", states.WARNING, note)
+            self.instance.raise_exception(job, "overlap", states.WARNING, note)
 
     def reacquire(self) -> None:
         """Let late jobs hold again what others have freed of their resources (rule T1)."""
         for number in list(self.disputed):
-            job = self._jobs.get(number)
-            if job is not None and job.limit > self._instance.now:
+            job = self.jobs.get(number)
+            if job is not None and job.limit > self.instance.now:
                 self._dispute(job, self.keep(job, job.limit))
 
     # -- another limit -----------------------------------------------------------------------------------------------
@@ -286,15 +312,15 @@ class Holdings:
 
         Errors: InsufficientResources if others hold some of its resources before the new limit; nothing changes then.
         """
-        places = self._instance.queue.places()
+        places = self.instance.queue.places()
         try:
-            with in_service(self._graph):
+            with in_service(self.graph):
                 self._move(job, end)
         finally:
-            self._instance.queue.restore(places)
+            self.instance.queue.restore(places)
 
     def _move(self, job: Job, end: int) -> None:
-        supply, before, now = self.suppliers.get(job.number), job.limit, self._instance.now
+        supply, before, now = self.suppliers.get(job.number), job.limit, self.instance.now
         if supply is None:
             self._resize(job, end)
             return
@@ -309,7 +335,7 @@ class Holdings:
             raise
 
     def _resize(self, job: Job, end: int) -> None:
-        instance = self._instance
+        instance = self.instance
         instance.queue.unreserve()
         instance.queue.changed = True
         if instance.external_jobs:
@@ -319,7 +345,7 @@ class Holdings:
             self.record_jobs()  # so that a refusal names all jobs that hold something
             with recording.own_changes(instance.inventory):
                 name, pools = fluid.encode(job.number), instance.inventory.pools(job.claim)
-                recording.record(self._graph, name, pools, start, end, is_routed=False)
+                recording.record(self.graph, name, pools, start, end, is_routed=False)
         try:
             instance.inventory.resize(job.number, job.claim, instance.now, end)
         except InsufficientResources:

@@ -16,9 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.errors import (
@@ -32,7 +29,6 @@ from fluxres.errors import (
     UnknownJob,
     UsageError,
 )
-from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 from fluxres.graph.structure import Problem
 from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
@@ -60,7 +56,7 @@ from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.tree import Branch, lines
-from fluxres.instance.upstream import ParentSupply, in_service
+from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import changes, joining, targets
 from fluxres.model.resource_graph import locked
@@ -69,7 +65,6 @@ from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request
 
 if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
 
 
@@ -117,8 +112,6 @@ class Instance:
     job_in_parent: Job | None = None
     _job_has_finished = False
     """Whether the job in the parent has finished, and only waits for this instance to close."""
-    _propagated_states: tuple[Structure, NDArray[np.uint8]] | None = None
-    """The structure and pool states that were last propagated to the children."""
     external_jobs: frozenset[str] = frozenset()
     """The names of jobs of others that hold something in the graph; this instance does not use them for its own jobs."""
     _measure: str | None = None
@@ -166,12 +159,11 @@ class Instance:
         self._events = events
         self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep_event if events else None
 
-        self._children: dict[int, Instance] = {}
-        """By number of the job that holds the child's resources."""
-
         self._jobs: dict[int, Job] = {}
         """Active jobs."""
-        self.holdings = Holdings(self, self._jobs)
+        self._children: dict[int, Instance] = {}
+        """By number of the job that holds the child's resources."""
+        self.holdings = Holdings(self, self._jobs, self._children)
         self._finished: dict[int, Job] = {}
         self._ids = JobIds(graph, self.now)
         self.external_ends: list[int] = []
@@ -921,7 +913,7 @@ class Instance:
         if self.inventory.is_stale:
             self.inventory.refresh()
             self.queue.reservations_dropped()
-        self._propagate_states()
+        pool_states.propagate(self.holdings)
         records = graph.records
         names = [name for name in records.jobs() if not self._is_own(name)]
         if (names or records.stages) and self.inventory.kind != "graph":
@@ -982,98 +974,11 @@ class Instance:
         Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
         """
         self.enter()
-        if self.parent is not None and state not in UNAVAILABLE_STATES:
-            pool_states.require_in_service(self._graph, where, self.parent._graph, self.parent.address)
+        pool_states.require_in_service_above(self, where, state)
         for one in self.walk():
             one._advance_to(one.time.now)
-        # All instances have the state before a pass is made: a child could start a job on what is out of service in its parent.
-        changed = list(self._set_states(targets.pools(self._graph, where, "state and no tags"), state))
-        for one, vertices in reversed(changed):
-            if state == "down" and not one.is_closed:
-                one._fail_jobs_on(vertices)
-            if one is not self:
-                one.owe_pass()
+        pool_states.set_state(self, targets.pools(self._graph, where, "state and no tags"), state)
         self._follow_up()
-
-    def _set_states(self, vertices: list[int], state: str) -> Iterator[tuple[Instance, list[int]]]:
-        """Set the state here and in all below; yields each instance with its vertices of these pools, parents first."""
-        graph = self._graph
-        with recording.own_changes(self.inventory):
-            graph.set_state(vertices, state)
-        self.inventory.refresh()
-        self.queue.reservations_dropped()
-        self._remember_states()
-        yield self, vertices
-        names = [graph.structure.where(v) for v in vertices]
-        for child in self.children:
-            known = [child._graph.structure.vertex(name) for name in names if pool_states.has_pool(child._graph, name)]
-            if known:
-                yield from child._set_states(known, state)
-
-    def _fail_jobs_on(self, vertices: list[int]) -> None:
-        """Fail the jobs that hold any of these pools, something below one, or one implicitly by holding a pool above it."""
-        for job in self.jobs(State.RUN):
-            if job.child is not None:
-                continue
-            lost = pool_states.lost_pool(self._graph, self.inventory, job, vertices)
-            if lost is not None:
-                self.raise_exception(job, states.EXEC, states.FATAL, f"lost {self._graph.structure.where(lost)}")
-
-    def _remember_states(self) -> None:
-        """Remember the states of the pools as those that the children have."""
-        if self._children:
-            structure = self._graph.structure
-            self._propagated_states = structure, structure.state.copy()
-
-    def _propagate_states(self) -> None:
-        """Propagate states of pools, and sizes of suppliers, that others have set in the graph to the children.
-
-        Jobs there continue to run.
-        """
-        if self._propagated_states is None or not self._children:
-            return
-        structure, before = self._graph.structure, self._propagated_states
-        if structure is before[0] and np.array_equal(structure.state, before[1]):
-            return
-        self._remember_states()
-        resized = set()
-        if structure is not before[0]:
-            resized = {child for child in self.children if child._update_sizes()}
-        by_state: dict[int, list[str]] = {}
-        for name, code in pool_states.changed_states(before, structure):
-            by_state.setdefault(code, []).append(name)
-        for child in self.children:
-            graph = child._graph
-            known = {code: [name for name in names if pool_states.has_pool(graph, name)] for code, names in by_state.items()}
-            with recording.own_changes(child.inventory):
-                for code, names in known.items():
-                    if names:
-                        graph.set_state(names, STATES[code])
-            if any(known.values()) or child in resized:
-                child._graph_changed()
-                child._propagate_states()
-
-    def _update_sizes(self) -> bool:
-        """Update the sizes of the suppliers shared with the parent, and the capacities of its edges; whether any has changed."""
-        upstream = self.upstream
-        if upstream is None or upstream.is_closed:
-            return False
-        limited = upstream.changed_capacities()
-        if not limited and not upstream.changed_sizes():
-            return False
-        self.queue.unreserve()  # reservations past the end of the child may exceed the new sizes
-        with recording.own_changes(self.inventory):
-            if limited:
-                joining.limit(self._graph, limited)
-            if sizes := upstream.changed_sizes():
-                upstream.set_sizes(sizes, self.time.now)
-        return True
-
-    def _graph_changed(self) -> None:
-        """Drop what was computed for the old graph and its reservations; a pass follows."""
-        self.inventory.refresh()
-        self.queue.reservations_dropped()
-        self.owe_pass()
 
     def drain(self, where: Targets) -> None:
         """Start no new jobs on pools; running jobs continue."""
@@ -1100,25 +1005,7 @@ class Instance:
         for one in list(self.walk()):
             if not one.is_closed:
                 one._advance_to(now)
-        return audit.check(self._audited())
-
-    def _audited(self) -> audit.Audited:
-        return audit.Audited(
-            self,
-            self.address,
-            self._graph,
-            self.inventory,
-            self.queue,
-            self._jobs,
-            self.holdings,
-            self.time,
-            self.external_jobs,
-            self.upstream,
-            self.keeps_limits,
-            self.is_ending,
-            self.expires,
-            {number: child._audited() for number, child in self._children.items()},
-        )
+        return audit.check(self)
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 
@@ -1253,10 +1140,10 @@ class Instance:
         upstream.on_change = child._note_elsewhere
         is_first = not self._children
         found.child = self._children[found.number] = child
-        self.holdings.children[found.number], self.holdings.suppliers[found.number] = child.holdings, upstream
+        self.holdings.suppliers[found.number] = upstream
         child._join(self, found)
         if is_first:
-            self._remember_states()
+            pool_states.remember(self.holdings)
         return child
 
     def _join(self, parent: Instance, job: Job) -> None:
@@ -1277,12 +1164,6 @@ class Instance:
             message = f"a child needs a policy of its own, and {given.name} cannot be made without arguments"
             raise UsageError(message, hint="give queue_policy") from None
 
-    @property
-    def upstream(self) -> ParentSupply | None:
-        """The suppliers that this instance shares with its parent; None for an outermost instance."""
-        found = self._graph.records.upstream
-        return found if isinstance(found, ParentSupply) else None
-
     @locked
     def grow(self, wanted: Targets | Wanted) -> list[str]:
         """Get more resources from the parent (RFC 4 Merge).
@@ -1296,17 +1177,13 @@ class Instance:
         self.enter()
         self._require_not_ending()
         parent._advance_to(self.now)
-        parent._use_graph()
+        parent.use_graph()
         self._make_owed_passes()  # the parent renews its reservations before anything is taken
         self._require_open()
         self._require_not_ending()
         try:
-            parent._use_graph()
-            with recording.own_changes(parent.inventory, self.inventory):  # the parent has less, so its reservations stay valid
-                paths = parts.grow(upstream, self.queue, wanted, parent.match_policy, self.time.now)
-            self._update_sizes_below()
-            self._graph_changed()
-            return paths
+            parent.use_graph()
+            return parts.grow(self, upstream, wanted, parent.match_policy)
         finally:
             self._follow_up()
 
@@ -1324,7 +1201,8 @@ class Instance:
         self.enter()
         parent._advance_to(self.now)
         try:
-            given = self._shrink(parent, upstream, wanted)
+            given = parts.shrink(self, upstream, parent, wanted)
+            parent.supply_changed()
             parent.supplies_returned()
             for one in (parent, self):
                 one.owe_pass()
@@ -1332,52 +1210,7 @@ class Instance:
         finally:
             self._follow_up()  # renews the dropped reservations
 
-    def _shrink(self, parent: Instance, upstream: ParentSupply, wanted: Targets) -> list[str]:
-        """Check that pools can be returned; then change the graphs here, above and below, and the records of the parent."""
-        job, holder, now, mine = upstream.job, upstream.holder, self.time.now, self._graph
-        if job.limit <= now:
-            raise StaleHandle(
-                f"job {job.id} is past its limit", where=self.address, hint="close the instance to return everything"
-            )
-        if self.inventory.kind == "counted":
-            self._use_graph()  # the counted pool may be among those that are returned
-        if targets.is_request(mine, wanted):
-            hint = f"name them, such as {parts.IDLE_NODES}"
-            raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=self.address, hint=hint)
-        tops = parts.topmost(mine.structure, targets.resolve(mine, wanted), self.address)
-        parts.require_idle(mine, self.inventory, self._jobs.values(), tops, now)
-        paths = [mine.structure.path(v) for v in tops]
-        parent._use_graph()
-        graph, is_disputed = parent._graph, job.number in parent.holdings.disputed
-        given = [parts.require_returnable(graph, job, path, is_disputed=is_disputed) for path in paths]
-        below = [one for one in self.walk() if one is not self]
-        ways = [(one, path) for one in below for path in paths if pool_states.has_pool(one._graph, path)]
-        for one, path in ways:
-            parts.require_only_way(one._graph, path, one.address, now)
-        if self.inventory.kind == "graph":
-            self.queue.unreserve()
-            self.queue.changed = True
-        reduction = parts.reduction(mine, graph, graph.records.draws_of(holder).going_with(given, now), now)
-        changed = dict.fromkeys([self, *(one for one, _ in ways)])
-        with recording.own_changes(*(one.inventory for one in changed)):
-            if reduction:
-                joining.leave(mine, reduction, now)
-            for path in paths:
-                joining.remove(mine, mine.structure.vertex(path), now)
-                with recording.own_changes(parent.inventory), in_service(graph):
-                    parts.release(graph, holder, graph.structure.vertex(path), now, job.limit)
-                    parts.release_cables(graph, holder, graph.structure.vertex(path))
-            for one, path in ways:
-                joining.remove(one._graph, one._graph.structure.vertex(path), now)
-            for one in changed:
-                if one.upstream is not None:
-                    parts.restore_ways(one.upstream, paths, now)
-                one._graph_changed()
-        self._update_sizes_below()
-        parent.supply_changed()
-        return paths
-
-    def _use_graph(self) -> None:
+    def use_graph(self) -> None:
         """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
 
         Errors: UsageError for a fixed inventory other than the graph.
@@ -1391,16 +1224,11 @@ class Instance:
                 )
             self._adapt(None)
 
-    def _update_sizes_below(self) -> None:
-        """Propagate new sizes of suppliers to the instances below."""
-        for one in self.walk():
-            if one is not self and one._update_sizes():
-                one._graph_changed()
-
     def _require_parent(self) -> tuple[Instance, ParentSupply]:
-        if self.parent is None or self.upstream is None:
+        upstream = self.holdings.upstream
+        if self.parent is None or upstream is None:
             raise UsageError("this instance has no parent", where=self.address)
-        return self.parent, self.upstream
+        return self.parent, upstream
 
     def _require_not_ending(self) -> None:
         if self.is_ending:
@@ -1488,13 +1316,13 @@ class Instance:
             return
         self.is_closed = True
         self._ids.release()
-        if (upstream := self.upstream) is not None:
+        if (upstream := self.holdings.upstream) is not None:
             upstream.close()
         if self.parent is not None and self.job_in_parent is not None:
             self.parent._child_closed(self.job_in_parent, has_finished=self._job_has_finished)
 
     def _child_closed(self, job: Job, *, has_finished: bool) -> None:
-        del self._children[job.number], self.holdings.children[job.number]
+        del self._children[job.number]
         if has_finished:
             self.now = self.time.now
             self._clean(job)

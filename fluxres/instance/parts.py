@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, NotHeld, StillHeld, UnknownPool, UsageError
+from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
-from fluxres.instance.inventory import Inventory
+from fluxres.instance import pool_states, recording, states
+from fluxres.instance.holding import HoldingsOwner
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue
-from fluxres.instance.upstream import ParentSupply
-from fluxres.model import changes, joining
+from fluxres.instance.upstream import ParentSupply, in_service
+from fluxres.model import changes, joining, targets
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -33,16 +34,22 @@ IDLE_NODES: Final = "graph.find('type=node and available>0 and allocated=0 and n
 """For hints: finds the nodes on which nothing runs."""
 
 
-def grow(upstream: ParentSupply, queue: Queue, wanted: Targets | Wanted, policy: str, now: int) -> list[str]:
-    """Allocate more to the job of a child in its parent, and merge that into the graph of the child.
+def grow(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted, policy: str) -> list[str]:
+    """Give a child more of its parent; see Instance.grow.
 
     Args:
-        upstream: of the child.
-        queue: of the child.
         policy: the match policy of the parent.
-
-    Returns: the paths of the added pools.
     """
+    # The parent has less than before, so its reservations remain valid.
+    with recording.own_changes(upstream.job.instance.inventory, child.inventory):
+        paths = _grow(upstream, child.queue, wanted, policy, child.time.now)
+    _propagate_sizes(child)
+    pool_states.graph_changed(child)
+    return paths
+
+
+def _grow(upstream: ParentSupply, queue: Queue, wanted: Targets | Wanted, policy: str, now: int) -> list[str]:
+    """Allocate more to the job of a child in its parent, and merge that into the graph of the child."""
     graph, job, name = upstream.above, upstream.job, upstream.holder
     growth = f"{name}+"
     end = None if job.limit >= FOREVER else seconds(job.limit)
@@ -70,7 +77,58 @@ def grow(upstream: ParentSupply, queue: Queue, wanted: Targets | Wanted, policy:
     return paths
 
 
-def reduction(child: ResourceGraph, graph: ResourceGraph, drawn: dict[int, int], now: int) -> dict[int, tuple[int, int]]:
+def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, wanted: Targets) -> list[str]:
+    """Return pools of a child to its parent; see Instance.shrink."""
+    job, holder, now, mine = upstream.job, upstream.holder, child.time.now, upstream.graph
+    if job.limit <= now:
+        hint = "close the instance to return everything"
+        raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint=hint)
+    if child.inventory.kind == "counted":
+        child.use_graph()  # the counted pool may be among those that are returned
+    if targets.is_request(mine, wanted):
+        hint = f"name them, such as {IDLE_NODES}"
+        raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=child.address, hint=hint)
+    tops = _topmost(mine.structure, targets.resolve(mine, wanted), child.address)
+    _require_idle(child, tops)
+    paths = [mine.structure.path(v) for v in tops]
+    parent.use_graph()
+    graph = upstream.above
+    given = [_require_returnable(parent, job, path) for path in paths]
+    below = [one for one in child.walk() if one is not child]
+    ways = [(one, path) for one in below for path in paths if pool_states.has_pool(one.holdings.graph, path)]
+    for one, path in ways:
+        _require_only_way(one, path)
+    if child.inventory.kind == "graph":
+        child.queue.unreserve()
+        child.queue.changed = True
+    reduction = _reduction(mine, graph, graph.records.draws_of(holder).going_with(given, now), now)
+    changed = dict.fromkeys([child, *(one for one, _ in ways)])
+    with recording.own_changes(*(one.inventory for one in changed)):
+        if reduction:
+            joining.leave(mine, reduction, now)
+        for path in paths:
+            joining.remove(mine, mine.structure.vertex(path), now)
+            with recording.own_changes(parent.inventory), in_service(graph):
+                _release(graph, holder, graph.structure.vertex(path), now, job.limit)
+                _release_cables(graph, holder, graph.structure.vertex(path))
+        for one, path in ways:
+            joining.remove(one.holdings.graph, one.holdings.graph.structure.vertex(path), now)
+        for one in changed:
+            if one.holdings.upstream is not None:
+                _restore_ways(one.holdings.upstream, paths, now)
+            pool_states.graph_changed(one)
+    _propagate_sizes(child)
+    return paths
+
+
+def _propagate_sizes(child: HoldingsOwner) -> None:
+    """Propagate the new sizes of a child's suppliers to the instances below it."""
+    for one in child.walk():
+        if one is not child and pool_states.propagate_sizes(one):
+            pool_states.graph_changed(one)
+
+
+def _reduction(child: ResourceGraph, graph: ResourceGraph, drawn: dict[int, int], now: int) -> dict[int, tuple[int, int]]:
     """By account of a child's own suppliers, the units that it keeps when a part of it is returned, and those of the parent.
 
     Args:
@@ -93,14 +151,7 @@ def reduction(child: ResourceGraph, graph: ResourceGraph, drawn: dict[int, int],
     return found
 
 
-def topmost(structure: Structure, named: list[tuple[int, int | None]], where: str) -> list[int]:
-    """The named pools that are not below another one.
-
-    Args:
-        where: the address of the instance.
-
-    Errors: UsageError for no pools, the root, edges, and some units of a pool; NotHeld for pass-through pools.
-    """
+def _topmost(structure: Structure, named: list[tuple[int, int | None]], where: str) -> list[int]:
     found: list[int] = []
     for v, amount in sorted(named):
         if structure.accounts.is_edge(v):
@@ -125,60 +176,54 @@ def topmost(structure: Structure, named: list[tuple[int, int | None]], where: st
     return found
 
 
-def require_idle(graph: ResourceGraph, inventory: Inventory, jobs: Iterable[Job], tops: list[int], now: int) -> None:
-    """Check that neither active jobs nor others in the graph hold any of these pools; reservations do not count.
+def _require_idle(child: HoldingsOwner, tops: list[int]) -> None:
+    """Check that neither active jobs of a child nor others in its graph hold any of these pools; reservations do not count.
 
     Errors: StillHeld.
     """
-    structure, waiting = graph.structure, set()
+    graph = child.holdings.graph
+    structure, waiting = graph.structure, {fluid.encode(job.number) for job in child.holdings.jobs_in(states.PENDING)}
     changes.expire_stages(graph)
-    for job in jobs:
-        if job.claim is None:
-            waiting.add(fluid.encode(job.number))
-            continue
-        for u in inventory.vertices(job.claim):
+    for job in child.holdings.jobs.values():
+        for u in () if job.claim is None else child.inventory.vertices(job.claim):
             for v in tops:
                 if u < structure.end.item(v) and v < structure.end.item(u):
                     raise StillHeld(f"job {job.id} holds {structure.path(u)}", where=structure.path(v), hint="it must end first")
     for v in tops:
-        joining.require_removable(graph, v, waiting, now)
+        joining.require_removable(graph, v, waiting, child.time.now)
 
 
-def require_only_way(graph: ResourceGraph, path: str, address: str, now: int) -> None:
+def _require_only_way(instance: HoldingsOwner, path: str) -> None:
     """Check that an instance below has a pool only as a pass-through.
 
     Errors: StillHeld if it has units of it, which its job then does not hold.
     """
-    structure = graph.structure
-    v = structure.vertex(path)
+    graph = instance.holdings.graph
+    structure, v = graph.structure, graph.structure.vertex(path)
     if not (structure.flags[v : structure.end.item(v)] & WAY).all():
         message = "an instance below has it, and its job no longer holds it"
-        raise StillHeld(message, where=f"{address} {path}", hint="close that instance first")
-    joining.require_removable(graph, v, (), now)
+        raise StillHeld(message, where=f"{instance.address} {path}", hint="close that instance first")
+    joining.require_removable(graph, v, (), instance.time.now)
 
 
-def require_returnable(graph: ResourceGraph, job: Job, path: str, *, is_disputed: bool) -> int:
+def _require_returnable(parent: HoldingsOwner, job: Job, path: str) -> int:
     """The vertex in the parent of a pool that its job can return, because it holds it, part of it, or a pool above it.
-
-    Args:
-        graph: that of the parent.
-        is_disputed: whether others hold some of what the job has.
 
     Errors: NotHeld; UnknownPool if the parent no longer has it; StillHeld if others hold some of what the job has.
     """
-    structure, records, name = graph.structure, graph.records, fluid.encode(job.number)
-    where, way_out = f"{job.instance.address} {path}", "close the instance to return everything"
-    if is_disputed:
+    graph, name = parent.holdings.graph, fluid.encode(job.number)
+    structure, where, way_out = graph.structure, f"{parent.address} {path}", "close the instance to return everything"
+    if job.number in parent.holdings.disputed:
         raise StillHeld(
             f"job {job.id} has not ended by its limit, and others hold some of what it has", where=where, hint=way_out
         )
-    v, held = structure.vertex(path), records.pools_of.get(name, set())
+    v, held = structure.vertex(path), graph.records.pools_of.get(name, set())
     if not any(v <= u < structure.end.item(v) for u in held) and held.isdisjoint(structure.ancestors(v)):
         raise NotHeld(f"job {job.id} no longer holds it", where=where, hint=f"check() has details; {way_out}")
     return v
 
 
-def release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> None:
+def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> None:
     """Free a pool and all below it from a job that holds it, part of it, or exclusively a pool above it."""
     structure, records = graph.structure, graph.records
     held = sorted(records.require_job(job))
@@ -209,14 +254,14 @@ def release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> Non
     changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost, is_routed=False if is_upward else None)
 
 
-def release_cables(graph: ResourceGraph, job: str, v: int) -> None:
+def _release_cables(graph: ResourceGraph, job: str, v: int) -> None:
     """Free what a job draws through edges into a returned pool for pools around it, such as a rack."""
     cut_off = graph.records.draws_of(job).cut_off(v)
     if cut_off:
         changes.free_pieces(graph, job, [(u, units, s, e) for u, held in cut_off.items() for s, e, units in held])
 
 
-def restore_ways(upstream: ParentSupply, paths: Iterable[str], now: int) -> None:
+def _restore_ways(upstream: ParentSupply, paths: Iterable[str], now: int) -> None:
     """Add pass-through pools on the paths to what an instance still has, with the units of edges that its job still holds.
 
     Args:
