@@ -47,7 +47,6 @@ from fluxres.instance.job import (
     Event,
     Failure,
     Job,
-    fixed_priority,
     require_urgency,
 )
 from fluxres.instance.policy import policy as require_queue_policy
@@ -394,8 +393,7 @@ class Instance:
         if job.state is not State.PRIORITY:  # a listener may have canceled it
             return
         if again:
-            fixed = fixed_priority(job.urgency)
-            job.priority = self.queue.priority(job) if fixed is None else fixed
+            self.queue.prioritize(job)
         job.state = states.after(job.state, "priority")
         if job.urgency != URGENCY_HELD:
             self.queue.add(job)
@@ -662,7 +660,7 @@ class Instance:
         if self.is_closed:
             return None
         near = (*self._instances_above(), *self.walk())
-        if self.time.is_behind or any(one.has_unseen_changes for one in near):
+        if self.time.owes_passes or any(one.has_unseen_changes for one in near):
             return seconds(self.time.read_clock())  # others have changed something, or a policy has failed
         moment = self._next_tick()
         return None if moment >= FOREVER else seconds(moment)
@@ -767,11 +765,11 @@ class Instance:
         is_shared = time.has_suppliers or self.parent is not None
         if is_shared:
             time.offer()
-        if time.is_behind and not time.still and self.passes == "event":
+        if time.owes_passes and not time.still and self.passes == "event":
             time.owe(self)
         else:
             self.queue.react()
-        if is_shared or time.is_behind:
+        if is_shared or time.owes_passes:
             self._make_owed_passes()
 
     def owe_pass(self, *, is_promised: bool = False) -> None:
@@ -786,7 +784,7 @@ class Instance:
     def _make_owed_passes(self) -> None:
         """Make the passes that are owed, unless they are being made already."""
         time = self.time
-        if not time.still and (time.offer() or time.is_behind):
+        if not time.still and (time.offer() or time.owes_passes):
             time.catch_up(time.now)
 
     def make_owed_pass(self) -> None:
@@ -803,13 +801,9 @@ class Instance:
 
         What others free at a moment can be used at that moment, so that event is due a tick earlier.
         """
-        timers, ends = self._timers, self.external_ends
-        return min(
-            timers[0][0] if timers else FOREVER,
-            self.holdings.next_limit(),
-            ends[-1] - 1 if ends else FOREVER,
-            self.expires,
-        )
+        begin = self._timers[0][0] if self._timers else FOREVER
+        freed = self.external_ends[-1] - 1 if self.external_ends else FOREVER
+        return min(begin, self.holdings.next_limit(), freed, self.expires)
 
     def next_wakeup(self) -> int:
         """When `advance` has to be called next so that events are handled in time."""
@@ -974,7 +968,8 @@ class Instance:
         Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
         """
         self.enter()
-        pool_states.require_in_service_above(self, where, state)
+        if self.parent is not None:
+            pool_states.require_in_service_above(self, where, state)
         for one in self.walk():
             one._advance_to(one.time.now)
         pool_states.set_state(self, targets.pools(self._graph, where, "state and no tags"), state)

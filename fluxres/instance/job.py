@@ -1,6 +1,7 @@
 """A job of an instance, and what its runner and the queue policies use of that instance.
 
-A job is a single object with slots, because a million jobs may wait at once."""
+A job is a single object with slots, because a million jobs may wait at once.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,6 @@ URGENCY_EXPEDITED: Final = 31
 PRIORITY_MIN: Final = 0
 PRIORITY_MAX: Final = 4_294_967_295
 """The range of priorities, by which the queue is sorted (Flux RFC 30)."""
-
 
 AFTER: Final = "after"
 ANY: Final = "afterany"

@@ -463,7 +463,7 @@ class Queue:
         self._close_holes()
 
     def _try_start(self, job: Job) -> bool:
-        """Start a waiting job if its resources are free now; called by the self."""
+        """Start a waiting job if its resources are free now."""
         instance = self._instance
         now, inventory, number = instance.now, instance.inventory, job.number
         end = min(now + job.duration, FOREVER)
@@ -502,17 +502,20 @@ class Queue:
                 self._instance.raise_exception(job, UNDECIDED, states.WARNING, note)
             return None
 
-    def priority(self, job: Job) -> int:
-        """The priority that the policy gives a job.
+    def prioritize(self, job: Job) -> None:
+        """Give a job the priority of the policy, or a fixed one if it is held or expedited.
 
         Errors: PolicyError outside the range of RFC 30.
         """
-        policy = self._instance.policy
+        fixed, policy = fixed_priority(job.urgency), self._instance.policy
+        if fixed is not None:
+            job.priority = fixed
+            return
         with Guard(policy):
             found = int(policy.priority(job, seconds(self._instance.now)))
         if not PRIORITY_MIN <= found <= PRIORITY_MAX:
             raise PolicyError(f"priority {found} is not in 0 to {PRIORITY_MAX}", where=f"queue policy {policy.name}")
-        return found
+        job.priority = found
 
     def _recalculate(self) -> None:
         period, now = self._instance.policy.recalculate_s, self._instance.now
@@ -520,8 +523,7 @@ class Queue:
             return
         self._recalculated = now
         for job in self:
-            fixed = fixed_priority(job.urgency)
-            job.priority = self.priority(job) if fixed is None else fixed
+            self.prioritize(job)
         self.sort()
 
     def _compare_promises(self) -> None:

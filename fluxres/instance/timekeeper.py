@@ -62,26 +62,6 @@ class Timekeeper:
     Time never runs backwards, and does not change during a pass and while due events are handled.
     """
 
-    __slots__ = (
-        "_agenda",
-        "_offered",
-        "_owed",
-        "_owed_order",
-        "_read",
-        "_sequence",
-        "_settled",
-        "disputing",
-        "has_returned",
-        "has_suppliers",
-        "is_moving",
-        "next",
-        "now",
-        "outermost",
-        "passes_open",
-        "returned",
-        "still",
-    )
-
     def __init__(self, clock: Clock, outermost: Member) -> None:
         self.outermost = outermost
         self._read = getattr(clock, "ticks", None) or partial(now_ticks, clock)
@@ -112,8 +92,7 @@ class Timekeeper:
         """Whether anything was freed since the last `reclaim`."""
 
     @property
-    def is_behind(self) -> bool:
-        """Whether passes are owed."""
+    def owes_passes(self) -> bool:
         return bool(self._owed)
 
     def read_clock(self) -> int:
