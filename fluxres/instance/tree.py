@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -26,16 +26,18 @@ class Branch(NamedTuple):
     running: int
 
 
-def lines(branches: Sequence[Branch]) -> Iterator[str]:
+def lines(branches: Sequence[Branch]) -> list[str]:
     """A drawing of a tree; each line has the name, the queue policy and the numbers of jobs.
 
     Args:
         branches: depth first.
     """
-    is_last: list[bool] = []
-    for at, branch in enumerate(branches):
-        after = next((other.depth for other in branches[at + 1 :] if other.depth <= branch.depth), -1)
-        is_last[branch.depth :] = [after < branch.depth]
-        before = "".join("    " if last else "│   " for last in is_last[1:-1])
-        corner = "" if not branch.depth else "└── " if is_last[-1] else "├── "
-        yield f"{before}{corner}{branch.name}  {branch.queue_policy}, {branch.pending} pending, {branch.running} running"
+    found: list[str] = []
+    continued: set[int] = set()  # the levels at which a branch follows that has the same parent
+    for branch in reversed(branches):
+        continued = {depth for depth in continued if depth <= branch.depth}
+        before = "".join("│   " if depth in continued else "    " for depth in range(1, branch.depth))
+        corner = "" if not branch.depth else "├── " if branch.depth in continued else "└── "
+        found.append(f"{before}{corner}{branch.name}  {branch.queue_policy}, {branch.pending} pending, {branch.running} running")
+        continued.add(branch.depth)
+    return found[::-1]
