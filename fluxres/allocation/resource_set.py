@@ -142,12 +142,11 @@ class ExecutionTargets:
         self._is_plain = self._find_plain(structure)
         self._is_numbered = bool((self.ranks == np.arange(len(self.ranks))).all())
         self._hosts = Hosts(self.tops)
-        numbers = [structure.types.index(child) if child in structure.types else -1 for child in CHILDREN]
-        firsts = [first.data for first in self._first]
-        views = list(zip(numbers, [table.data for table in self._pools], firsts, strict=True))
-        #: For reading one pool at a time: ranks, ends and types of all; tops of targets; and of each sort of children its
-        #: type number, its pools, and the first one of each target.
-        self._views = structure.rank.data, structure.end.data, structure.type.data, self.tops.data, views
+        child_of = {structure.types.index(child): at for at, child in enumerate(CHILDREN) if child in structure.types}
+        tables = list(zip([table.data for table in self._pools], [first.data for first in self._first], strict=True))
+        #: For reading one pool at a time: ranks, ends and types of all; tops of targets; by type number the sort of children; and
+        #: of each sort its pools, and the first one of each target.
+        self._views = structure.rank.data, structure.end.data, structure.type.data, self.tops.data, child_of, tables
         self._kinds = structure.kind[self.tops]
         self._table = structure.kinds
 
@@ -193,7 +192,7 @@ class ExecutionTargets:
 
     def _few(self, structure: Structure, pools: list[int]) -> dict[int, Texts | None] | None:
         """Positions of targets, each with the ids held of it, None for all; None where a pool has several targets below it."""
-        rank_of, stop_of, type_of, tops, tables = self._views
+        rank_of, stop_of, type_of, tops, child_of, tables = self._views
         parts: dict[int, list[list[int]] | None] = {}
         for v in pools:
             rank = rank_of[v]
@@ -211,11 +210,12 @@ class ExecutionTargets:
                 if at in parts:
                     continue
                 numbers = parts[at] = [[] for _ in CHILDREN]
-            for mine, (kind, table, first) in zip(numbers, tables, strict=True):
-                if not is_leaf:
+            if not is_leaf:
+                for mine, (table, first) in zip(numbers, tables, strict=True):
                     mine.extend(range(bisect_left(table, v) - first[at], bisect_left(table, stop_of[v]) - first[at]))
-                elif type_of[v] == kind:
-                    mine.append(bisect_left(table, v, first[at]) - first[at])
+            elif (child := child_of.get(type_of[v])) is not None:
+                table, first = tables[child]
+                numbers[child].append(bisect_left(table, v, first[at]) - first[at])
         return {at: None if numbers is None else tuple(map(folded, numbers)) for at, numbers in parts.items()}
 
     def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:

@@ -75,6 +75,7 @@ class Matcher:
         self.ideal = ideal
         present = () if ideal else (structure.outage.dead, structure.outage.stated)
         self.typology = Typology(structure, *present, with_draws=with_draws)
+        #: By the identity of the resources, which jobspecs that are read share where they are the same text.
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
@@ -316,12 +317,12 @@ class Matcher:
 
     def _ready(self, request: Request) -> Ready:
         self.follow_suppliers()
-        found = self._plans.get(id(request))
-        if found is None or found[0] is not request:
-            peer_rules.require_allowed(self.structure, request)
+        peer_rules.require_allowed(self.structure, request)
+        found = self._plans.get(id(request.resources))
+        if found is None or not _asks_the_same(found[0], request):
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
-            # The same jobspec parsed again gives another, equal request.
+            # Resources that are parsed again are others, and equal.
             what = request.resources, request.constraint, request.parts
             ready = self._ready_for.get(what)
             if ready is None:
@@ -329,7 +330,7 @@ class Matcher:
                 shape = self._form_of(plan)
                 alone = None if shape is None else single(plan, shape, self.planner.columns)
                 ready = self._ready_for[what] = plan, shape, alone
-            found = self._plans[id(request)] = (request, ready)
+            found = self._plans[id(request.resources)] = (request, ready)
             if len(self._plans) > REQUESTS_KEPT:
                 self._plans.popitem(last=False)
             if len(self._ready_for) > REQUESTS_KEPT:
@@ -409,6 +410,10 @@ class Matcher:
         self._forget_eligible()
         self._below_meetings.clear()
         self._node_table = NodeTable(typology, self.planner, ideal=self.ideal)
+
+
+def _asks_the_same(one: Request, other: Request) -> bool:
+    return one.resources is other.resources and one.constraint == other.constraint and one.parts == other.parts
 
 
 def _is_same(one: Dead, other: Dead) -> bool:
