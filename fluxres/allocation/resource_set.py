@@ -363,13 +363,10 @@ def resource_set(
     Cost: a few microseconds for complete targets or parts of one, and a microsecond per target that is held in part.
     Source: RFC 20.
     """
-    if len(vertices) == 1:
-        v = vertices.item(0)
-        counted = amounts.item(0) == structure.size.item(v) or structure.end.item(v) == v + 1
-        tops = vertices if counted else vertices[:0]
-    else:
-        counts = (amounts == structure.size[vertices]) | (structure.end[vertices] == vertices + 1)
-        tops = vertices if counts.all() else vertices[counts]
+    are_complete = amounts == structure.size[vertices]
+    tops = vertices
+    if not are_complete.all():
+        tops = vertices[are_complete | (structure.end[vertices] == vertices + 1)]
     entries, hosts, properties, number = execution_targets(structure).describe(structure, tops)
     execution: dict[str, Any] = {
         "R_lite": entries,

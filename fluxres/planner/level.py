@@ -170,31 +170,25 @@ class Level:
 
     def change(self, pools: Pools, start: int, end: int) -> None:
         """Record that the own use of a few pools grew (or shrank) over the window."""
-        types, sizes, inside = self._columns.type, self._columns.size, self._ordinal_of
-        last, last_kind, units = -1, -1, 0
+        types, sizes, ordinal_of = self._columns.type, self._columns.size, self._ordinal_of
+        #: By pool of the level and type, and by pool: the units used below it.
+        below: dict[tuple[int, int], int] = {}
+        inside: dict[int, int] = {}
         for v, amount in pools:
-            pool, kind = inside[v], types[v]
-            if pool == last and kind == last_kind:  # pools of one type in one node are mostly adjacent
-                units += amount
-                continue
-            if last >= 0:
-                self._use(last, last_kind, units, start, end)
-                last = -1
+            pool, kind = ordinal_of[v], types[v]
             if kind == self.kind:
                 self._roof_one(pool, amount > 0, start, end)
             elif pool >= 0:
-                last, last_kind, units = pool, kind, amount
+                below[pool, kind] = below.get((pool, kind), 0) + amount
+                inside[pool] = inside.get(pool, 0) + amount
             elif sizes[v] == 1:
                 self.cover(v, amount > 0, start, end)
-        if last >= 0:
-            self._use(last, last_kind, units, start, end)
-
-    def _use(self, pool: int, kind: int, amount: int, start: int, end: int) -> None:
-        """Record that more (or fewer) units of a type are used below a pool."""
-        counts = self._counts.get(kind)
-        if counts is not None:
-            counts.change(pool, amount, UNITS_MAX, start, end, 2)
-        self._use_inside(pool, amount, start, end)
+        for (pool, kind), units in below.items():
+            counts = self._counts.get(kind)
+            if counts is not None:
+                counts.change(pool, units, UNITS_MAX, start, end, 2)
+        for pool, units in inside.items():
+            self._use_inside(pool, units, start, end)
 
     def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
         """As :meth:`change`, for many pools of one type."""
