@@ -194,9 +194,16 @@ class ExecutionTargets:
         """Positions of targets, each with the ids held of it, None for all; None where a pool has several targets below it."""
         rank_of, stop_of, type_of, tops, child_of, tables = self._views
         parts: dict[int, list[list[int]] | None] = {}
+        # The last child, and its rank and type: the next vertex, if it is like it, is the next child of the same target.
+        child_before, rank_before, type_before = -1, -1, -1
+        ids: list[int] = []
         for v in pools:
             rank = rank_of[v]
             is_leaf = stop_of[v] == v + 1
+            if v == child_before + 1 and is_leaf and rank == rank_before and type_of[v] == type_before:
+                ids.append(ids[-1] + 1)
+                child_before = v
+                continue
             if rank < 0:
                 if not is_leaf:
                     return None
@@ -215,7 +222,9 @@ class ExecutionTargets:
                     mine.extend(range(bisect_left(table, v) - first[at], bisect_left(table, stop_of[v]) - first[at]))
             elif (child := child_of.get(type_of[v])) is not None:
                 table, first = tables[child]
-                numbers[child].append(bisect_left(table, v, first[at]) - first[at])
+                ids = numbers[child]
+                ids.append(bisect_left(table, v, first[at]) - first[at])
+                child_before, rank_before, type_before = v, rank, type_of[v]
         return {at: None if numbers is None else tuple(map(folded, numbers)) for at, numbers in parts.items()}
 
     def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
