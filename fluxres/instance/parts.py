@@ -85,7 +85,7 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
         raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint=hint)
     if child.inventory.kind == "counted":
         child.use_graph()  # the counted pool may be among those that are returned
-    if targets.is_request(mine, wanted):
+    if targets.is_request(wanted, mine):
         hint = f"name them, such as {IDLE_NODES}"
         raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=child.address, hint=hint)
     tops = _topmost(mine.structure, targets.resolve(mine, wanted), child.address)
