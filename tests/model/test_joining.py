@@ -98,7 +98,7 @@ def test_a_copy_of_what_a_job_holds() -> None:
 def test_a_copy_begins_in_the_containment_tree(how: str) -> None:
     pdu = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("pdu", 1)], edges=[fluxres.Edge("power:/pdu0", "/lab/node0")])
     g = fluxres.build(fluxres.Resource("node", 1), name="lab", graphs={"power": pdu})
-    with pytest.raises(UnknownPool, match=r"^power:/pdu0: does not stand in the containment tree \(name a pool"):
+    with pytest.raises(UnknownPool, match=r"^power:/pdu0: is not in the containment tree \(name a pool"):
         getattr(g, how)("power:/pdu0")
 
 
@@ -170,7 +170,7 @@ def test_a_duplicate_of_a_pool_has_its_supplies_as_the_way() -> None:
     assert part.root.uris == ["node0:/", "power:/pdu0/node0"]
     assert part.pool("power:/pdu0").available() == 0
     assert (part.allocated("a").paths(), part.check()) == (["/node0/core0"], [])
-    with pytest.raises(UnknownPool, match=r"power:/pdu0: does not stand in the containment tree \(name a pool"):
+    with pytest.raises(UnknownPool, match=r"power:/pdu0: is not in the containment tree \(name a pool"):
         g.duplicate("power:/pdu0")
 
 
