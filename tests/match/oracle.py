@@ -1,6 +1,6 @@
-"""A matcher that is slow and obviously right: it writes down every assignment in the order of the policy, and judges it by rules.
+"""A slow matcher that is obviously correct: it enumerates all assignments in the order of the policy, and checks them by rules.
 
-It shares nothing with the package but the values of a request and of a machine: what is held is a list of holds that is looked
+It shares nothing with the package but the values of a request and of a machine: what is held is a list of holds that is searched
 through moment by moment, an assignment is a flat list of entries, and `broken` says what is wrong with one, rule by rule of
 `specs/matching.md`.  Rules never mend: an assignment that breaks one is not extended.
 """
@@ -24,7 +24,7 @@ entries there were before those beside it."""
 
 
 class TooLarge(Exception):
-    """The case has more assignments than are worth writing down."""
+    """The case has too many assignments to enumerate."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Case(Site):
         self.find_modes(self.request.resources, None, inside=False)
 
     def find_modes(self, vertices: Sequence[Vertex], above: str | None, *, inside: bool) -> None:
-        """Which vertices are charged `below` the pool they stand in or for their `siblings`; the others are picked."""
+        """Which vertices are charged `below` the pool that contains them or for their `siblings`; the others are picked."""
         alone = all(map(self.is_distributed, vertices))
         for v in vertices:
             if self.is_distributed(v):
@@ -297,7 +297,7 @@ class Case(Site):
     def draw(
         self, vertex: Vertex, due: dict[tuple[int, ...], Fraction], slot: tuple[str, int] | None, taken: list[Entry]
     ) -> list[Entry] | None:
-        """The entries with what everybody gives, pool after pool, as much as each can; None where that is too little."""
+        """The entries with what each pool gives, one after the other, as much as possible; None if that is too little."""
         for givers, number in sorted(due.items()):
             for v in givers:
                 worth = self.worth(vertex, v)
