@@ -77,7 +77,7 @@ def test_states_are_those_of_a_graph() -> None:
         ({"ranks": ["0"], "properties": ["a"]}, And((Ranks(("0",)), Properties(("a",))))),
     ],
 )
-def test_reads(values: Any, expected: Constraint) -> None:
+def test_valid_constraints_are_read(values: Any, expected: Constraint) -> None:
     assert constraint.parse(values) == expected
 
 

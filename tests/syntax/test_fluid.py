@@ -99,7 +99,7 @@ def test_loose_spellings(text: str, job_id: int) -> None:
         "٣",
     ],
 )
-def test_refused(text: str) -> None:
+def test_invalid_ids_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="job id"):
         fluid.decode(text)
 

@@ -32,7 +32,7 @@ IDS = st.sets(st.integers(0, 60) | st.integers(0, limits.ID_MAX), max_size=30)
         (",", []),
     ],
 )
-def test_reads_what_flux_reads(text: str, members: list[int]) -> None:
+def test_accepts_what_flux_accepts(text: str, members: list[int]) -> None:
     assert idset.parse(text) == members
 
 
