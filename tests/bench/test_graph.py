@@ -1,6 +1,6 @@
 """Views and surgery on a million pools: 80 racks of 128 nodes of 96 cores, and a power hierarchy over the nodes.
 
-Figures and how to repeat them are in specs/performance.md; here is only what is measured.
+specs/performance.md has the results, and how to repeat them.
 """
 
 from __future__ import annotations
