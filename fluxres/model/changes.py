@@ -1,4 +1,4 @@
-"""Changes of who holds what, on vertices and ticks: plan, emit the event, apply.
+"""Changes of the records, on vertices and ticks: plan, emit the event, apply.
 
 The order matters: a refused change emits no event and changes nothing, and once the event is out, applying it cannot fail.
 """

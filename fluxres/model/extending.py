@@ -99,7 +99,7 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
     Args:
         end, now: in ticks; what ended by now stays as it is.
 
-    Errors: UnknownJob; NotHeld for a job that has ended; UsageError for an end that is over or before the job begins;
+    Errors: UnknownJob; NotHeld for a job that has ended; UsageError for an end in the past or before the job begins;
     InsufficientResources with the jobs in the way, and the latest end that is possible.
     """
     records = graph.records

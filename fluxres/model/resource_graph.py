@@ -398,7 +398,7 @@ class ResourceGraph:
         free = totals.available_units(self, *self.window(at, duration_s))
         return Selection(self, np.flatnonzero(free).astype(np.int32))
 
-    # -- who holds what ----------------------------------------------------------------------------------------------
+    # -- allocations and reservations ---------------------------------------------------------------------------------
 
     @locked
     def jobs(self) -> list[str]:

@@ -330,7 +330,7 @@ _COMPARED_MAX: Final = 1000
 
 
 def unmet(graph: ResourceGraph, criteria: Criteria) -> Iterator[str]:
-    """A sentence for each value asked for that no pool of the graph has."""
+    """A sentence for each requested value that no pool of the graph has."""
     match criteria:
         case And() | Or():
             for item in criteria.items:

@@ -177,7 +177,7 @@ def test_invalid_document_creates_no_store(fluxres: Invoke, place: Path) -> None
     assert not list(place.parent.rglob("*.db"))
 
 
-def test_a_save_reports_what_it_leaves_out(tiny: Invoke, place: Path) -> None:
+def test_save_reports_losses(tiny: Invoke, place: Path) -> None:
     tiny("stage", "/tiny/rack0", "--job", "j1")
     told = "left out: stage s0 of job j1: files do not store temporary locks\n"
     for dest in ("m.yaml", "-"):

@@ -38,7 +38,7 @@ print([name for name in {heavy} if name in sys.modules], status)
     assert "aggregate" in shown.stdout
 
 
-def test_a_command_imports_what_it_needs_and_no_networkx(tiny: Invoke) -> None:
+def test_command_imports_only_what_it_needs_and_no_networkx(tiny: Invoke) -> None:
     code = """
 import sys
 from fluxres.cli.main import main
@@ -50,7 +50,7 @@ print([name for name in ("networkx", "rich", "yaml", "hypothesis") if name in sy
         assert shown.stdout.splitlines()[-1] == "[] 0", command
 
 
-def test_two_at_once_give_a_node_to_one_of_them(tiny: Invoke) -> None:
+def test_two_concurrent_commands_allocate_a_node_only_once(tiny: Invoke) -> None:
     started = [process("allocate", "/tiny/rack0/node0", "--job", f"j{i}") for i in range(4)]
     ended = [finish(running) for running in started]
     assert sorted(status for status, *_ in ended) == [0, 1, 1, 1]

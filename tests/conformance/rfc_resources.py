@@ -265,7 +265,7 @@ def _of_shape(text: str) -> FlatRequest:
     return flatten(Request(parse_shape(text), duration_s=DURATION_S), containers=True)
 
 
-# -- TreePool (RFC 49) and graphs (RFC 40) beside R ----------------------------------------------------------------------
+# -- TreePool (RFC 49) and graphs (RFC 40) in R --------------------------------------------------------------------------
 
 
 def of_treepool(case: Case) -> Any:

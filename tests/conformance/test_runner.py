@@ -210,7 +210,7 @@ def test_dependent_allocations_are_replayed_or_skipped() -> None:
         assert (found.agreeing, found.forms.total(), found.differing) == (agreeing, passed_over, [])
 
 
-# -- the whole run -------------------------------------------------------------------------------------------------------
+# -- complete runs -------------------------------------------------------------------------------------------------------
 
 
 def folder(at: Path, vectors: list[Any], seeds: list[Any]) -> Path:

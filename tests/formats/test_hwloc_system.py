@@ -23,7 +23,7 @@ from tests.traceability import ROOT
 
 #: without that of several machines, which libhwloc 2 refuses
 SAMPLES = sorted(path for path in (ROOT / "data" / "fuzz" / "hwloc").glob("*.xml") if path.stem != "system")
-#: everything but groups, of which libhwloc takes out whole levels only
+#: everything but groups, of which libhwloc removes complete levels only
 LEVELS = "socket,die,numa,memory,cache,core,pu"
 DESCRIPTIONS = [
     "pu:3",

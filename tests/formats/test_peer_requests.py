@@ -63,7 +63,7 @@ def test_amounts_in_ten_thousandths() -> None:
         ("hq submit --nodes 2 ./prog --cpus x", ["nodes: all must be in one group of workers"]),
     ],
 )
-def test_what_a_request_cannot_express_is_listed(text: str, left_out: list[str]) -> None:
+def test_losses_of_a_request_are_listed(text: str, left_out: list[str]) -> None:
     request = Request.parse(text, format="hyperqueue")
     assert request.attributes["user"]["asked"] == {"format": "hyperqueue", "text": text, "left_out": left_out}
     assert jobspec.parse_resources(jobspec.resources_to_plain(request.resources)) == request.resources

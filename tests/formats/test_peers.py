@@ -93,7 +93,7 @@ def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
         assert forgetting(table(structure), facts(lost)) == forgetting(table(back), facts(lost)), lost
 
 
-# -- machines that these formats can say: nothing is lost but uuids, and nothing is told ---------------------------------
+# -- machines that these formats can express: only uuids are lost, and nothing is reported -------------------------------
 
 WORDS = st.text("abcdefgh-_.", min_size=1, max_size=5).filter(lambda word: word not in ("core", "gpu", "mem", "lic"))
 
@@ -154,7 +154,7 @@ def test_rule_s1_jqm_expresses_such_machines(structure: Structure) -> None:
     comes_back(structure, "jqm")
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- reported losses ---------------------------------------------------------------------------------------------------
 
 
 def site() -> Structure:

@@ -17,9 +17,9 @@ from fluxres.syntax.vertex import Vertex
 ORIGIN = uuids.new_origin(bytes(range(16)))
 Edges = list[tuple[int, int]]
 DIRECTED = 0.35
-"""The share of what is distributed that is asked for to a pool, and of the rest between nodes."""
+"""The fraction of distributed resources requested towards a pool, and of the rest between nodes."""
 GRAPHS = ["power", "power", "network", "both", "mount", "caps", "deep"]
-"""What there may be beside the tree; `deep` is a feed with PDUs in it, and outlets in these."""
+"""Possible pools outside the tree; `deep` is a feed with PDUs in it, and outlets in these."""
 
 
 def _subsystem(name: str, edges: Edges, *, hierarchy: bool = False) -> Subsystem:

@@ -19,8 +19,8 @@ from tests.match.site import Site
 STEPS_MAX = 20_000
 
 Goal = tuple[Vertex, int, "tuple[str, int] | None", tuple[int, ...], int]
-"""A request vertex, the pool it is sought below, the instance of a slot it is for, the whole pools around it, and how many
-entries there were before those beside it."""
+"""A request vertex, the pool below which to search for it, its slot instance, the exclusive pools above it, and how many
+entries there were before those of its siblings."""
 
 
 class TooLarge(Exception):
@@ -29,9 +29,9 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """`bind` passes through, `whole` takes all, `units` takes some, `share` looks; `around` are the pools taken whole in
-    which it was sought, outermost first. `draw` charges a pool on the way to others, alone where it is `kept`; `look` is what
-    `share` is there."""
+    """`bind` passes through, `whole` takes all, `units` takes some, `share` looks; `around` are the exclusively taken pools in
+    which it was searched for, outermost first. `draw` charges a pool on the path to others, alone if it is `kept`; `look` is
+    `share` for such a pool."""
 
     what: str
     v: int
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def within(self) -> int:
-        """The outermost pool taken whole that implies this one."""
+        """The outermost exclusively taken pool that implies this one."""
         return self.around[0] if self.around else -1
 
 
@@ -124,7 +124,7 @@ class Case(Site):
         return self.ordered(pools)
 
     def extend(self, goals: list[Goal], taken: list[Entry], counts: dict[int, int]) -> Iterator[list[Entry]]:
-        """All ways to reach the goals (vertex, pool it is below, slot, whole pools around it)."""
+        """All ways to reach the goals (vertex, pool it is below, slot, exclusive pools above it)."""
         self.step()
         if not goals:
             yield taken

@@ -39,7 +39,7 @@ def together(*work: Callable[[], None]) -> None:
         try:
             start.wait()
             one()
-        except BaseException as error:  # noqa: BLE001  # raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001  # raised again in the waiting thread
             wrong.append(error)
 
     threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in work]

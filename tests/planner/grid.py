@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fluxres.clock import FOREVER
 
-#: Ticks 0 … HORIZON - 1; the last one stands for all later ones, because no change begins or ends later.
+#: Ticks 0 … HORIZON - 1; the last one represents all later ones, because no change begins or ends later.
 HORIZON = 8
 
 

@@ -73,7 +73,7 @@ def test_regular_column_takes_little_space(values: np.ndarray[Any, Any], bytes_m
     assert sum(map(len, payloads)) <= bytes_max
 
 
-def test_deflated_data_never_grows_beyond_what_was_announced() -> None:
+def test_inflated_data_never_exceeds_its_announced_size() -> None:
     payload, zipped = blob.squeeze(bytes(1_000_000))
     assert zipped
     with pytest.raises(StoreError, match="11 bytes instead of 10"):

@@ -131,7 +131,7 @@ def test_a_document_of_changes_is_continued(here: Path) -> None:
     assert len(Path("c.changes").read_bytes().splitlines()) == 3
 
 
-def test_changes_never_overwrite_what_they_do_not_continue() -> None:
+def test_changes_never_overwrite_a_document_they_do_not_continue() -> None:
     fluxres.save(machine(), "base.yaml")
     graph = fluxres.load("base.yaml")
     graph.tag(1, "k")

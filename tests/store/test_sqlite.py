@@ -321,7 +321,7 @@ def test_readers_see_one_state_and_do_not_wait(store: SqliteStore) -> None:
     assert store.load().jobs() == ["j1"]
 
 
-def test_a_second_writer_waits_and_then_sees_what_the_first_did(store: SqliteStore) -> None:
+def test_second_writer_waits_and_then_sees_the_first_ones_changes(store: SqliteStore) -> None:
     store.put("demo", machine())
     entered, found = threading.Event(), []
 

@@ -93,7 +93,7 @@ def test_invalid_durations_are_not_printed(seconds: float) -> None:
 
 
 @given(st.floats(0, 1e15))
-def test_what_is_printed_is_read_back_to_six_digits(seconds: float) -> None:
+def test_printed_durations_are_read_back_to_six_digits(seconds: float) -> None:
     assert duration.parse(duration.format(seconds)) == pytest.approx(seconds, rel=1e-5)
 
 

@@ -115,7 +115,7 @@ def test_a_form_can_be_required(form: Any, text: str) -> None:
 
 
 @given(IDS, st.sampled_from([*FORMS, "words"]))
-def test_what_is_written_is_read_back(job_id: int, form: Any) -> None:
+def test_written_ids_are_read_back(job_id: int, form: Any) -> None:
     text = fluid.encode(job_id, form)
     assert fluid.decode(text) == fluid.decode(text, form) == job_id
 

@@ -111,7 +111,7 @@ def test_a_negative_id_cannot_be_written() -> None:
 
 
 @given(IDS, st.booleans(), st.booleans())
-def test_what_is_written_is_read_back(ids: set[int], brackets: bool, ranges: bool) -> None:
+def test_written_sets_are_read_back(ids: set[int], brackets: bool, ranges: bool) -> None:
     assert idset.parse(idset.format(ids, brackets, ranges=ranges)) == sorted(ids)
 
 

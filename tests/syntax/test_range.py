@@ -108,7 +108,7 @@ def test_huge_ranges_cost_nothing(parts: tuple[int, int | None, str, int]) -> No
 
 
 @given(steps(NUMBERS), st.booleans(), st.booleans())
-def test_what_is_written_is_read_back(parts: tuple[int, int | None, str, int], short: bool, brackets: bool) -> None:
+def test_written_ranges_are_read_back(parts: tuple[int, int | None, str, int], short: bool, brackets: bool) -> None:
     made = Range(*parts)
     read = ranges.parse(ranges.format(made, short=short, brackets=brackets))
     assert read == made or (made.min == made.max == read.min == read.max)

@@ -55,7 +55,7 @@ def test_a_poller_looks_at_three_jobs_per_free_place() -> None:
     assert started(queues) == ["big0"]
 
 
-def test_an_item_list_that_is_used_up_stops_the_whole_queue() -> None:
+def test_exhausted_item_list_stops_the_complete_queue() -> None:
     ports = DiscreteBookings(Discrete("ports", ("p",)))
     queues = filled(Queues({"q": [threads(9), ports]}), q=[job("a", ports=1), job("b", ports=1), job("c")])
     assert started(queues) == ["a"]
@@ -96,7 +96,7 @@ def test_rest_is_kept_for_a_refused_job() -> None:
     assert started(queues) == ["a2"]
 
 
-def test_a_refusal_by_one_manager_undoes_what_others_booked() -> None:
+def test_refusal_by_one_manager_undoes_the_bookings_of_others() -> None:
     first, second = threads(5), DiscreteBookings(Discrete("ports", ("p",)))
     queues = filled(Queues({"q": [first, second]}, "tours"), q=[job("a", thread=2, ports=2), job("b")])
     assert started(queues) == []
