@@ -288,9 +288,13 @@ class Records:
 
         Errors: LimitExceeded from the planner; nothing changes then.
         """
-        self._note_routes(owner, is_routed)
+        holds = self.is_holder(owner)
+        if is_routed:
+            self.note_route(owner)
+        elif not holds:
+            self._note_upward(owner, is_routed)
         before = self.slots_of.get(owner, 0)
-        if not before and self.is_holder(owner):
+        if not before and holds:
             slots = 0  # the number of slots of what it holds already is unknown
         # The planner comes first: it may still refuse because of its bounds, and then nothing has changed.
         if isinstance(planned, Batch):
@@ -317,14 +321,12 @@ class Records:
         if self.upstream is not None:
             self.upstream.note_route()
 
-    def _note_routes(self, owner: str, is_routed: bool | None) -> None:
-        if is_routed:
-            self.note_route(owner)
-        elif not self.is_holder(owner):
-            if is_routed is None:
-                self.upward.discard(owner)
-            else:
-                self.upward.add(owner)
+    def _note_upward(self, owner: str, is_routed: bool | None) -> None:
+        """Record whether an owner that held nothing draws only upward."""
+        if is_routed is None:
+            self.upward.discard(owner)
+        else:
+            self.upward.add(owner)
 
     def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
         for change in planned:

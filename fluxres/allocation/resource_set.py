@@ -142,12 +142,11 @@ class ExecutionTargets:
         self._is_plain = self._find_plain(structure)
         self._is_numbered = bool((self.ranks == np.arange(len(self.ranks))).all())
         self._hosts = Hosts(self.tops)
-        numbers = [structure.types.index(child) if child in structure.types else -1 for child in CHILDREN]
-        firsts = [first.data for first in self._first]
-        views = list(zip(numbers, [table.data for table in self._pools], firsts, strict=True))
-        #: For reading one pool at a time: ranks, ends and types of all; tops of targets; and of each sort of children its
-        #: type number, its pools, and the first one of each target.
-        self._views = structure.rank.data, structure.end.data, structure.type.data, self.tops.data, views
+        child_of = {structure.types.index(child): at for at, child in enumerate(CHILDREN) if child in structure.types}
+        tables = list(zip([table.data for table in self._pools], [first.data for first in self._first], strict=True))
+        #: For reading one pool at a time: ranks, ends and types of all; tops of targets; by type number the sort of children; and
+        #: of each sort its pools, and the first one of each target.
+        self._views = structure.rank.data, structure.end.data, structure.type.data, self.tops.data, child_of, tables
         self._kinds = structure.kind[self.tops]
         self._table = structure.kinds
 
@@ -193,11 +192,18 @@ class ExecutionTargets:
 
     def _few(self, structure: Structure, pools: list[int]) -> dict[int, Texts | None] | None:
         """Positions of targets, each with its held ids, None for all; None if a pool has several targets below it."""
-        rank_of, stop_of, type_of, tops, tables = self._views
+        rank_of, stop_of, type_of, tops, child_of, tables = self._views
         parts: dict[int, list[list[int]] | None] = {}
+        # The last child, and its rank and type: if the next vertex has the same, it is the next child of the same target.
+        child_before, rank_before, type_before = -1, -1, -1
+        ids: list[int] = []
         for v in pools:
             rank = rank_of[v]
             is_leaf = stop_of[v] == v + 1
+            if v == child_before + 1 and is_leaf and rank == rank_before and type_of[v] == type_before:
+                ids.append(ids[-1] + 1)
+                child_before = v
+                continue
             if rank < 0:
                 if not is_leaf:
                     return None
@@ -211,11 +217,14 @@ class ExecutionTargets:
                 if at in parts:
                     continue
                 numbers = parts[at] = [[] for _ in CHILDREN]
-            for mine, (kind, table, first) in zip(numbers, tables, strict=True):
-                if not is_leaf:
+            if not is_leaf:
+                for mine, (table, first) in zip(numbers, tables, strict=True):
                     mine.extend(range(bisect_left(table, v) - first[at], bisect_left(table, stop_of[v]) - first[at]))
-                elif type_of[v] == kind:
-                    mine.append(bisect_left(table, v, first[at]) - first[at])
+            elif (child := child_of.get(type_of[v])) is not None:
+                table, first = tables[child]
+                ids = numbers[child]
+                ids.append(bisect_left(table, v, first[at]) - first[at])
+                child_before, rank_before, type_before = v, rank, type_of[v]
         return {at: None if numbers is None else tuple(map(folded, numbers)) for at, numbers in parts.items()}
 
     def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
@@ -363,13 +372,10 @@ def resource_set(
     Cost: a few microseconds for complete targets or parts of one, and a microsecond per target that is held in part.
     Source: RFC 20.
     """
-    if len(vertices) == 1:
-        v = vertices.item(0)
-        counted = amounts.item(0) == structure.size.item(v) or structure.end.item(v) == v + 1
-        tops = vertices if counted else vertices[:0]
-    else:
-        counts = (amounts == structure.size[vertices]) | (structure.end[vertices] == vertices + 1)
-        tops = vertices if counts.all() else vertices[counts]
+    are_complete = amounts == structure.size[vertices]
+    tops = vertices
+    if not are_complete.all():
+        tops = vertices[are_complete | (structure.end[vertices] == vertices + 1)]
     entries, hosts, properties, number = execution_targets(structure).describe(structure, tops)
     execution: dict[str, Any] = {
         "R_lite": entries,

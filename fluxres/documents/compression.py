@@ -25,6 +25,7 @@ _MAGIC: Final = (
     (b"\xfd7zXZ\x00", "xz"),
     *((b"BZh%d%s" % (size, block), "bz2") for size in range(1, 10) for block in _BZ2_BLOCKS),
 )
+_MAGICS: Final = tuple(magic for magic, _ in _MAGIC)
 #: file extensions of compressed files
 ENDINGS: Final = (".gz", ".zst", ".xz", ".bz2")
 _CHUNK: Final = 1 << 20
@@ -41,7 +42,9 @@ def found(data: bytes) -> str | None:
     >>> found(b"\\x1f\\x8b\\x08"), found(b"fluxres: 1")
     ('gz', None)
     """
-    return next((name for magic, name in _MAGIC if data.startswith(magic)), None)
+    if not data.startswith(_MAGICS):
+        return None
+    return next(name for magic, name in _MAGIC if data.startswith(magic))
 
 
 def opened(data: bytes, file: str) -> bytes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fluxres import limits
 from fluxres.documents.document import Document, Key, excerpt, shown
@@ -19,8 +18,7 @@ NO_TEXT: Final = Document(None, "", "", is_made=True)
 """What a value is in that was made by a program: messages name its path only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A path of keys from the top of a document.
 
     >>> str(Place().at("resources", 0, "with", 1, "count"))

@@ -165,7 +165,7 @@ def decode(data: bytes, file: str) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError("is UTF-16, expected UTF-8", where=f"{file}:1:1", hint="iconv -f UTF-16 -t UTF-8 converts it")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         _require_text(data, file)
         before = data[: error.start].decode("utf-8", "replace")

@@ -135,8 +135,9 @@ def require_bounded(data: bytes, values: object, file: str) -> None:
 
     >>> require_bounded(b'{"a": [1]}', {"a": [1]}, "x.json")
     """
-    most = data.count(b",") + data.count(b"[") + data.count(b"{") + 1
-    if most > limits.DOCUMENT_VALUES_MAX or not _is_shallow(data):
+    opened = data.count(b"[") + data.count(b"{")
+    is_deep = opened > limits.DOCUMENT_DEPTH_MAX and not _is_shallow(data)
+    if is_deep or data.count(b",") + opened + 1 > limits.DOCUMENT_VALUES_MAX:
         found = count(values, file)
         if found > limits.DOCUMENT_VALUES_MAX:
             raise LimitExceeded(f"{found} values, at most {limits.DOCUMENT_VALUES_MAX} are allowed", where=file)

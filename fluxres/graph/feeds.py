@@ -211,6 +211,22 @@ class Feeds:
             u = self._pools.parent.item(u)
         return []
 
+    def arrivals(self, v: int) -> list[int]:
+        """The pools whose suppliers decide whether a pool takes new work (rule F3); empty if nothing supplies it.
+
+        That is the pool itself or its nearest ancestor with suppliers, or the cards of a node without any, whichever is nearer.
+        Unlike :meth:`entries`, it does not tell through which pools a charge of this pool goes.
+        """
+        u = v
+        while u >= 0:
+            if self.rows_into(u):
+                return [u]
+            at = bisect_left(self._nodes.data, u)
+            if at < len(self._nodes) and self._nodes.item(at) == u and (cards := self._inside(u)):
+                return cards
+            u = self._pools.parent.item(u)
+        return []
+
     def _inside(self, v: int) -> list[int]:
         """Pools strictly below `v` that are supplied from outside it."""
         stop = self._pools.end.item(v)

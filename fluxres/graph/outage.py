@@ -109,11 +109,10 @@ class Outage:
         if above >= 0:
             return [above]
         for feeds, cut in self._cut:
-            entries = feeds.entries(v)
-            if entries and all(cut[feeds.supplied.searchsorted(entry)] for entry in entries):
-                return self._behind(feeds, entries)
-        # It has a supply itself, but nothing below it has.
-        return self.culprits(v + 1)
+            places = feeds.arrivals(v)
+            if places and all(cut[feeds.supplied.searchsorted(place)] for place in places):
+                return self._behind(feeds, places)
+        raise AssertionError(f"pool {v} is out of service without a cause")
 
     def _stated_above(self, v: int) -> int:
         at = int(np.searchsorted(self.stated, v, side="right")) - 1

@@ -27,7 +27,7 @@ __all__ = ["by_itself", "duplicate", "extract", "extract_many", "merge", "remove
 Mask = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 Carried = Callable[[Int32], Int64]
-"""Maps accounts of edges with a capacity to units."""
+"""Maps accounts (edges with a capacity, or pools) to units."""
 Along = Callable[[Mask], Mask]
 """Maps a part of a machine to the further pools (both bool by vertex) it needs so that charges follow the same paths."""
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def extract(
     size: Int64 | None = None,
     *,
     take_ancestors: bool = True,
-    ancestor_sizes: Sequence[int] | None = None,
+    way_units: Carried | None = None,
     outside: Int64 | None = None,
     carried: Carried | None = None,
     along: Along | None = None,
@@ -127,7 +127,7 @@ def extract(
         keep: bool over the slice ``[v, end[v])``; a pool whose parent is not kept is not kept.  All by default.
         size: units of each pool of the slice; a pool with 0 is not kept.  `capacity` records the full size of reduced pools.
         take_ancestors: whether to include the pools above `v`, flagged WAY; without them `v` is the root.
-        ancestor_sizes: their units, root first; 0 leaves the size as it is.
+        way_units: units of the pass-through pools of the containment tree, by vertex; 0 leaves the size as it is.
         outside: units of the pools ``[tree_end, n)``.
         carried: units of edges with a capacity, by account; all by default.
         along: further pass-through pools to include, so that charges follow the same paths as in `s`; within the containment tree
@@ -159,10 +159,9 @@ def extract(
     sizes = s.size[vertices]
     if size is not None:
         sizes[: len(in_tree)][~is_way] = size[mask]
-    if ancestor_sizes is not None:
-        _fit("ancestor_sizes", ancestor_sizes, len(above))
-        at = np.searchsorted(in_tree, above)
-        sizes[at] = [new or old for new, old in zip(ancestor_sizes, sizes[at].tolist(), strict=True)]
+    if way_units is not None and is_way.any():
+        units = way_units(in_tree[is_way])
+        sizes[: len(in_tree)][is_way] = np.where(units, units, sizes[: len(in_tree)][is_way])
     if outside is not None:
         sizes[len(in_tree) :] = np.where(own, outside[beside - s.tree_end], sizes[len(in_tree) :])
     flags = s.flags[vertices]

@@ -95,7 +95,7 @@ def shrink(parent: Instance, job: Job, child: Instance, wanted: Targets) -> list
         raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint="close the instance to return everything")
     if child.inventory.kind == "counted":
         graph_with_records(child)  # the counted pool may be among those that are returned
-    if targets.is_request(child._graph, wanted):
+    if targets.is_request(wanted, child._graph):
         hint = f"name them, such as {IDLE_NODES}"
         raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=child.address, hint=hint)
     structure = child._graph.structure

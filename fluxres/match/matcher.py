@@ -17,7 +17,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.graph.outage import NOTHING_DEAD, Dead
+from fluxres.graph.outage import NOTHING_DEAD, Dead, Outage
 from fluxres.graph.structure import Structure
 from fluxres.match import peer_rules, reasons
 from fluxres.match.demand import Plan
@@ -75,12 +75,15 @@ class Matcher:
         self.ideal = ideal
         present = () if ideal else (structure.outage.dead, structure.outage.stated)
         self.typology = Typology(structure, *present, with_draws=with_draws)
+        #: By the identity of the resources, which jobspecs read from the same text share.
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
         #: By eligible nodes and kind of request.
         self._failures: dict[tuple[Eligible, object], Failures] = {}
-        self._roots = structure.unavailable_roots()
+        #: The outage when supply paths were last checked, and when eligible nodes were last computed.
+        self._followed: Outage | None = None
+        self._eligible_in: Outage | None = None
         self._node_table = NodeTable(self.typology, planner, ideal=ideal)
         self._below_meetings: Below = {}
         self._idle: Matcher | None = None
@@ -141,8 +144,10 @@ class Matcher:
             _require_window(start, end)
             fast = None if reference else search(self._node_table, plan, shape, eligible, chosen, start, end)
             if fast is not None:
-                with suppress(NeedsTraverser):
+                try:
                     return alone.match(fast) if alone is not None and alone.suits(fast) else fast.settle()
+                except NeedsTraverser:
+                    pass
             return self._traverse(self._situation(eligible, plan, start, end), plan, chosen)
 
         return at
@@ -312,12 +317,12 @@ class Matcher:
 
     def _ready(self, request: Request) -> Ready:
         self.follow_suppliers()
-        found = self._plans.get(id(request))
-        if found is None or found[0] is not request:
-            peer_rules.require_allowed(self.structure, request)
+        peer_rules.require_allowed(self.structure, request)
+        found = self._plans.get(id(request.resources))
+        if found is None or not _asks_the_same(found[0], request):
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
-            # The same jobspec parsed again gives another, equal request.
+            # Parsing the same resources again gives other, equal objects.
             what = request.resources, request.constraint, request.parts
             ready = self._ready_for.get(what)
             if ready is None:
@@ -325,7 +330,7 @@ class Matcher:
                 shape = self._form_of(plan)
                 alone = None if shape is None else single(plan, shape, self.planner.columns)
                 ready = self._ready_for[what] = plan, shape, alone
-            found = self._plans[id(request)] = (request, ready)
+            found = self._plans[id(request.resources)] = (request, ready)
             if len(self._plans) > REQUESTS_KEPT:
                 self._plans.popitem(last=False)
             if len(self._ready_for) > REQUESTS_KEPT:
@@ -337,11 +342,10 @@ class Matcher:
         return found if found is not None and self._node_table.level is not None else None
 
     def _eligible_for(self, constraint: Constraint | None) -> Eligible:
-        # A constraint may test states; setting a state makes a new array of the roots of what is out of service.
-        roots = self.structure.unavailable_roots()
-        if roots is not self._roots:
+        outage = self.structure.outage
+        if outage is not self._eligible_in:  # a constraint may test states
             self._forget_eligible()
-            self._roots = roots
+            self._eligible_in = outage
         found = self._eligible.get(constraint)
         if found is None:
             if len(self._eligible) >= REQUESTS_KEPT:
@@ -366,8 +370,9 @@ class Matcher:
             routed: the caller will ask for routes, which avoid every pool out of service.
         """
         outage, known = self.structure.outage, self.typology
-        if self.ideal:
+        if self.ideal or (outage is self._followed and not routed):
             return
+        self._followed = outage
         same_routes = not (routed or known.paths.is_routed) or np.array_equal(outage.stated, known.stated)
         same_routes = same_routes and not (routed and known.paths.is_crowded)
         if same_routes and _is_same(outage.dead, known.dead):
@@ -405,6 +410,10 @@ class Matcher:
         self._forget_eligible()
         self._below_meetings.clear()
         self._node_table = NodeTable(typology, self.planner, ideal=self.ideal)
+
+
+def _asks_the_same(one: Request, other: Request) -> bool:
+    return one.resources is other.resources and one.constraint == other.constraint and one.parts == other.parts
 
 
 def _is_same(one: Dead, other: Dead) -> bool:

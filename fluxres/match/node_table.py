@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph.outage import Outage
 from fluxres.match.eligible import Eligible
 from fluxres.match.situation import PERFORMANCE_CLASS, Situation
 from fluxres.match.typology import Typology
@@ -39,7 +40,7 @@ class NodeTable:
 
     def forget(self) -> None:
         """Drop what was derived from states and kinds."""
-        self._roots: NDArray[np.int32] | None = None
+        self._outage: Outage | None = None
         self._up: Words | None = None
         self._takeable: Words | None = None
         self._eligible: dict[Eligible, Words] = {}
@@ -53,12 +54,12 @@ class NodeTable:
     def refresh(self) -> Level:
         """Update derived data if states have changed; returns the level, which must exist."""
         assert self.level is not None  # a form exists only if nodes are flat
-        roots = self.typology.structure.unavailable_roots()
-        if self._roots is not roots:
+        outage = self.typology.structure.outage
+        if self._outage is not outage:
             self._up = self._takeable = None
             self._capacity.clear()
             self._up_pools.clear()
-            self._roots = roots
+            self._outage = outage
         return self.level
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -73,8 +74,12 @@ class NodeTable:
         return (at < 0) | (vertices >= structure.end[roots[at]])
 
     def open(self, eligible: Eligible, *, whole: bool) -> Words:
-        """Nodes in service that satisfy a constraint, as bits; for exclusive use, without pass-through nodes."""
-        level = self.refresh()
+        """Nodes in service that satisfy a constraint, as bits; for exclusive use, without pass-through nodes.
+
+        The caller has refreshed the table.
+        """
+        level = self.level
+        assert level is not None
         if self._up is None or self._takeable is None:
             up = self.is_up(level.vertices)
             self._up = level.roof.words(np.flatnonzero(up))

@@ -20,6 +20,8 @@ MULTINODE: Final = "allow_multinode"
 def require_allowed(structure: Structure, request: Request) -> None:
     """Errors: InfeasibleRequest for a canary request for several nodes of a pool with ``allow_multinode: false``."""
     user = request.attributes.get("user")
+    if user is None:
+        return
     asked = user.get("asked") if isinstance(user, Mapping) else None
     if not isinstance(asked, Mapping) or asked.get("format") != "canary":
         return

@@ -74,7 +74,10 @@ class Search:
         self.whole = node is not None and (policy.node_exclusive or (node.whole if node.children else not node.shared))
         #: Whether only nodes that no other job touches are suitable.
         self.clear = self.whole or policy.node_exclusive
-        self._covered = not self.clear and any(node_table.planner.levels.covers_between(self.level, kind) for kind in form.kinds)
+        self._covered = not self.clear and node_table.planner.levels.covers_between(self.level, form.kinds)
+        marks = self.level.touched if self.clear else self.level.roof
+        #: Nodes in service and eligible that holdings do not rule out.
+        self._open = node_table.open(eligible, whole=self.clear) & ~marks.folded(start, end)
         self._peaks: dict[int, Int64 | None] = {}
         self._pools: dict[tuple[int, int], Pools] = {}
 
@@ -128,12 +131,6 @@ class Search:
 
     # -- nodes with room -----------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _open(self) -> Words:
-        """Nodes in service and eligible that holdings do not rule out."""
-        marks = self.level.touched if self.clear else self.level.roof
-        return self.node_table.open(self.eligible, whole=self.clear) & ~marks.folded(self.start, self.end)
-
     def peaks(self, kind: int) -> Int64 | None:
         """Units of a type used in each node at the busiest moment; None if none are."""
         if kind not in self._peaks:
@@ -148,8 +145,6 @@ class Search:
         """Nodes with room by count."""
         found = self._open
         for kind, units in needs.items():
-            if not found.any():
-                break
             capacity, least = self.node_table.capacity(kind)
             peaks = self.peaks(kind)
             if peaks is not None:
@@ -249,7 +244,11 @@ class Search:
 
     def is_doubtful(self, node: int, kinds: Iterable[int]) -> bool:
         """Whether a count may be too optimistic for one node."""
-        return self._covered or any((peaks := self.peaks(kind)) is not None and bool(peaks[node]) for kind in kinds)
+        for kind in kinds:
+            peaks = self.peaks(kind)
+            if peaks is not None and peaks[node]:
+                return True
+        return self._covered
 
     def first_node(self, words: Words, needs: dict[int, int]) -> int | None:
         """The first of these nodes in numerical order that has what is needed, checked unit by unit.
@@ -449,6 +448,22 @@ class Search:
         return Chosen(nodes, amounts, turns)
 
     # -- pools of one node ---------------------------------------------------------------------------------------------
+
+    def first_pools(self, node: int, kind: int, number: int) -> NDArray[np.int32]:
+        """Vertices of the first free pools of a type in one node, in the order of the policy; each pool has one unit."""
+        table = self.node_table.typology.vertices(kind)
+        if self._is_idle(node, kind) and self.policy.score is None:
+            first, stop = self.level.edges(kind)
+            if self.policy.descending:
+                end = stop.item(node)
+                return table[end - number : end][::-1]
+            begin = first.item(node)
+            return table[begin : begin + number]
+        return table[self.pools(node, kind)[0][:number]]
+
+    def _is_idle(self, node: int, kind: int) -> bool:
+        """Whether all pools of a type in one node are in service and free."""
+        return self.node_table.up_pools(kind) is None and not self.is_doubtful(node, (kind,))
 
     def pools(self, node: int, kind: int) -> Pools:
         """Pools of a type in one node with units free through the window, in the order of the policy."""
@@ -799,8 +814,7 @@ class Single:
     def _pools(self, search: Search, node: int) -> NDArray[np.int32]:
         if not self._needs:
             return search.level.vertices[node : node + 1]
-        vertices = search.node_table.typology.vertices
-        found = [vertices(kind)[search.pools(node, kind)[0][:units]] for kind, units in self._needs.items()]
+        found = [search.first_pools(node, kind, units) for kind, units in self._needs.items()]
         return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(self._amounts) > 1 else found[0]
 
     def suits(self, search: Search) -> bool:

@@ -40,9 +40,11 @@ def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1
     # Naming every pool by its path takes longer than the change itself, so the event is created only for a sink, and only when
     # the sink wants it.  Until then it keeps the structure that its vertex numbers refer to.
     sink = graph.sink
+    if sink is None:
+        return
     if isinstance(sink, events.PatientSink):
         sink.later(event, pools)
-    elif sink is not None:
+    else:
         sink(event())
 
 
@@ -186,7 +188,7 @@ def commit_match(graph: ResourceGraph, found: Placement, job: str, *, anew: bool
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
         planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
-        planned = plans.match(graph.records, *found.found, job, *window)
+        planned = plans.match(graph.records, found.vertices, found.amounts, found.implied, job, *window)
     require_room(graph, (planned, window))
     tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)

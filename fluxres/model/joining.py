@@ -59,13 +59,16 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
         outside = np.where(ways[beyond], structure.size[beyond], planner.free_slice(structure.tree_end, structure.n, *window))
         for u in barred[np.searchsorted(barred, structure.tree_end) :].tolist():
             outside[u - structure.tree_end : structure.end.item(u) - structure.tree_end] = 0
-    above = [planner.free(u, *window) for u in reversed(structure.ancestors(v))]
+
+    def way_units(vertices: Int32) -> NDArray[np.int64]:
+        outage = structure.outage
+        return np.array([0 if outage.is_out(u) else planner.free(u, *window) for u in vertices.tolist()], np.int64)
 
     def carried(edges: Int32) -> NDArray[np.int64]:
         return np.array([planner.free(edge, *window) for edge in edges.tolist()], np.int64)
 
     along = partial(_along, graph) if structure.subsystems else None
-    made, _ = surgery.extract(structure, v, free > 0, free, ancestor_sizes=above, outside=outside, carried=carried, along=along)
+    made, _ = surgery.extract(structure, v, free > 0, free, way_units=way_units, outside=outside, carried=carried, along=along)
     return _made(graph, made)
 
 

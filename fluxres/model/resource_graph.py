@@ -216,8 +216,13 @@ class ResourceGraph:
         lo, hi = self._given_window(start, end, duration_s, name)
         return hi - lo if hi < FOREVER else FOREVER
 
-    def _request_window(self, request: Request, at: Time | None, length: int | None, name: str = "at") -> Window:
-        """The window of a request in ticks: of the given length, else that of the request, else without end."""
+    def _request_window(
+        self, request: Request, at: Time | None, duration_s: Length | None, end: Time | None = None, name: str = "at"
+    ) -> Window:
+        """The window of a request in ticks: until `end`, for `duration_s`, else that of the request, else without end."""
+        if end is not None:
+            return self._given_window(at, end, duration_s, name)
+        length = self._length(duration_s)
         now = self.now()
         start = now if at is None else ticks(at, name)
         return start, min(start + matching.length(request, length), FOREVER)
@@ -485,7 +490,7 @@ class ResourceGraph:
             from fluxres.model.match import stamped
 
             request = as_request(wanted)
-            found = matching.match(self, request, self._request_window(request, at, self._length(duration_s)), policy)
+            found = matching.match(self, request, self._request_window(request, at, duration_s), policy)
             return stamped(self, found)
 
     @locked
@@ -502,7 +507,7 @@ class ResourceGraph:
     ) -> Refusal | None:
         """Why a request has no match; None if it has one.  `.sentences()` explains it in words."""
         request = as_request(wanted)
-        return matching.explained(self, request, self._request_window(request, at, self._length(duration_s)), policy)
+        return matching.explained(self, request, self._request_window(request, at, duration_s), policy)
 
     @locked
     def earliest(
@@ -510,7 +515,7 @@ class ResourceGraph:
     ) -> float | None:
         """The first start, in seconds, at which a request has a match; None if there is none."""
         request = as_request(wanted)
-        found = matching.first(self, request, self._request_window(request, after, self._length(duration_s), "after"), policy)
+        found = matching.first(self, request, self._request_window(request, after, duration_s, name="after"), policy)
         return None if found is None else seconds(found.start)
 
     # -- matching several requests at once ---------------------------------------------------------------------------
@@ -606,10 +611,10 @@ class ResourceGraph:
         with self.lock:
             changes.expire_stages(self)
             begin, name = _one_start(start, at)
-            if targets.is_request(self, wanted):
+            if targets.is_request(wanted, self):
                 targets.job_id(job)
-                request = as_request(cast("Wanted", wanted))
-                span = self._request_window(request, begin, self._length(duration_s, begin, end, name), name)
+                request = as_request(wanted)
+                span = self._request_window(request, begin, duration_s, end, name)
                 if begin is not None:
                     changes.require_end(self, span)
                 revision = self.revision
@@ -635,7 +640,7 @@ class ResourceGraph:
             changes.expire_stages(self)
             targets.job_id(job)
             request = as_request(wanted)
-            window = self._request_window(request, after, self._length(duration_s), "after")
+            window = self._request_window(request, after, duration_s, name="after")
             revision = self.revision
             found = matching.first(self, request, window, policy)
             if found is not None and (after is not None or found.start > window[0]):
@@ -684,9 +689,9 @@ class ResourceGraph:
         begin = max(have.start, seconds(self.now())) if start is None else start
         window = self.open_window(begin, have.end if end is None else end)
         changes.require_end(self, window)
-        if not targets.is_request(self, wanted):
+        if not targets.is_request(wanted, self):
             return changes.allocate(self, targets.job_id(job), targets.with_amounts(self, cast("Targets", wanted)), window)
-        request, revision = as_request(cast("Wanted", wanted)), self.revision
+        request, revision = as_request(wanted), self.revision
         return self._give(request, targets.job_id(job), window, policy, self.matcher.match(request, *window, policy), revision)
 
     # -- allocating to several jobs at once --------------------------------------------------------------------------
@@ -804,10 +809,10 @@ class ResourceGraph:
         hi = None if end is None else ticks(end, "end")
         slots = 0
         named: list[tuple[int, int | None]]
-        if targets.is_request(self, wanted):
+        if targets.is_request(wanted, self):
             from fluxres.model import shrinking
 
-            request = as_request(cast("Wanted", wanted))
+            request = as_request(wanted)
             picks, slots = shrinking.answer(self, job, request, lo, hi, policy)
             named = list(picks)
         else:
@@ -869,9 +874,9 @@ class ResourceGraph:
         """
         with self.lock:
             changes.expire_stages(self)
-            if targets.is_request(self, wanted):
-                request = as_request(cast("Wanted", wanted))
-                span = self._request_window(request, start, self._length(duration_s, start, end), "start")
+            if targets.is_request(wanted, self):
+                request = as_request(wanted)
+                span = self._request_window(request, start, duration_s, end, "start")
                 found = matching.match(self, request, span, policy)
                 matching.require_picks(found)
                 window = found.start, found.end

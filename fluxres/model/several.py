@@ -153,12 +153,12 @@ def parts_of(
 def _part(
     graph: ResourceGraph, place: str, what: Targets | Wanted, job: str, length: int | None, start: int, sought_only: bool
 ) -> Part:
-    if not targets.is_request(graph, what):
+    if not targets.is_request(what, graph):
         if sought_only:
             raise UsageError("expected a request, got pools by name", hint="pools that are named are given at a start")
         named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
         return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
-    request = as_request(cast("Wanted", what))
+    request = as_request(what)
     return Part(place, job, request, [], matching.length(request, length))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fluxres.syntax.folded import expand, folds
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
+    from fluxres.syntax.jobspec import Wanted
 
 Where = str | int | Pool
 """A path, URI or uuid; a vertex number; a handle."""
@@ -162,7 +163,7 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
     return Place(structure, [v], hierarchy)
 
 
-def is_request(graph: ResourceGraph, wanted: object) -> bool:
+def is_request(wanted: object, graph: ResourceGraph) -> TypeGuard[Wanted]:
     """Whether this is a request (a shape, options, a jobspec, a Request), and not pools by name."""
     if isinstance(wanted, str):
         if wanted.startswith("-") and "/" not in wanted and ARROW not in wanted:  # short options

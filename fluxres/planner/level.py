@@ -170,31 +170,25 @@ class Level:
 
     def change(self, pools: Pools, start: int, end: int) -> None:
         """Record that the own use of a few pools grew (or shrank) over the window."""
-        types, sizes, inside = self._columns.type, self._columns.size, self._ordinal_of
-        last, last_kind, units = -1, -1, 0
+        types, sizes, ordinal_of = self._columns.type, self._columns.size, self._ordinal_of
+        #: By pool of the level and type, and by pool: the units used below it.
+        below: dict[tuple[int, int], int] = {}
+        inside: dict[int, int] = {}
         for v, amount in pools:
-            pool, kind = inside[v], types[v]
-            if pool == last and kind == last_kind:  # pools of one type in one node are mostly adjacent
-                units += amount
-                continue
-            if last >= 0:
-                self._use(last, last_kind, units, start, end)
-                last = -1
+            pool, kind = ordinal_of[v], types[v]
             if kind == self.kind:
                 self._roof_one(pool, amount > 0, start, end)
             elif pool >= 0:
-                last, last_kind, units = pool, kind, amount
+                below[pool, kind] = below.get((pool, kind), 0) + amount
+                inside[pool] = inside.get(pool, 0) + amount
             elif sizes[v] == 1:
                 self.cover(v, amount > 0, start, end)
-        if last >= 0:
-            self._use(last, last_kind, units, start, end)
-
-    def _use(self, pool: int, kind: int, amount: int, start: int, end: int) -> None:
-        """Record that more (or fewer) units of a type are used below a pool."""
-        counts = self._counts.get(kind)
-        if counts is not None:
-            counts.change(pool, amount, UNITS_MAX, start, end, 2)
-        self._use_inside(pool, amount, start, end)
+        for (pool, kind), units in below.items():
+            counts = self._counts.get(kind)
+            if counts is not None:
+                counts.change(pool, units, UNITS_MAX, start, end, 2)
+        for pool, units in inside.items():
+            self._use_inside(pool, units, start, end)
 
     def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
         """As :meth:`change`, for many pools of one type."""
@@ -225,22 +219,17 @@ class Level:
                 self._roof_many(np.arange(lo, hi), on, start, end, own=False)
 
     def _roof_one(self, pool: int, on: bool, start: int, end: int) -> None:
-        if on:
-            self.roof.set_one(pool, start, end)
-            self.touched.set_one(pool, start, end)
-        else:
-            self.roof.clear_one(pool, start, end)
-            self.touched.clear_one(pool, start, end)
+        self.roof.mark_one(pool, on, start, end)
+        self.touched.mark_one(pool, on, start, end)
+        if not on:
             self._restore(pool, start, end)
 
     def _roof_many(self, pools: npt.NDArray[Any], on: bool, start: int, end: int, *, own: bool) -> None:
         words = self.roof.words(pools)
+        self.roof.mark(words, on, start, end)
+        self.touched.mark(words, on, start, end)
         if on:
-            self.roof.set(words, start, end)
-            self.touched.set(words, start, end)
             return
-        self.roof.clear(words, start, end)
-        self.touched.clear(words, start, end)
         # A pool that was released itself is not held any more, so only the pools above it need to be checked.
         if any(map(self._ever_whole, self._types_above if own else (self.kind, *self._types_above))):
             left = pools.tolist()
@@ -256,25 +245,23 @@ class Level:
             while v >= 0:
                 for lo, hi in self._held_whole(v):
                     if lo < end and start < hi:
-                        self.roof.set_one(pool, max(lo, start), min(hi, end))
-                        self.touched.set_one(pool, max(lo, start), min(hi, end))
+                        self.roof.mark_one(pool, True, max(lo, start), min(hi, end))
+                        self.touched.mark_one(pool, True, max(lo, start), min(hi, end))
                 v = self._columns.parent[v]
         for lo, hi in _positive(self._inside.get(pool, []), start, end):
-            self.touched.set_one(pool, lo, hi)
+            self.touched.mark_one(pool, True, lo, hi)
 
     def _use_inside(self, pool: int, amount: int, start: int, end: int) -> None:
         steps = self._inside.setdefault(pool, [(BEGINNING, 0)])
         _add(steps, start, end, amount)
         if len(steps) == 1:
             del self._inside[pool]
-        if amount > 0:
-            self.touched.set_one(pool, start, end)
-        else:
-            self.touched.clear_one(pool, start, end)
+        self.touched.mark_one(pool, amount > 0, start, end)
+        if amount < 0:
             for lo, hi in _positive(steps, start, end):
-                self.touched.set_one(pool, lo, hi)
+                self.touched.mark_one(pool, True, lo, hi)
             for lo, hi in self.roof.runs(pool, start, end):
-                self.touched.set_one(pool, max(lo, start), min(hi, end))
+                self.touched.mark_one(pool, True, max(lo, start), min(hi, end))
 
     def check(self, used: Sequence[Timeline | None]) -> list[Finding]:
         """What is wrong with the marks and the counts; empty if nothing is.
@@ -403,9 +390,12 @@ class Levels:
             level.count(kind, self._used[kind])
         return level
 
-    def covers_between(self, level: Level, kind: int) -> bool:
-        """Whether any pool below the level and above pools of a type may be held exclusively at some moment."""
-        return any(map(self._ever_whole, level.between(kind)))
+    def covers_between(self, level: Level, kinds: Iterable[int]) -> bool:
+        """Whether any pool below the level and above pools of these types may be held exclusively at some moment."""
+        for kind in kinds:  # noqa: SIM110  # called for every request: a generator is slower
+            if any(map(self._ever_whole, level.between(kind))):
+                return True
+        return False
 
     def moments(self, level: Level, kinds: Iterable[int], start: int, end: int) -> list[int]:
         """The moments in [start, end) that matter to a request for these types in pools of a level, ascending.

@@ -5,13 +5,13 @@ the opposite question: of *all* nodes, which are unmarked through a window?  Ten
 the level, a window is one `bitwise_or` over its rows, and the number of marks in each row is stored with it: a window whose
 fullest row leaves too few nodes is skipped without reading it.
 
-Marks are set and cleared, not counted: the caller of `clear` must ensure that nothing else marks the pool (`level.py` does).
+Marks are set and cleared, not counted: before it clears one, the caller must ensure that nothing else marks the pool
+(`level.py` does).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -32,7 +32,7 @@ class Marks(Breakpoints):
     """Bits of `length` pools over time.
 
     >>> marks = Marks(3)
-    >>> marks.set(marks.words([0, 2]), 5, 9)
+    >>> marks.mark(marks.words([0, 2]), True, 5, 9)
     >>> marks.folded(0, 6).tolist(), marks.folded(9, 12).tolist(), marks.runs(2)
     ([5], [0], [(5, 9)])
     """
@@ -77,10 +77,12 @@ class Marks(Breakpoints):
         first, stop = max(i, 1), min(j + 1, len(self.times))
         if stop - first > SCALAR_ROWS_MAX:
             counts = self.ones[np.frombuffer(self.rows[first - 1 : stop], np.int64)]
-            alike: Iterable[int] = (np.flatnonzero(counts[1:] == counts[:-1])[::-1] + first).tolist()
+            alike: list[int] = (np.flatnonzero(counts[1:] == counts[:-1])[::-1] + first).tolist()
         else:
-            rows, ones = self.rows, self._counts
-            alike = [k for k in range(stop - 1, first - 1, -1) if ones[rows[k]] == ones[rows[k - 1]]]
+            ones, rows, alike = self._counts, self.rows, []
+            for k in range(stop - 1, first - 1, -1):
+                if ones[rows[k]] == ones[rows[k - 1]]:
+                    alike.append(k)
         flat, width = self._flat, self.width
         for k in alike:
             row, before = self.rows[k] * width, self.rows[k - 1] * width
@@ -88,49 +90,39 @@ class Marks(Breakpoints):
                 del self.times[k]
                 self._spare.append(self.rows.pop(k))
 
-    def set(self, words: Words, start: int, end: int) -> None:
-        """Mark these pools over the window.  Cost: the rows of the window."""
+    def mark(self, words: Words, on: bool, start: int, end: int) -> None:
+        """Mark these pools over the window, or clear their marks.  Cost: the rows of the window."""
         i, j = self._cut(*self.window(start, end), start, end, 2)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
             part = rows[k : k + REDUCED_ROWS]
-            made = self.matrix[part] | words
+            made = self.matrix[part] | words if on else self.matrix[part] & ~words
             self.matrix[part] = made
             self.ones[part] = np.bitwise_count(made).sum(axis=1)
         self._settle(i, j)
 
-    def clear(self, words: Words, start: int, end: int) -> None:
-        """Clear the marks of these pools over the window."""
-        i, j = self._cut(*self.window(start, end), start, end, 2)
-        rows = np.frombuffer(self.rows[i:j], np.int64)
-        for k in range(0, j - i, REDUCED_ROWS):
-            part = rows[k : k + REDUCED_ROWS]
-            made = self.matrix[part] & ~words
-            self.matrix[part] = made
-            self.ones[part] = np.bitwise_count(made).sum(axis=1)
-        self._settle(i, j)
-
-    def set_one(self, ordinal: int, start: int, end: int) -> None:
-        self._change_one(ordinal, start, end, True)
-
-    def clear_one(self, ordinal: int, start: int, end: int) -> None:
-        self._change_one(ordinal, start, end, False)
-
-    def _change_one(self, ordinal: int, start: int, end: int, mark: bool) -> None:
-        i, j = self._cut(*self.window(start, end), start, end, 2)
+    def mark_one(self, ordinal: int, on: bool, start: int, end: int) -> None:
+        """Mark one pool over the window, or clear its mark."""
+        i, j = self.window(start, end)
         column, bit = ordinal >> 6, 1 << (ordinal & 63)
+        within_row, before = j - i == 1, len(self.times)  # as most windows are
+        if within_row and (self._flat[self.rows[i] * self.width + column] & bit != 0) == on:
+            return
+        i, j = self._cut(i, j, start, end, 2)
         if j - i > SCALAR_ROWS_MAX:
             rows = np.frombuffer(self.rows[i:j], np.int64)
-            changed = rows[(self.matrix[rows, column] & np.uint64(bit) == 0) == mark]
+            changed = rows[(self.matrix[rows, column] & np.uint64(bit) == 0) == on]
             self.matrix[changed, column] ^= np.uint64(bit)
-            self.ones[changed] += 1 if mark else -1
+            self.ones[changed] += 1 if on else -1
         else:
-            flat, ones, width, step = self._flat, self._counts, self.width, 1 if mark else -1
+            flat, ones, width, step = self._flat, self._counts, self.width, 1 if on else -1
             for row in self.rows[i:j]:
                 word = flat[row * width + column]
-                if (word & bit == 0) == mark:
+                if (word & bit == 0) == on:
                     flat[row * width + column] = word ^ bit
                     ones[row] += step
+        if within_row and len(self.times) - before == (1 if end >= FOREVER else 2):
+            return  # the mark changes at both breakpoints, which are new
         self._settle(i, j)
 
     # -- queries ----------------------------------------------------------------------------------------------

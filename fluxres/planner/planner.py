@@ -12,7 +12,6 @@ allocate units twice.  The caller records which job holds the units.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -177,7 +176,7 @@ class Planner:
         self.levels.change_many(which, units if sign > 0 else -units, start, end)
 
     def _change_each(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
-        if vertices[0] < 0 or vertices[-1] >= self._n or min(units) < 1 or any(a >= b for a, b in pairwise(vertices)):
+        if vertices[0] < 0 or vertices[-1] >= self._n or min(units) < 1 or vertices != sorted(set(vertices)):
             return False
         pools = [(v, sign * amount) for v, amount in zip(vertices, units, strict=True)]
         if not self._lines.change_each(pools, start, end):

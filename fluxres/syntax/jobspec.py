@@ -194,12 +194,13 @@ def _of_text(text: str) -> Request:
 
 
 def _of_document(source: str | bytes | Path) -> Request:
-    from fluxres.documents import source_text, yaml_document
+    from fluxres.documents.source_text import opened
+    from fluxres.documents.yaml_document import parse as parse_document
 
-    data, file, path = source_text.opened(source)
+    data, file, path = opened(source)
     if (known := _known.get(data)) is not None:
         return known
-    document = yaml_document.parse(data, file=file, path=path)
+    document = parse_document(data, file=file, path=path)
     return _keep(_known, data, parse(document, dialect="any"), len(data))
 
 
@@ -252,17 +253,17 @@ def parse(source: object, *, dialect: Dialect = "rfc14") -> Request:
     Traceback (most recent call last):
     fluxres.errors.InputError: resources[0].with[0].count: expected an integer >= 1, ... got 0
     """
-    from fluxres.documents import typed
-    from fluxres.syntax import jobspec_schema
+    from fluxres.documents.typed import convert
+    from fluxres.syntax.jobspec_schema import Jobspec, Rest
 
     document = source if isinstance(source, Document) else Document(source, "", "", is_made=True)
     reader, content = _Reader(document, RULES[dialect]), _content_of_resources(document)
     known = None if content is None else _known_resources.get((dialect, content))
     if known is not None:
-        return reader.request(typed.convert(document, jobspec_schema.Rest), known)
+        return reader.request(convert(document, Rest), known)
     if isinstance(document.values, Mapping):
         _require_bounded(document, document.values.get("resources"))
-    found = reader.request(typed.convert(document, jobspec_schema.Jobspec))
+    found = reader.request(convert(document, Jobspec))
     if content is not None:
         _keep(_known_resources, (dialect, content), found.resources, len(content))
     return found
@@ -284,12 +285,12 @@ def parse_resources(values: object, *, dialect: Dialect = "rfc14") -> tuple[Vert
     >>> [(v.type, v.is_exclusive) for v in parse_resources([{"type": "node", "count": 2}])]
     [('node', False)]
     """
-    from fluxres.documents import typed
-    from fluxres.syntax import jobspec_schema
+    from fluxres.documents.typed import convert
+    from fluxres.syntax.jobspec_schema import Resources
 
     document = Document({"resources": values}, "", "", is_made=True)
     _require_bounded(document, values)
-    return _Reader(document, RULES[dialect]).resources(typed.convert(document, jobspec_schema.Resources).resources)
+    return _Reader(document, RULES[dialect]).resources(convert(document, Resources).resources)
 
 
 def _require_bounded(document: Document, resources: object) -> None:

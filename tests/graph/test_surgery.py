@@ -202,7 +202,7 @@ def test_name_that_contains_the_size_stays_when_the_size_is_reduced() -> None:
 
 def test_extract_sets_the_sizes_of_ancestors() -> None:
     s = build(Node("cluster", basename="c", size=4, children=[Node("rack", 0, size=6, children=[Node("node", 0)])]))
-    copy, _ = surgery.extract(s, 2, ancestor_sizes=[0, 2])
+    copy, _ = surgery.extract(s, 2, way_units=lambda vertices: np.array([0, 2]))
     assert copy.size.tolist() == [4, 2, 1]
     assert copy.capacity == {1: 6}
 

@@ -25,6 +25,7 @@ from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
+from tests import sites
 from tests.allocation.test_records import BUNDLE, CORE, LICENSE, MEMORY, NODE, machine, trace
 
 POWERED: dict[str, Any] = {
@@ -71,6 +72,22 @@ def test_copy_has_available_pools_and_no_allocations() -> None:
     child.allocate(NODE, job="inner")
     assert g.pool(NODE).available() == 1
     assert g.check() == child.check() == []
+
+
+def test_rule_c1_pass_through_pool_shows_the_units_that_were_free() -> None:
+    g = sites.graph("""
+fluxres: 1
+name: site
+resources:
+  - {type: rack, size: 4, with: [{type: node}]}
+  - {type: pdu, size: 5}
+graphs:
+  power: {edges: [{from: /site/pdu, to: /site/rack/node}]}
+""")
+    g.allocate({"/site/pdu": 2, "/site/rack": 1}, job="a")
+    child = g.copy("/site/rack/node")
+    assert {pool.path: pool.size for pool in child.walk()} == {"/site": 1, "/site/rack": 3, "/site/rack/node": 1, "/site/pdu": 3}
+    assert child.pool("/site/pdu").available() == 0
 
 
 def test_copy_of_a_jobs_pools() -> None:

@@ -50,6 +50,32 @@ def drawn(graph: ResourceGraph, job: str = "j") -> dict[str, int]:
     return {span.pool.split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
 
 
+def test_rule_f3_pool_next_to_a_separately_supplied_one_is_not_supplied_by_it() -> None:
+    graph = sites.graph("""
+fluxres: 1
+name: site
+resources:
+  - {type: node, with: [{type: socket, with: [{type: core, count: 2}, {type: memory}]}]}
+graphs:
+  power:
+    pools: [{type: pdu, count: 2}]
+    edges:
+      - {from: "power:/pdu0", to: /site/node}
+      - {from: "power:/pdu1", to: /site/node/socket/memory}
+""")
+    graph.set_state("power:/pdu0", "down")
+    free = {pool.path: pool.available() for pool in graph.walk("/site/node")}
+    assert free == {
+        "/site/node": 1,
+        "/site/node/socket": 1,
+        "/site/node/socket/core0": 0,
+        "/site/node/socket/core1": 0,
+        "/site/node/socket/memory": 1,
+    }
+    with pytest.raises(InsufficientResources, match="power:/pdu0"):
+        graph.allocate("/site/node/socket/core1", job="j")
+
+
 def test_rule_f3_nested_node_is_supplied_from_above_not_by_neighbouring_cards() -> None:
     graph = sites.graph("""\
 fluxres: 1

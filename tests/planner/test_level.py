@@ -83,7 +83,7 @@ def test_pools_with_sizes_have_no_level() -> None:
 def test_marks_find_the_first_window_with_room(spans: list[tuple[int, int, int]], need: int) -> None:
     marks = Marks(70)
     for pool, start, length in spans:
-        marks.set_one(pool, start, start + length)
+        marks.mark_one(pool, True, start, start + length)
     assert marks.check() == []
     everyone = marks.words(np.arange(70))
     for after in range(0, 20, 3):
