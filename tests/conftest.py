@@ -1,6 +1,6 @@
-"""What the whole suite shares: the plugins, the settings of Hypothesis, and the options of the conformance tests.
+"""Shared by the complete suite: plugins, settings of Hypothesis, and options of the conformance tests.
 
-The options stand here and not in `tests/conformance`, because pytest reads options before it looks into sub-folders.
+The options are here and not in `tests/conformance`, because pytest reads options before it looks into subdirectories.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
 
-# How long an example takes depends on what else the machine does, and no Hypothesis test is about time.
+# The time of an example depends on the load of the machine, and no Hypothesis test measures time.
 settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
@@ -40,9 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """How many processes `--numprocesses=auto` means: one a core for a whole run, else none beside this one.
+    """The number of processes for `--numprocesses=auto`: one per core for a complete run, else only this one.
 
-    Runs of a few files end before other processes have begun, and what measures or prints must be here.
+    Runs of a few files end before other processes have started, and tests that measure or print must run here.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not bench" in config.option.markexpr
     return None if whole else 0
@@ -52,7 +52,7 @@ LONGEST_ID = 72
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Ids show the values. By itself pytest numbers containers, calls every lambda `<lambda>` and shortens nothing."""
+    """Ids show the values. By default, pytest numbers containers, calls every lambda `<lambda>` and shortens nothing."""
     try:
         text = _shown(val)
     except RecursionError:
@@ -64,7 +64,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def _shown(value: object) -> str | None:
-    """A value as a test writes it, the same in every process; None if it has no such text."""
+    """A value in the form of the test's source, the same in every process; None if it has no such form."""
     match value:
         case str():
             return value or "''"

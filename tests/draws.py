@@ -1,4 +1,4 @@
-"""Small machines whose pools draw from suppliers by themselves, and what their jobs hold."""
+"""Small machines whose pools draw from suppliers by themselves, and the state of their jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fluxres.model import ResourceGraph
 
 
 def state(graph: ResourceGraph, job: str = "j") -> tuple[Any, ...]:
-    """What a job holds, by account; what of it is implied; and for which pools it was drawn."""
+    """A job's units by account, the implied ones, and the pools for which units were drawn."""
     assert [problem for problem in graph.check() if problem.severity != "warning"] == []
     records = graph.records
     held = {v: records.steps_of(v, job) for v in sorted(records.pools_of[job])}
@@ -17,7 +17,7 @@ def state(graph: ResourceGraph, job: str = "j") -> tuple[Any, ...]:
 
 
 def random_machine(source: random.Random, of_watts: tuple[int, ...] = (0, 0, 7, 40, 101)) -> str:
-    """Racks of nodes of cores and gpus, which draw what they may, supplied in one of several ways."""
+    """Racks of nodes of cores and gpus with random draws, supplied in one of several ways."""
 
     def draw() -> str:
         watts = source.choice(of_watts)

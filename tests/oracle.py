@@ -1,12 +1,12 @@
-"""The model again, as plainly as it can be written: what the real one is compared with.
+"""The model implemented again, as simply as possible, for comparison.
 
-Pools are dicts in pre-order, time is whole ticks ``0 … horizon`` where the last tick stands for "from then on without
-end", and who holds what is one number for every pool, tick and job.  Nothing is remembered that can be counted, nothing
-is clever.  An operation that must be refused raises `Refused` with *every* class of error that would be a right answer,
-because which of several faults is named first is no part of the contract.
+Pools are dicts in pre-order, time is whole ticks ``0 … horizon`` where the last tick represents all later time, and the
+records are one number for every pool, tick and job.  Nothing is stored that can be computed, and nothing is optimised.
+An operation that must be refused raises `Refused` with *every* class of error that would be correct, because the order
+in which several faults are reported is not part of the contract.
 
-A holder is a job, or a stage of a job: ``"j1"`` or ``("j1", 3)``.  Until its stage is committed or gives up, a staged
-amount counts as taken everywhere, and for nothing as held.
+A holder is a job, or a stage of a job: ``"j1"`` or ``("j1", 3)``.  Until its stage is committed, released or expired, a
+staged amount is not free, but is not held either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Holder = str | tuple[str, int]
 
 
 class Refused(Exception):
-    """The operation changes nothing. `classes` are the names of the errors that say so rightly."""
+    """The operation changes nothing. `classes` are the names of the correct errors."""
 
     def __init__(self, classes: Iterable[str]) -> None:
         self.classes = frozenset(classes)
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 def limited_edge(graph: str, src: str, dst: str, units: int) -> PoolData:
-    """What is known of an edge between two uuids that carries a limited number of units: nothing forbids its use."""
+    """An edge between two uuids with a limited number of units and no other restriction."""
     return {"size": units, "parent": None, "state": "up", "exclusive": False, "way": False, "ends": (graph, src, dst)}
 
 
@@ -43,22 +43,22 @@ class Oracle:
 
     Args:
         pools: by key, in pre-order: ``type size parent state tags properties exclusive``; parent is a key or None.
-        horizon: the last tick, which stands for all later ones.
+        horizon: the last tick, which represents all later ones.
         edges: those that carry a limited number of units, by key; see `limited_edge`.
     """
 
     def __init__(self, pools: dict[str, PoolData], horizon: int, edges: dict[str, PoolData] | None = None) -> None:
         self.pools = pools
         self.edges = edges or {}
-        #: whatever a job may hold units of
+        #: everything of which a job may hold units
         self.accounts = {**pools, **self.edges}
         self.horizon = horizon
-        #: Everything that was given and not taken back; what counts as held of it is in `held`, the rest is `dormant`.
+        #: Everything allocated and not freed; the recorded part is in `held`, the rest is `dormant`.
         self.given: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in self.accounts}
         self.held: dict[str, list[dict[Holder, int]]] = {key: [{} for _ in range(horizon + 1)] for key in self.accounts}
         self.stages: dict[int, tuple[str, Targets, range, int]] = {}  # job, what, when, tick at which it expires
         self.now = 0
-        #: Pools that only suppliers out of service supply (F3), found by who knows the auxiliary graphs.
+        #: Pools whose suppliers are all out of service (F3), set by the code that knows the auxiliary graphs.
         self.cut_off: set[str] = set()
         self._above: dict[str, list[str]] = {}
         for key, pool in self.accounts.items():
@@ -66,14 +66,14 @@ class Oracle:
         self._below = {key: [other for other in pools if key in self._above[other]] for key in self.accounts}
 
     def put_in_order(self, keys: list[str]) -> None:
-        """Pools in this order from now on."""
+        """Sort the pools in this order."""
         self.pools = {key: self.pools[key] for key in keys}
         self.accounts = {**self.pools, **self.edges}
 
     # -- the tree and time ------------------------------------------------------------------------------------------
 
     def ancestors(self, key: str) -> list[str]:
-        """What is above, parent first."""
+        """The ancestors, parent first."""
         return self._above[key]
 
     def below(self, key: str) -> list[str]:
@@ -84,12 +84,12 @@ class Oracle:
         return range(self.now if start is None else start, self.horizon + 1 if end is None else end)
 
     def is_up(self, key: str) -> bool:
-        """Whether it may be given to new work (A7, F3)."""
+        """Whether it may be allocated to new work (A7, F3)."""
         around = (key, *self.ancestors(key))
         return key not in self.cut_off and all(self.accounts[k]["state"] not in UNAVAILABLE for k in around)
 
     def settle(self) -> None:
-        """What is given below a pool that its holder has whole is implied by that, and no record (A5)."""
+        """Units below a pool that their holder has exclusively are implied, and not recorded (A5)."""
         self.held = {
             key: [{h: n for h, n in row.items() if not self._is_dormant(key, t, h)} for t, row in enumerate(rows)]
             for key, rows in self.given.items()
@@ -105,12 +105,12 @@ class Oracle:
         return next((h for h, n in self.held[key][tick].items() if n == self.accounts[key]["size"]), None)
 
     def intruders(self, holder: Holder, key: str, tick: int) -> bool:
-        """Whether another job is in a pool around this one that is for one job at a time (A8)."""
+        """Whether another job is in an exclusive pool above this one (A8)."""
         around = [k for k in (key, *self.ancestors(key)) if self.accounts[k]["exclusive"]]
         return any(job_of(h) != job_of(holder) for k in around for b in self.below(k) for h in self.held[b][tick])
 
     def implied(self, key: str, tick: int) -> bool:
-        """Whether a pool above is exclusive to someone, and this one therefore his (A5)."""
+        """Whether a pool above is held exclusively, which implies this one (A5)."""
         return any(self.owner(a, tick) is not None for a in self.ancestors(key))
 
     def used(self, key: str, tick: int) -> int:
@@ -124,19 +124,19 @@ class Oracle:
         return self.accounts[key]["size"] - self.most_used(key, ticks)
 
     def is_way(self, key: str) -> bool:
-        """Whether the pool is here only as the way to others, and gives nothing (N1)."""
+        """Whether the pool is a pass-through pool without units (N1)."""
         return bool(self.accounts[key].get("way"))
 
     def most_used(self, key: str, ticks: Iterable[int]) -> int:
         return max(self.used(key, t) for t in ticks)
 
     def holder(self, key: str, tick: int) -> str | None:
-        """The job that has all of this pool, itself or through one above."""
+        """The job that holds all of this pool, by a record or through one above."""
         owners = [owner for k in (key, *self.ancestors(key)) if (owner := self.owner(k, tick)) is not None]
         return job_of(owners[0]) if owners else None
 
     def exclusive(self, key: str, ticks: Iterable[int]) -> bool:
-        """Whether somebody has all of this pool, or of one above, at each of these ticks."""
+        """Whether any holder has all of this pool, or of one above, at each of these ticks."""
         ticks = list(ticks)
         owners = [{self.owner(k, t) for t in ticks} for k in (key, *self.ancestors(key))]
         return any(len(found) == 1 and found != {None} for found in owners)
@@ -150,7 +150,7 @@ class Oracle:
         return any(not isinstance(h, str) for row in self.held[key] for h in row)
 
     def aggregate(self, key: str, ticks: Iterable[int], passed_on: Collection[str] = ()) -> dict[str, int]:
-        """Units by type; those that a pool only passes on are another's."""
+        """Units by type; those that a pool only passes on are counted at its supplier."""
         total: dict[str, int] = {}
         ticks = list(ticks)
         for k in (key, *self.below(key)):
@@ -161,7 +161,7 @@ class Oracle:
         return {kind: n for kind, n in total.items() if n}
 
     def steps(self, key: str, holder: Holder) -> list[tuple[int, int | None, int]]:
-        """What a holder has over time, as spans (start, end or None, amount), equal neighbours merged."""
+        """A holder's units over time, as spans (start, end or None, amount), equal neighbours merged."""
         return self._spans(self.held[key], holder)
 
     def _spans(self, rows: list[dict[Holder, int]], holder: Holder) -> list[tuple[int, int | None, int]]:
@@ -193,18 +193,18 @@ class Oracle:
         return self.pools[key]
 
     def misnamed(self, keys: Iterable[str], ticks: Iterable[int] = (0,)) -> set[str]:
-        """What is wrong with the words of an operation: a pool that does not exist, a window that ends before it begins."""
+        """Errors in the arguments of an operation: a pool that does not exist, a window that ends before it begins."""
         return ({"UsageError"} if not list(ticks) else set()) | {"UnknownPool" for key in keys if key not in self.accounts}
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
     def allocate(self, job: str, targets: Targets, start: int | None = None, end: int | None = None) -> None:
-        """Give a job units over a window, all or nothing; what it makes whole absorbs the job's own records below (A5)."""
+        """Allocate units over a window, all or nothing; a pool that becomes exclusive absorbs the job's records below (A5)."""
         self._require_end(targets, start, end)
         self._take(job, targets, self.ticks(start, end))
 
     def _require_end(self, targets: Targets, start: int | None, end: int | None) -> None:
-        """What begins later than now has an end (RFC 16), and what ended is not allocated."""
+        """An allocation that begins later needs an end (RFC 16), and one in the past is refused."""
         if (end is None and start is not None and start > self.now) or (end is not None and end <= self.now):
             raise Refused({"UsageError"} | self.misnamed([key for key, _ in targets]))
 
@@ -223,7 +223,7 @@ class Oracle:
         self.settle()
 
     def earliest(self, job: str, targets: Targets, ticks: range) -> int | None:
-        """The first tick at which as long a window could be allocated, None where that is beyond the ticks told apart."""
+        """The first tick at which a window of this length could be allocated, None if it is beyond the horizon."""
         for t in range(ticks.start, self.horizon + 1):
             later = range(t, self.horizon + 1 if ticks.stop > self.horizon else t + len(ticks))
             if later.stop > self.horizon + 1:
@@ -235,7 +235,7 @@ class Oracle:
         return None
 
     def _wanted(self, targets: Targets) -> dict[str, int]:
-        """Units by pool; a pool named twice adds up, no amount means all of it."""
+        """Units by pool; amounts of a repeated pool are added, no amount means all units."""
         wanted: dict[str, int] = {}
         for key, n in targets:
             wanted[key] = wanted.get(key, 0) + (self.accounts[key]["size"] if n is None else n)
@@ -255,7 +255,7 @@ class Oracle:
                 yield "InsufficientResources"
 
     def _not_whole(self, holder: Holder, wanted: dict[str, int], ticks: range) -> set[str]:
-        """What keeps a pool from becoming whole: anybody else below it (a stage too), or a pool below it named beside it."""
+        """What prevents exclusive use of a pool: other holders (also stages) below it, or a pool below it that is also named."""
         faults = set()
         for key, n in wanted.items():
             below = self.below(key)
@@ -268,9 +268,9 @@ class Oracle:
         return faults
 
     def free(self, job: str, targets: Targets | None = None, start: int | None = None, end: int | None = None) -> None:
-        """Take units back, all or nothing.
+        """Free units, all or nothing.
 
-        No amount is all the job has there. An amount must be there at every tick of a window given with both ends, and
+        No amount means all units that the job has. An amount must be held at every tick of a window given with both ends, and
         otherwise at every tick at which the job has anything.
         """
         ticks = self.ticks(start or 0, end)
@@ -282,7 +282,7 @@ class Oracle:
         for key, n in wanted.items():
             rows = [self.given[key][t] for t in ticks]
             has = [row for row in rows if job in row]
-            # What is implied goes with a pool above it, and not on its own.
+            # Implied units are freed with a pool above, and not alone.
             alone = targets is not None and not any(a in wanted for a in self.ancestors(key))
             if alone and any(job in self.given[key][t] and job not in self.held[key][t] for t in ticks):
                 faults.add("NotHeld")
@@ -313,7 +313,7 @@ class Oracle:
         return wanted
 
     def grow(self, job: str, targets: Targets) -> None:
-        """Allocate from now, or from where the job begins, until it ends."""
+        """Allocate from now, or from the job's start, until it ends."""
         if job not in self.jobs():
             raise Refused(["UnknownJob"])
         spans = [span for steps in self.allocated(job).values() for span in steps]
@@ -321,7 +321,7 @@ class Oracle:
         self.allocate(job, targets, max(self.now, min(start for start, _, _ in spans)), None if None in ends else max(ends))
 
     def set_end(self, job: str, end: int | None) -> None:
-        """Everything the job has ends at another tick: the last units of each pool are held on, what is later goes."""
+        """Everything the job has ends at another tick: the last units of each pool are extended, later ones are freed."""
         if job not in self.jobs():
             raise Refused(["UnknownJob"])
         given = {key: found for key in self.accounts if (found := self._spans(self.given[key], job))}
@@ -348,7 +348,7 @@ class Oracle:
             raise Refused(["InsufficientResources"])
 
     def _is_in_the_way(self, job: str, key: str, tick: int) -> bool:
-        """Whether somebody else has what the job has of this pool."""
+        """Whether another holder prevents the job from keeping this pool."""
         row = self.held[key][tick]
         whole = row[job] == self.accounts[key]["size"]
         return (
@@ -378,7 +378,7 @@ class Oracle:
             self.pools[key]["state"] = state
 
     def stage(self, job: str, number: int, targets: Targets, start: int | None, end: int | None, life: int) -> None:
-        """A lock that counts as taken and not as held, until commit, release or its time."""
+        """A lock whose units are not free and not held, until commit, release or expiry."""
         self._require_end(targets, start, end)
         ticks = self.ticks(start, end)
         self._take((job, number), targets, ticks)
@@ -395,7 +395,7 @@ class Oracle:
         self.settle()
 
     def commit(self, number: int) -> None:
-        """The stage becomes an allocation. Its units are taken already: all that can be in the way is below what gets whole."""
+        """The stage becomes an allocation. Its units are taken already, so only records below an exclusive pool prevent it."""
         if number not in self.stages:
             raise Refused(["StaleHandle"])
         job, targets, ticks, _ = self.stages[number]
@@ -406,7 +406,7 @@ class Oracle:
         states, cut_off = [(pool, pool["state"]) for pool in self.pools.values()], self.cut_off
         self.cut_off = set()
         for pool, _ in states:
-            pool["state"] = "up"  # what went down since the staging is kept all the same (A7)
+            pool["state"] = "up"  # pools that went down since the staging are kept nevertheless (A7)
         self._take(job, targets, ticks)
         self.cut_off = cut_off
         for pool, state in states:

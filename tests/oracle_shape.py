@@ -1,7 +1,7 @@
 """The oracle of the operations that change what machine there is: copy, merge, unlink (rules C1 and M1).
 
-Here a machine is a list of pools in pre-order, each with the uuid of the pool it is part of, and the edges of its
-auxiliary graphs between uuids.  Paths follow from that, and are worked out anew for each result.
+Here a machine is a list of pools in pre-order, each with the uuid of its parent, and the edges of its auxiliary graphs
+between uuids.  Paths follow from that, and are computed again for each result.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Shape:
         return any(graph.hierarchy and graph.touches(uuid) for graph in self.graphs.values())
 
     def key(self, uuid: str) -> str:
-        """The path of a pool, the URI of one outside the tree, its uuid where no URI is its own."""
+        """The path of a pool, the URI of one outside the tree, its uuid if no URI is unique."""
         if uuid in self.tree:
             return "".join(f"/{self.pools[u]['name']}" for u in [*reversed(list(self.ancestors(uuid))), uuid])
         for name, graph in self.graphs.items():
@@ -78,7 +78,7 @@ class Shape:
         around = [name for name, graph in self.graphs.items() if graph.touches(uuid)]
         plain = [name for name in around if not self.graphs[name].hierarchy]
         if around and not plain:
-            return uuid  # in a hierarchy a name is a URI, and that is another pool's as well
+            return uuid  # in a hierarchy a name is a URI, which another pool has as well
         return f"{plain[0] if plain else 'pools'}:/{path}"
 
     def path_outside(self, uuid: str) -> str:
@@ -95,7 +95,7 @@ class Shape:
         return f"{name}:/" + "/".join(self.pools[u]["name"] for u in reversed(chain))
 
     def restricted(self, pools: dict[str, PoolData]) -> Shape:
-        """These pools only, with the edges that keep both their ends."""
+        """Only these pools, with the edges between them."""
         graphs = {
             name: Graph(graph.hierarchy, [edge for edge in graph.edges if edge[0] in pools and edge[1] in pools])
             for name, graph in self.graphs.items()
@@ -110,7 +110,7 @@ def shape_of(oracle: Oracle, graphs: Graphs) -> Shape:
 
 
 def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]]) -> Oracle:
-    """An oracle of this shape, with the records that these oracles have on its pools, some of which are others now."""
+    """An oracle of this shape, with the records of these oracles on its pools, some of which are renamed."""
     key = {uuid: shape.key(uuid) for uuid in shape.pools}
     pools = {key[u]: {**pool, "parent": key.get(pool["parent"])} for u, pool in shape.pools.items()}
     made = Oracle(pools, like.horizon, limited(shape, key))
@@ -131,7 +131,7 @@ def oracle_of(shape: Shape, like: Oracle, *sources: tuple[Oracle, dict[str, str]
 
 
 def limited(shape: Shape, key: dict[str, str]) -> dict[str, PoolData]:
-    """The edges of a shape that carry a limited number of units, by how the graph names them."""
+    """The edges of a shape with a limited number of units, by the names that the graph uses."""
     found: dict[str, PoolData] = {}
     for name, graph in shape.graphs.items():
         for src, dst, _, capacity, _ in graph.edges:
@@ -145,7 +145,7 @@ def edge_key(graph: str, src: str, dst: str) -> str:
 
 
 def moved_to(source: Oracle, k: str, shape: Shape, key: dict[str, str], same: dict[str, str]) -> str:
-    """What a pool or an edge of another oracle is called here; empty where it is no more."""
+    """The name here of a pool or an edge of another oracle; empty if it no longer exists."""
     if k in source.pools:
         uuid = source.pools[k]["uuid"]
         return key.get(same.get(uuid, uuid), "")
@@ -155,7 +155,7 @@ def moved_to(source: Oracle, k: str, shape: Shape, key: dict[str, str], same: di
 
 
 def cut(oracle: Oracle, shape: Shape, units: Callable[[str], int]) -> Graphs:
-    """The graphs of a part, of whose edges it has only a number of units."""
+    """The graphs of a part, with only some units of their edges."""
     key = {pool["uuid"]: k for k, pool in oracle.pools.items()}
 
     def left(name: str, edge: Edge) -> Edge:
@@ -168,7 +168,7 @@ def cut(oracle: Oracle, shape: Shape, units: Callable[[str], int]) -> Graphs:
 
 
 def free_units(oracle: Oracle, tick: int) -> dict[str, int]:
-    """What a copy would have of each pool; a way stays a way."""
+    """The units of each pool in a copy; a pass-through pool stays one."""
     return {
         pool["uuid"]: pool["size"] * (oracle.is_up(key) and not oracle.implied(key, tick))
         if oracle.is_way(key)
@@ -178,7 +178,7 @@ def free_units(oracle: Oracle, tick: int) -> dict[str, int]:
 
 
 def beside(shape: Shape, taken: Iterable[str]) -> set[str]:
-    """Pools outside the tree on the way from a taken one to the root of a hierarchy, and what those are part of."""
+    """Pools outside the tree on the path from a taken one to the root of a hierarchy, and their parents."""
     found: set[str] = set()
     pending = list(taken)
     while pending:
@@ -199,7 +199,7 @@ def linked(shape: Shape, kept: Iterable[str]) -> set[str]:
 
 
 def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int, along: Along) -> tuple[Oracle, Graphs]:
-    """What is available at and below a pool, the way up to the root, what supplies it, and what stands beside them (C1)."""
+    """What is available at and below a pool, the path to the root, its suppliers, and linked pools outside the tree (C1)."""
     if key not in oracle.pools:
         raise Refused(["UnknownPool"])
     shape, free = shape_of(oracle, graphs), free_units(oracle, tick)
@@ -213,7 +213,7 @@ def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int, along: Along) ->
             kept.append(u)
     supplied = along(set(kept)) - set(shape.subtree(top)) if top != shape.root else set()
     above = {*shape.ancestors(top), *(u for v in supplied & set(shape.tree) for u in (v, *shape.ancestors(v)))}
-    # Beside the tree everything belongs to the root; a part of the tree has there only its way in other hierarchies.
+    # The root owns everything outside the tree; a part of the tree has there only its path in other hierarchies.
     outside = [u for u in shape.pools if u not in shape.tree]
     own = {u for u in outside if free[u]} if top == shape.root else set()
     near = {u for u in linked(shape, kept) if free[u]}
@@ -231,7 +231,7 @@ def copied(oracle: Oracle, graphs: Graphs, key: str, tick: int, along: Along) ->
 
 
 def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int, along: Along) -> tuple[Oracle, Graphs]:
-    """What a job holds at a moment, with what stands above it and what supplies it."""
+    """What a job holds at a moment, with its ancestors and suppliers."""
     if job not in oracle.jobs():
         raise Refused(["UnknownJob"])
     shape = shape_of(oracle, graphs)
@@ -259,7 +259,7 @@ def copied_job(oracle: Oracle, graphs: Graphs, job: str, tick: int, along: Along
 
 
 def lasting(oracle: Oracle) -> Oracle:
-    """Without what is over."""
+    """Without ended records."""
     found = copy.deepcopy(oracle)
     for number, (_, _, ticks, _) in list(found.stages.items()):
         if max(ticks) < found.now:
@@ -269,16 +269,16 @@ def lasting(oracle: Oracle) -> Oracle:
 
 
 def unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
-    """Without a pool and what is below it, in the hierarchy that the key names (M1); what is over and in the way expires (T2)."""
+    """Without a pool and its subtree in the hierarchy that the key names (M1); blocking ended records expire (T2)."""
     with contextlib.suppress(Refused):
         return _unlinked(oracle, graphs, key)
     return _unlinked(lasting(oracle), graphs, key)
 
 
 def _unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]:
-    """The same, where nothing may have been held at any time.
+    """The same, if nothing may have been held at any time.
 
-    What stands in another hierarchy stays there; a pool in none any more is gone, and may not be anybody's.
+    Pools in another hierarchy stay there; a pool in none is removed, and must not be held.
     """
     shape = shape_of(oracle, graphs)
     name = key.partition(":/")[0] if ":/" in key else None
@@ -289,7 +289,7 @@ def _unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]
         if top == shape.root or top not in shape.tree:
             raise Refused(["UsageError"])
         left = shape.subtree(top)
-    elif name not in shape.graphs:  # "pools:/pdu0" stands in no graph
+    elif name not in shape.graphs:  # "pools:/pdu0" is in no graph
         raise Refused(["UnknownGraph"] if key in oracle.pools else ["UnknownPool"])
     else:
         if len(named := shape.at_uri(name, key)) != 1:
@@ -305,7 +305,7 @@ def _unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]
         if any(oracle.held[where[u]][t] or oracle.implied(where[u], t) for t in ever):
             raise Refused(["StillHeld"])
     pools = {u: pool for u, pool in shape.pools.items() if u not in left}
-    # Out of the tree is out: what stands in another hierarchy is only a way there.
+    # Pools removed from the tree are only pass-through pools in other hierarchies.
     ways = {u: {**shape.pools[u], "way": shape.pools[u]["way"] or name is None} for u in loose}
     pools.update({u: {**pool, "parent": None} for u, pool in ways.items()})
     made = shape.restricted(pools)
@@ -318,18 +318,18 @@ def _unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]
 
 
 def merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | None = None) -> tuple[Oracle, Graphs]:
-    """`a` with `b` joined to it; what is over in `a` and in the way expires, and nothing of `b` does (T2)."""
+    """`a` with `b` joined to it; blocking ended records of `a` expire, and none of `b` do (T2)."""
     with contextlib.suppress(Refused):
         return _merged(a, a_graphs, b, b_graphs, at)
     return _merged(lasting(a), a_graphs, b, b_graphs, at)
 
 
 def _merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | None) -> tuple[Oracle, Graphs]:
-    """`a` with `b` joined to it: equal paths are one pool, what only `b` has hangs where `b` has it (M1).
+    """`a` with `b` joined to it: equal paths are one pool, pools of `b` alone keep their place (M1).
 
     Args:
-        at: where the root of `b` comes to stand: below this pool, as this pool where it has the same name, or under this
-            name. None: both have one root.
+        at: the place of the root of `b`: below this pool, as this pool if it has the same name, or under this
+            name. None: both have the same root.
     """
     mine, theirs = shape_of(a, a_graphs), shape_of(b, b_graphs)
     if b.stages:
@@ -359,7 +359,7 @@ def _merged(a: Oracle, a_graphs: Graphs, b: Oracle, b_graphs: Graphs, at: str | 
 
 
 def root_place(a: Oracle, mine: Shape, theirs: Shape, at: str | None) -> str | None:
-    """The pool of mine that the root of theirs hangs below, None for where it is my root; it may get another name."""
+    """My pool below which their root goes, None if it is my root; it may get another name."""
     root = theirs.pools[theirs.root]
     if at is None:
         if [root["name"], root["type"]] != [mine.pools[mine.root]["name"], mine.pools[mine.root]["type"]]:
@@ -381,7 +381,7 @@ def root_place(a: Oracle, mine: Shape, theirs: Shape, at: str | None) -> str | N
 
 
 def joined(mine: Shape, theirs: Shape, parent: str | None) -> dict[str, str]:
-    """Which pool of theirs is which of mine: equal names below one pool; outside the tree equal uuids or URIs."""
+    """Their pools by the equal pool of mine: equal names below one pool; outside the tree equal uuids or URIs."""
     same: dict[str, str] = {}
     in_tree, my_outside = theirs.tree, {mine.key(v): v for v in mine.pools if v not in mine.tree}
     for u, pool in theirs.pools.items():
@@ -403,7 +403,7 @@ def joined(mine: Shape, theirs: Shape, parent: str | None) -> dict[str, str]:
 
 
 def displaced(mine: Shape, theirs: Shape, same: dict[str, str]) -> set[str]:
-    """Pools that stand outside my tree and alone, and get their place in it from theirs; any other double uuid is a conflict."""
+    """Single pools outside my tree that get a place in it from theirs; any other duplicate uuid is a conflict."""
     moved = {u for u in theirs.pools if u not in same and u in mine.pools}
     for u in moved:
         alone = u not in mine.tree and mine.pools[u]["parent"] is None and len(mine.subtree(u)) == 1
@@ -414,7 +414,7 @@ def displaced(mine: Shape, theirs: Shape, same: dict[str, str]) -> set[str]:
 
 
 def join_data(mine: PoolData, theirs: PoolData, leaf: bool) -> None:
-    """Sizes add up, as far as a pool that both took from one origin ever had units; a mere way adds nothing."""
+    """Sizes add up, up to the full size of a pool that both were copied from; a pass-through pool adds nothing."""
     one = mine["uuid"] == theirs["uuid"]
     a, b, full_a, full_b = mine["size"], theirs["size"], mine["full"], theirs["full"]
     if mine["way"] or theirs["way"]:
@@ -432,7 +432,7 @@ def join_data(mine: PoolData, theirs: PoolData, leaf: bool) -> None:
 
 
 def in_order(pools: dict[str, PoolData]) -> dict[str, PoolData]:
-    """Pre-order, children and trees in the order in which they stand here."""
+    """Pre-order, with children and trees in their present order."""
     found: dict[str, PoolData] = {}
 
     def visit(parent: str | None) -> None:
@@ -446,7 +446,7 @@ def in_order(pools: dict[str, PoolData]) -> dict[str, PoolData]:
 
 
 def joint_graphs(mine: Shape, theirs: Shape, same: dict[str, str]) -> Graphs:
-    """The edges of both, an equal one once, which carries what both do up to what it did in full; a hierarchy stays a forest."""
+    """The edges of both, equal ones once with the sum of both capacities up to the full one; a hierarchy stays a forest."""
     made = copy.deepcopy(mine.graphs)
     for name, graph in theirs.graphs.items():
         into = made.setdefault(name, Graph(graph.hierarchy, []))
@@ -466,7 +466,7 @@ def joint_graphs(mine: Shape, theirs: Shape, same: dict[str, str]) -> Graphs:
 
 
 def together(mine: Edge, theirs: Edge) -> Edge:
-    """One edge of two; where only one of them has a capacity, it is as mine."""
+    """Two edges as one; if only one of them has a capacity, it is as mine."""
     src, dst, relation, a, full_a = mine
     b, full_b = theirs[3:]
     if a is None or b is None:
@@ -477,7 +477,7 @@ def together(mine: Edge, theirs: Edge) -> Edge:
 
 
 def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str]) -> None:
-    """What a job held whole, and with it all below, is not held whole any more when it grows."""
+    """Refuse if a pool that a job held exclusively would grow and no longer be held exclusively."""
     for key, pool in oracle.pools.items():
         whole = any(oracle.owner(key, t) is not None for t in range(oracle.horizon + 1))
         u = pool["uuid"]
@@ -487,7 +487,7 @@ def require_whole(oracle: Oracle, shape: Shape, made: Shape, same: dict[str, str
 
 
 def is_lost(made: Oracle, shape: Shape, source: Oracle, same: dict[str, str]) -> bool:
-    """Whether a job held something that a whole holding of the other graph would imply."""
+    """Whether a job held something that an exclusive record of the other graph would imply."""
     for k in source.pools:
         uuid, rows = source.pools[k]["uuid"], source.held[k]
         now = made.held[shape.key(same.get(uuid, uuid))]
@@ -497,7 +497,7 @@ def is_lost(made: Oracle, shape: Shape, source: Oracle, same: dict[str, str]) ->
 
 
 def is_broken(oracle: Oracle) -> bool:
-    """More held than there is (A1), part of what is only allocated exclusively, or anything below what is held whole (A3, A5)."""
+    """More units held than the size (A1), a part of an exclusive pool, or anything below an exclusively held pool (A3, A5)."""
     for key, pool in oracle.accounts.items():
         for t in range(oracle.horizon + 1):
             holder = oracle.owner(key, t)

@@ -1,4 +1,4 @@
-"""The queue policies that random courses choose from, with settings that matter within the minutes of a course."""
+"""The queue policies that random courses choose from, with settings that take effect within minutes."""
 
 from __future__ import annotations
 

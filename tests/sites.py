@@ -24,7 +24,7 @@ graphs:
 
 
 def racks(number: int = 2, nodes: int = 4, cores: int = 4, *, of_a_node: str = "") -> str:
-    """Racks of nodes of cores, the nodes numbered through; `of_a_node` are further keys of each node, with a comma behind."""
+    """Racks of nodes of cores, the nodes numbered through; `of_a_node` are further keys of each node, followed by a comma."""
     node = f"{{type: node, count: {nodes}, id: 0-{number * nodes - 1}, {of_a_node}with: [{{type: core, count: {cores}}}]}}"
     return f"""
 fluxres: 1
@@ -36,7 +36,7 @@ graphs:
 
 
 def power(feed_w: int, pdu_w: int, racks: int = 2) -> str:
-    """A PDU for each rack in one feed.  The edges stand last, so that a text can go on with more of them."""
+    """A PDU for each rack in one feed.  The edges come last, so that a text can add more of them."""
     last = racks - 1
     return f"""\
   power:

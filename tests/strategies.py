@@ -1,8 +1,8 @@
-"""Machines and operations to try, made from one source of whole numbers.
+"""Random machines and operations, generated from a source of integers.
 
-Hypothesis and the long runner need the same machines: the first so that it can shrink, the second so that it can be
-fast.  Both are given by the same code, which asks `integer(low, high)` for every choice; hypothesis shrinks each towards
-`low`, so `low` is always the plainest choice.
+Hypothesis and the long runner need the same machines, the first in order to shrink them, the second quickly.  The same
+code generates both and calls `integer(low, high)` for every choice; hypothesis shrinks each towards `low`, so `low` is
+always the simplest choice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROPERTIES: tuple[tuple[str, Any], ...] = (("ssd", None), ("class", 7), ("vendor
 
 @dataclass
 class Spec:
-    """One pool of a machine to try, with its children: all a recipe says, and the name it must come to."""
+    """One pool of a random machine, with its children: all data of a recipe, and the expected name."""
 
     type: str
     id: int | None
@@ -74,7 +74,7 @@ class Edge:
 
 @dataclass
 class Machine:
-    """A containment tree and an auxiliary hierarchy `power` beside it; its own pools are `power` (trees of one or two levels)."""
+    """A containment tree and an auxiliary hierarchy `power`; its own pools are `power` (trees of one or two levels)."""
 
     root: Spec
     power: list[Spec] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Machine:
         return found
 
     def structure(self, origin: int | None = None) -> Structure:
-        """The columns of this machine, made by the recipe code under test."""
+        """The columns of this machine, built by the recipe code under test."""
         made = expand(
             self.root.recipe(),
             more=[spec.recipe() for spec in self.power],
@@ -124,17 +124,17 @@ def subsystem(name: str, hierarchy: bool, edges: Sequence[Edge], number: dict[st
 
 
 def pick(integer: Integer, options: Sequence[T]) -> T:
-    """One of these, the first being the plainest."""
+    """One of these, the first being the simplest."""
     return options[integer(0, len(options) - 1)]
 
 
 def chance(integer: Integer, one_in: int) -> bool:
-    """True once in a number of times; False is the plainest."""
+    """True once in a number of times; False is the simplest."""
     return integer(0, one_in - 1) == one_in - 1
 
 
 def spec(integer: Integer, type_name: str, number: int | None, above: dict[str, int | None]) -> Spec:
-    """A pool without children: mixed sizes, now and then a state, a tag, a property, a template, a must-be-whole flag."""
+    """A pool without children: mixed sizes, sometimes a state, a tag, a property, a template, the exclusive flag."""
     made = Spec(type_name, number, type_name if number is None else f"{type_name}{number}")
     if chance(integer, 3):
         made.size = integer(1, 4)
@@ -206,7 +206,7 @@ def renumber(child: Spec, number: int) -> None:
 
 
 def add_power(integer: Integer, made: Machine) -> None:
-    """An auxiliary hierarchy with pools of its own: pdus, some with an outlet, each feeding pools of the tree."""
+    """An auxiliary hierarchy with pools of its own: pdus, some with an outlet, each supplying pools of the tree."""
     tree = [key for key in made.flat() if key.startswith("/")]
     for i in range(integer(1, 2)):
         pdu = spec(integer, "pdu", i, {})
@@ -227,7 +227,7 @@ def add_power(integer: Integer, made: Machine) -> None:
 
 
 def add_network(integer: Integer, made: Machine) -> None:
-    """An auxiliary graph that is no hierarchy: links both ways between pools of the tree."""
+    """An auxiliary graph that is not a hierarchy: links both ways between pools of the tree."""
     tree = [key for key in made.flat() if key.startswith("/")]
     for _ in range(integer(1, 5)):
         a, b = pick(integer, tree), pick(integer, tree)

@@ -1,6 +1,6 @@
-"""Audits notice what is wrong: states that are broken by hand in one place, and the rule and the place that `check()` names.
+"""Audits detect errors: states broken by hand in one place, and the rule and place that `check()` names.
 
-Each mutation is applied to random valid states. It returns what `check()` has to say: the rule, and the path of the pool.
+Each mutation is applied to random valid states. It returns the expected finding of `check()`: rule and path of the pool.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def machine() -> ResourceGraph:
 
 
 def state(source: Random) -> ResourceGraph:
-    """A valid state: some of all that the mutations need, at random places and times, and random allocations around it."""
+    """A valid state: something for each mutation, at random places and times, and random other allocations."""
     g = machine()
     nodes, volumes, blades = (g.find(f"type={kind}").paths() for kind in ("node", "volume", "blade"))
     for paths in (nodes, volumes, blades):
@@ -99,7 +99,7 @@ def state(source: Random) -> ResourceGraph:
 
 
 def hold(g: ResourceGraph, path: str, job: str, amount: int, start: int, end: int) -> None:
-    """A record with all that goes with it, and no rule asked."""
+    """A record with its derived data, without checking any rule."""
     v = g.vertex(path)
     with contextlib.suppress(FluxresError):
         g.planner.hold(v, amount, start, end)
@@ -114,7 +114,7 @@ def record(g: ResourceGraph, source: Random, *jobs: str) -> tuple[int, str, int,
 
 
 def idle(g: ResourceGraph, source: Random) -> str:
-    """A pool of one unit, or a leaf of several, that nobody holds, nor anything above or below it."""
+    """A pool of one unit, or a leaf of several, that is unheld, like everything above and below it."""
     held = {u for v in g.records.held for u in (v, *g.structure.ancestors(v))}
     taken = {u for v in g.records.held for u in range(v, g.structure.end.item(v))}
     free = [v for v in range(1, len(g)) if v not in held | taken and not g.structure.exclusive_around(v)]
@@ -483,7 +483,7 @@ def a_draw_for_a_pool_that_is_not_there(g: ResourceGraph, source: Random) -> Nam
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_rule_f2_check_names_the_supplier_of_a_draw_for_nothing(name: str) -> None:
+def test_rule_f2_check_names_the_supplier_of_a_draw_without_consumer(name: str) -> None:
     for seed in range(STATES):
         source = Random(seed)
         graph = supplied(source)
@@ -492,7 +492,7 @@ def test_rule_f2_check_names_the_supplier_of_a_draw_for_nothing(name: str) -> No
         assert expected in named(graph.check()), f"state {seed}"
 
 
-# -- what is only the way to others --------------------------------------------------------------------------------------
+# -- pass-through pools ----------------------------------------------------------------------------------------------------
 
 
 def site() -> ResourceGraph:
@@ -501,14 +501,14 @@ def site() -> ResourceGraph:
 
 @pytest.mark.parametrize("rule", ["A1", "C1"])
 @pytest.mark.parametrize("where", ["/site", "/site/node2", "power:/feed", "power:/feed/pdu0"])
-def test_check_names_a_way_in_a_copy_that_is_held(where: str, rule: str) -> None:
+def test_check_names_a_held_pass_through_pool_of_a_copy(where: str, rule: str) -> None:
     copied = site().copy("/site/node2/core1")
     assert copied.check() == []
     hold(copied, where, "x", 1, 3, 9)
     assert (rule, where) in named(copied.check())
 
 
-def test_check_names_an_unlinked_pool_that_is_held() -> None:
+def test_check_names_a_held_unlinked_pool() -> None:
     graph = site()
     graph.unlink("/site/node2")
     assert graph.check() == []
@@ -569,7 +569,7 @@ def some_child(tree: Tree, source: Random) -> Instance:
 
 
 def own_node(child: Instance) -> str:
-    """A node that the child has to give."""
+    """A node that the child can allocate."""
     structure = child.graph.structure
     return next(structure.path(v) for v in structure.of_type("node").tolist() if not structure.is_way(v))
 
@@ -828,7 +828,7 @@ class Busy:
         return f"{self.instance.address} {self.run.id}"
 
     def free(self, job: Job, path: str | None = None, units: int | None = None, start: float | None = None) -> None:
-        """Give something back that is a job's, as nobody may."""
+        """Free something that a job holds, which is not allowed."""
         with recording.own_changes(self.instance.inventory):
             wanted = None if path is None else [path] if units is None else [(path, units)]
             self.instance._graph.free(fluid.encode(job.number), wanted, start=start)
@@ -1005,7 +1005,7 @@ def test_rule_j1_and_t1_check_names_the_instance_and_the_job_or_the_pool(name: s
         ("counted:memory", "slot/memory=3", "free", "/lab/memory"),
     ],
 )
-def test_rule_j1_check_names_what_is_counted_as_free_and_is_not(
+def test_rule_j1_check_names_units_wrongly_counted_as_free(
     inventory: str, request_: str, counter: str, place: str, change: int
 ) -> None:
     machine = Recipe("lab", children=(Recipe("node", count=4), Recipe("memory", size=8, ids=None)))
@@ -1018,7 +1018,7 @@ def test_rule_j1_check_names_what_is_counted_as_free_and_is_not(
     assert ("J1", f"top {place}") in named(top.check())
 
 
-def test_rule_j1_holds_when_another_urgency_is_said() -> None:
+def test_rule_j1_holds_after_a_change_of_urgency() -> None:
     found: list[Problem] = []
     top = Instance(
         site(),

@@ -18,7 +18,7 @@ from fluxres.errors import UsageError
 
 
 @given(st.integers(0, clock.FOREVER - 1))
-def test_what_a_float_can_hold_survives_the_way_out_and_in(tick: int) -> None:
+def test_seconds_survive_conversion_to_ticks_and_back(tick: int) -> None:
     # Above 2**53 ticks (285 years) a float of seconds is coarser than a tick; the error stays within one step of the float.
     # Two roundings: one of the division, one of the product.
     out = clock.seconds(tick)
@@ -37,7 +37,7 @@ def test_order_is_kept(first_s: float, second_s: float) -> None:
     assert clock.ticks(low) <= clock.ticks(high) < clock.FOREVER
 
 
-def test_without_end_is_forever_and_back() -> None:
+def test_infinity_converts_to_forever_and_back() -> None:
     assert clock.ticks(math.inf) == clock.FOREVER
     assert clock.seconds(clock.FOREVER) == math.inf
 
@@ -49,13 +49,13 @@ def test_times_out_of_range_are_refused_with_the_name_of_the_value(bad: float) -
 
 
 @pytest.mark.parametrize("bad", ["5", "1h", None, True, np.True_, 1 + 2j, [1], np.array(3.0), date(2030, 1, 1), timedelta(1)])
-def test_what_is_not_a_number_is_refused(bad: object) -> None:
+def test_non_numbers_are_refused(bad: object) -> None:
     with pytest.raises(UsageError, match=r"^at: expected seconds as a number or a datetime, got "):
         clock.ticks(bad, "at")  # type: ignore[arg-type]  # the wrong type is the point
 
 
 @pytest.mark.parametrize("bad", ["1h", None, False, datetime(2030, 1, 1, tzinfo=UTC)])
-def test_what_is_no_length_is_refused(bad: object) -> None:
+def test_invalid_durations_are_refused(bad: object) -> None:
     with pytest.raises(UsageError, match=r"^duration_s: expected seconds as a number or a timedelta, got "):
         clock.length_ticks(bad)  # type: ignore[arg-type]  # the wrong type is the point
 
@@ -64,7 +64,7 @@ REALS = [np.float32(1.5), np.float64(1.5), np.float16(1.5), np.longdouble("1.5")
 
 
 @pytest.mark.parametrize("number", [*REALS, np.int8(3), np.int64(3), np.uint32(3)], ids=lambda n: type(n).__name__)
-def test_any_real_number_is_a_number_of_seconds(number: SupportsFloat) -> None:
+def test_any_real_number_is_accepted_as_seconds(number: SupportsFloat) -> None:
     assert clock.ticks(number) == clock.length_ticks(number) == round(float(number) * clock.TICKS_PER_S)
 
 
@@ -74,7 +74,7 @@ def test_numbers_of_other_types_are_within_the_same_bounds(bad: SupportsFloat) -
         clock.ticks(bad, "start")
 
 
-def test_an_endless_decimal_is_without_end() -> None:
+def test_infinite_decimal_means_no_end() -> None:
     assert clock.ticks(Decimal("Infinity")) == clock.ticks(np.float32("inf")) == clock.FOREVER
 
 
@@ -88,17 +88,17 @@ def test_a_datetime_is_seconds_since_1970_and_needs_a_time_zone() -> None:
 
 
 @pytest.mark.parametrize("bad", [10**400, -(10**400), 10**5000], ids=["beyond floats", "below floats", "beyond print"])
-def test_a_huge_int_is_refused_though_it_can_neither_be_a_float_nor_be_printed(bad: int) -> None:
+def test_huge_int_that_cannot_be_printed_is_refused(bad: int) -> None:
     with pytest.raises(UsageError, match="got a number of over 300 digits"):
         clock.ticks(bad)
 
 
-def test_a_fixed_clock_stands_still() -> None:
+def test_fixed_clock_does_not_advance() -> None:
     now = clock.fixed(12.5)
     assert [now(), now()] == [12.5, 12.5]
     assert clock.fixed()() == 0.0
 
 
-def test_the_system_clock_does_not_go_back() -> None:
+def test_system_clock_does_not_go_back() -> None:
     first = clock.system()
     assert clock.system() >= first

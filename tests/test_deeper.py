@@ -1,4 +1,4 @@
-"""`--deeper`: every way to write a Hypothesis test runs as many times its examples, a plain test runs once."""
+"""`--deeper`: every kind of Hypothesis test runs a multiple of its examples, a plain test runs once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_counts():
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_every_hypothesis_test_runs_as_many_times_its_examples(pytester: pytest.Pytester, times: int) -> None:
+def test_every_hypothesis_test_runs_a_multiple_of_its_examples(pytester: pytest.Pytester, times: int) -> None:
     once = {"own": 7, "a": 5, "b": 5, "method": 4, "machine": 3}
     counts = {name: count * times for name, count in once.items()} | {"plain": 1}
     pytester.makepyfile(INNER.replace("{counts}", str(counts)))
@@ -69,6 +69,6 @@ def test_every_hypothesis_test_runs_as_many_times_its_examples(pytester: pytest.
     found.assert_outcomes(passed=7)
 
 
-def test_no_test_fails_because_the_machine_is_busy() -> None:
+def test_busy_machine_fails_no_test() -> None:
     assert settings.default.deadline is None
     assert HealthCheck.too_slow in settings.default.suppress_health_check

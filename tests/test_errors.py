@@ -1,4 +1,4 @@
-"""The error tree: every error has a code, an exit status and an HTTP status, and says place, value and way out."""
+"""The error tree: every error has a code, an exit status and an HTTP status, and shows place, value and hint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_error_is_in_the_table() -> None:
     assert set(in_package) == set(STATUS)
 
 
-def test_the_documented_table_is_the_table() -> None:
+def test_documented_table_equals_the_table() -> None:
     text = (ROOT / "specs" / "errors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| `([a-z-]+)` \| (\d) \| (\d{3}) \|", text, re.MULTILINE)
     assert rows == [(error.__name__, error.code, str(status), str(http)) for error, (status, http) in STATUS.items()]
@@ -48,14 +48,14 @@ def test_exit_status_follows_the_meaning(error: type[FluxresError]) -> None:
 
 
 @pytest.mark.parametrize("error", STATUS)
-def test_http_status_is_an_error_of_the_side_that_has_to_move(error: type[FluxresError]) -> None:
+def test_http_status_class_names_the_side_that_has_to_act(error: type[FluxresError]) -> None:
     status = STATUS[error][1]
     server_side = error in (errors.StoreError, errors.StoreBusy, errors.RunFailed)
     assert status in range(500, 600) if server_side else status in range(400, 500)
 
 
 @pytest.mark.parametrize("error", STATUS)
-def test_an_error_shows_place_value_and_way_out(error: type[FluxresError]) -> None:
+def test_error_shows_place_value_and_hint(error: type[FluxresError]) -> None:
     raised = error("got 0", where="c.yaml:3:7: racks.count", hint="use at least 1")
     assert str(raised) == "c.yaml:3:7: racks.count: got 0 (use at least 1)"
     assert str(error("got 0")) == "got 0"
@@ -65,16 +65,16 @@ def test_an_error_shows_place_value_and_way_out(error: type[FluxresError]) -> No
     assert (plain["message"], plain["where"], plain["hint"]) == ("got 0", "c.yaml:3:7: racks.count", "use at least 1")
 
 
-def test_insufficient_says_when_and_why() -> None:
+def test_insufficient_resources_has_time_and_reasons() -> None:
     plain = InsufficientResources("none free", earliest=3600.0, reasons={"/demo/node0": "held by j1"}).to_dict()
     assert plain["earliest"] == 3600.0
     assert plain["reasons"] == {"/demo/node0": "held by j1"}
 
 
-def test_insufficient_may_not_know_when() -> None:
+def test_insufficient_resources_may_lack_a_time() -> None:
     assert InsufficientResources("none free").to_dict()["earliest"] is None
 
 
 @pytest.mark.parametrize("reasons", [{"/demo": "has no gpu"}, ["no pool of type gpu", "no ssd"]])
-def test_infeasible_says_why(reasons: dict[str, str] | list[str]) -> None:
+def test_infeasible_request_has_reasons(reasons: dict[str, str] | list[str]) -> None:
     assert InfeasibleRequest("never", reasons=reasons).to_dict()["reasons"] == reasons

@@ -1,6 +1,6 @@
 """Bounds: their relations to each other, and that each is hit by some test.
 
-The tests that hit a bound stand with the code that holds it; `test_tidy.py` sees to it that each has one.
+The tests that hit a bound are next to those of the code that checks it; `test_tidy.py` ensures that each bound has one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def test_sizes_and_ids_fit_their_column_with_room_for_a_sum_of_two(bound: int) -
     assert 2 * bound <= np.iinfo(np.int64).max
 
 
-def test_the_largest_time_comes_before_forever() -> None:
+def test_largest_time_is_before_forever() -> None:
     assert clock.ticks(limits.TIME_MAX_S) < clock.FOREVER
 
 
-def test_a_document_can_be_as_deep_as_a_machine() -> None:
-    # Each level of has-a takes a list and a mapping.
+def test_document_can_be_as_deep_as_a_machine() -> None:
+    # Each level of containment takes a list and a mapping.
     assert limits.DOCUMENT_DEPTH_MAX >= 2 * limits.DEPTH_MAX

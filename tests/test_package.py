@@ -1,4 +1,4 @@
-"""What `import fluxres` gives, and what it does not load."""
+"""What `import fluxres` provides, and what it does not load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_import_loads_nothing_heavy() -> None:
     )
 
 
-def test_a_pool_by_name_loads_no_matcher() -> None:
+def test_pool_lookup_loads_no_matcher() -> None:
     code = (
         "import fluxres\n"
         "graph = fluxres.load({'fluxres': 1, 'name': 's', 'resources': [{'type': 'node', 'count': 2}]})\n"
@@ -39,7 +39,7 @@ def test_a_pool_by_name_loads_no_matcher() -> None:
     assert shown.stdout.strip() == ""
 
 
-def test_the_graph_loads_no_networkx_until_a_view_is_asked_for() -> None:
+def test_graph_loads_no_networkx_until_a_view_is_requested() -> None:
     loaded = imported_by("import fluxres; fluxres.ResourceGraph; fluxres.load")
     assert "numpy" in loaded
     assert loaded.isdisjoint({"networkx", "rich", "click"})
@@ -60,6 +60,6 @@ def test_unknown_names_are_attribute_errors() -> None:
         fluxres.Resources  # noqa: B018
 
 
-def test_the_version_is_the_one_that_is_packaged() -> None:
+def test_version_is_that_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == fluxres.__version__

@@ -1,7 +1,7 @@
-"""The numbered rules of specs/rules.md, each tested by the letter after random histories on a small machine.
+"""The numbered rules of specs/rules.md, each tested literally after random histories on a small machine.
 
-Nothing here asks `check()`: the records are read through the public face and the rule is worked out from them anew. The
-comparison with a second model, step by step, stands in tests/properties; durability (D1) in tests/crash, formats (S1) in
+Nothing here calls `check()`: the tests read the records through the public API and derive the rules from them. The
+comparison with a second model, step by step, is in tests/properties; durability (D1) in tests/crash, formats (S1) in
 tests/formats and tests/store.
 """
 
@@ -39,7 +39,7 @@ PATHS = [pool.path for pool in machine().walk()]
 
 @dataclass(frozen=True)
 class Step:
-    """One change to try; whatever it is, it is done as a whole or refused."""
+    """One change to try; it is done completely or refused."""
 
     method: str
     args: tuple[Any, ...]
@@ -136,7 +136,7 @@ def test_rule_a4_shared_names_the_jobs_below_as_long_as_they_hold(steps: list[St
 
 @few
 @given(history, pools, windows)
-def test_rule_a5_nothing_is_recorded_below_a_whole_pool_and_nothing_is_free_there(
+def test_rule_a5_nothing_is_recorded_or_free_below_an_exclusive_pool(
     steps: list[Step], path: str, window: dict[str, int]
 ) -> None:
     g = after(steps)
@@ -175,7 +175,7 @@ def test_rule_a6_free_undoes_allocate_exactly(steps: list[Step], targets: list[t
 
 @few
 @given(history, jobs, st.lists(st.tuples(pools, st.none() | amounts), min_size=1, max_size=2), windows)
-def test_rule_a6_shrinking_what_was_grown_gives_back_what_was_there(
+def test_rule_a6_shrinking_undoes_growing(
     steps: list[Step], job: str, more: list[tuple[str, int | None]], window: dict[str, int]
 ) -> None:
     g = after(steps)
@@ -192,7 +192,7 @@ def test_rule_a6_shrinking_what_was_grown_gives_back_what_was_there(
 
 @few
 @given(history, jobs, pools, amounts)
-def test_rule_a6_a_free_of_what_is_not_held_changes_nothing(steps: list[Step], job: str, path: str, amount: int) -> None:
+def test_rule_a6_freeing_unheld_units_changes_nothing(steps: list[Step], job: str, path: str, amount: int) -> None:
     g = after(steps)
     before = picture(g)
     most = max(
@@ -206,7 +206,7 @@ def test_rule_a6_a_free_of_what_is_not_held_changes_nothing(steps: list[Step], j
 
 @few
 @given(history_with_states, st.lists(allocations, max_size=4))
-def test_rule_a7_unavailable_pools_are_given_to_nobody_and_keep_what_they_hold(steps: list[Step], more: list[Step]) -> None:
+def test_rule_a7_unavailable_pools_are_not_allocated_and_keep_their_records(steps: list[Step], more: list[Step]) -> None:
     g = after(steps)
     barred = {pool.path for pool in g.walk() if any(one.state in UNAVAILABLE for one in [pool, *pool.ancestors])}
 
@@ -222,7 +222,7 @@ def test_rule_a7_unavailable_pools_are_given_to_nobody_and_keep_what_they_hold(s
 
 @few
 @given(history_with_states, pools)
-def test_rule_c1_a_copy_is_what_is_available_and_shares_nothing(steps: list[Step], path: str) -> None:
+def test_rule_c1_copy_has_what_is_available_and_shares_nothing(steps: list[Step], path: str) -> None:
     g = after(steps)
     top = g.pool(path)
     available = {pool.path: pool.available() for pool in g.walk(prune=lambda pool: is_above(top, pool) and pool.available() == 0)}
@@ -241,7 +241,7 @@ def test_rule_c1_a_copy_is_what_is_available_and_shares_nothing(steps: list[Step
 
 @few
 @given(history_with_states)
-def test_rule_c1_a_duplicate_is_everything_and_shares_nothing(steps: list[Step]) -> None:
+def test_rule_c1_duplicate_has_everything_and_shares_nothing(steps: list[Step]) -> None:
     g = after(steps)
     same = g.duplicate()
     before = picture(g), [pool.state for pool in g.walk()]
@@ -254,7 +254,7 @@ def test_rule_c1_a_duplicate_is_everything_and_shares_nothing(steps: list[Step])
 
 @few
 @given(history, pools.filter(lambda path: path != "/cluster"))
-def test_rule_m1_merge_puts_back_what_unlink_took_and_invents_nothing(steps: list[Step], path: str) -> None:
+def test_rule_m1_merge_restores_what_unlink_removed_and_no_more(steps: list[Step], path: str) -> None:
     g = after(steps)
     for job in g.jobs():
         g.free(job)
@@ -317,7 +317,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 @settings(max_examples=60, deadline=None)
 @given(junk, junk, junk)
-def test_rule_e1_whatever_the_argument_a_result_or_an_error_of_ours(call: str, first: Any, second: Any, third: Any) -> None:
+def test_rule_e1_any_argument_gives_a_result_or_a_fluxres_error(call: str, first: Any, second: Any, third: Any) -> None:
     g = machine()
     g.allocate("/cluster/rack1", job="a")
     with contextlib.suppress(FluxresError):

@@ -1,4 +1,4 @@
-"""House rules that a reader relies on and no linter knows, read off the code itself."""
+"""House rules that no linter checks, read from the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 BARE_IGNORE = re.compile(r"# type: ignore(?!\[[\w, -]+\]  # \w)")
 READS_A_CLOCK = re.compile(r"\b(datetime|date)\.(now|utcnow|today)$")
 
-NEVER_RAISED = {"FluxresError"}  # the base: what is raised says more
+NEVER_RAISED = {"FluxresError"}  # the base class: raised errors are more specific
 
 
 def place(path: Path, node: ast.AST | None = None) -> str:
@@ -39,13 +39,13 @@ def in_cli(path: Path) -> bool:
 
 
 def called(node: ast.AST) -> str:
-    """The last name of what a call calls: `fluxres.errors.UsageError(…)` -> UsageError."""
+    """The last name of the called function: `fluxres.errors.UsageError(…)` -> UsageError."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def test_every_module_says_why_it_is_as_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [place(path) for path, tree in TREES.items() if not ast.get_docstring(tree)] == []
 
 
@@ -70,12 +70,12 @@ def test_nothing_is_left_unfinished() -> None:
     assert [f"{place(path)}: {match.group()}" for path, text in texts.items() for match in UNFINISHED.finditer(text)] == []
 
 
-def test_every_ignored_type_error_says_which_and_why() -> None:
+def test_every_ignored_type_error_has_a_code_and_a_reason() -> None:
     assert [place(path) for path in TREES if BARE_IGNORE.search(TEXTS[path])] == []
 
 
 @pytest.mark.parametrize("bound", [name for name in dir(limits) if name.isupper()])
-def test_every_bound_is_held_somewhere_and_hit_by_a_test(bound: str) -> None:
+def test_every_bound_is_checked_and_hit_by_a_test(bound: str) -> None:
     word = re.compile(rf"\b{bound}\b")
     general = {Path(__file__), ROOT / "tests" / "test_limits.py"}
     holders = [path for path in TREES if path.name != "limits.py" and word.search(TEXTS[path])]

@@ -23,7 +23,7 @@ def test_ids_are_numbered_in_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", traceability.SPECS)
-def test_as_many_requirements_as_the_rfc_has_keywords(name: str) -> None:
+def test_number_of_requirements_equals_that_of_rfc_keywords(name: str) -> None:
     spec = traceability.read(SPECS / name)
     listed = {section: Counter[str]() for section in spec.counts}
     for row in spec.requirements:
@@ -33,7 +33,7 @@ def test_as_many_requirements_as_the_rfc_has_keywords(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", traceability.SPECS)
-def test_where_a_requirement_is_built_exists(name: str) -> None:
+def test_files_of_requirements_exist(name: str) -> None:
     for row in traceability.read(SPECS / name).requirements:
         assert row.built_in, row.id
         assert [path for path in row.built_in if not (ROOT / path).exists()] == [], row.id
@@ -103,7 +103,7 @@ def run(suite: pytest.Pytester, *args: str) -> pytest.RunResult:
     return suite.runpytest_inprocess("-p", "tests.traceability", "-p", "no:cacheprovider", *args)
 
 
-def test_a_spec_is_read_as_written(tmp_path: Path) -> None:
+def test_spec_is_read(tmp_path: Path) -> None:
     path = tmp_path / "rfc4.md"
     path.write_text(SPEC, encoding="utf-8")
     spec = traceability.read(path)
@@ -112,14 +112,14 @@ def test_a_spec_is_read_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
-def test_a_whole_run_fails_when_a_requirement_has_no_passing_test(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
+def test_complete_run_fails_if_a_requirement_has_no_passing_test(suite: pytest.Pytester, workers: tuple[str, ...]) -> None:
     result = run(suite, *workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*requirements without a passing test*", "RFC4-02"])
 
 
-def test_a_whole_run_passes_when_one_test_of_each_passed(suite: pytest.Pytester) -> None:
+def test_complete_run_passes_if_one_test_of_each_passed(suite: pytest.Pytester) -> None:
     (suite.path / "inner" / "test_inner.py").write_text(INNER_TESTS.format(works="False, True"), encoding="utf-8")
     result = run(suite)
     assert result.ret == pytest.ExitCode.OK
@@ -127,5 +127,5 @@ def test_a_whole_run_passes_when_one_test_of_each_passed(suite: pytest.Pytester)
 
 
 @pytest.mark.parametrize("args", [("-k", "first"), ("inner/test_inner.py",), ("-m", "rfc")])
-def test_a_partial_run_says_nothing_about_requirements(suite: pytest.Pytester, args: tuple[str, ...]) -> None:
+def test_partial_run_does_not_check_requirements(suite: pytest.Pytester, args: tuple[str, ...]) -> None:
     assert run(suite, *args).ret == pytest.ExitCode.OK

@@ -1,11 +1,11 @@
-"""From the requirements in `specs/` to the tests that hold them, and back.
+"""Link the requirements in `specs/` to the tests that verify them.
 
-Two questions, asked at two moments.  Does every requirement name a test, and every test a requirement that exists?
-That can be read off the sources, so `test_traceability.py` asks it in any run.  Did such a test *pass*?  Only a whole
-run knows; therefore this file is a pytest plugin too.  It hands the ids along in the report of each test, which xdist
-carries from its workers, and at the end of a whole run (no paths, no `-k`, no other `-m`) fails what is left over.
+There are two checks.  `test_traceability.py` reads the sources and checks in every run that each requirement names a
+test, and each test an existing requirement.  Whether such a test passed is only known after a complete run, so this
+file is also a pytest plugin.  It adds the ids to the report of each test, which xdist passes on from its workers, and
+at the end of a complete run (no paths, no `-k`, no other `-m`) fails for requirements without a passing test.
 
-`python -m tests.traceability` writes the column "held by" of the specs anew.
+`python -m tests.traceability` updates the column "held by" of the specs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = ("rfc4.md", "rfc16.md")
 NOT_KEYWORDS = ("data", "method")
-"""What the keyword column says where the RFC requires something without one of the RFC 2119 words."""
+"""The keyword column if the RFC requires something without one of the RFC 2119 words."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Spec:
-    """A spec: its requirements in order, and how often each keyword stands in each section of the RFC."""
+    """A spec: its requirements in order, and how often each keyword occurs in each section of the RFC."""
 
     requirements: tuple[Requirement, ...]
     counts: dict[str, Counter[str]]

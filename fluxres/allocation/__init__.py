@@ -1,1 +1,1 @@
-"""Who holds what, and when: the records of RFC 4 and RFC 16, and their single writer."""
+"""Which job holds what, and when: the records of RFC 4 and RFC 16, and their single writer."""

@@ -1,7 +1,7 @@
-"""Tests the rules A1 to A6, A8, C1 and F2 on live records.
+"""Check rules A1 to A6, A8, C1 and F2 on live records.
 
 The planner's rows, the `shared` counters and the index of pools are derived from the records; the audit derives them again, the
-slow way, and compares.  It trusts nothing: records of pools, stages or jobs that do not exist are findings.
+slow way, and compares.  It assumes nothing: records of pools, stages or jobs that do not exist are findings.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _Rule = Iterator[Problem]
 
 
 def check_records(records: Records) -> list[Problem]:
-    """Problems of these records; empty when the rules hold.
+    """Problems of these records; empty if the rules hold.
 
-    Records of pools that do not exist end the audit early: nothing else can be tested then.
+    Records of pools that do not exist end the audit early, because nothing else can be checked then.
     Cost: O(spans x holders of a pool), and the pools held below each pool held exclusively.
     """
     if lost := list(_pools_there(records)):
@@ -55,10 +55,10 @@ def _error(records: Records, v: int, message: str) -> Problem:
 
 
 def _job(records: Records, owner: str) -> str:
-    """The job of an owner, for messages; a stage that is gone has none."""
+    """The job of an owner, for messages; a stage that no longer exists has none."""
     stage = owner.removeprefix(STAGE_OWNER)
     if owner.startswith(STAGE_OWNER) and stage not in records.stages:
-        return f"stage {stage}, which is gone,"
+        return f"stage {stage}, which no longer exists,"
     return records.job_behind(owner)
 
 
@@ -69,7 +69,7 @@ def _pools_there(records: Records) -> _Rule:
         named.update(ledger.held, *ledger.accounts, *(consumers for drawn in ledger.held.values() for consumers in drawn))
     if named and not (min(named) >= 0 and max(named) < n):
         for v in sorted(v for v in named if not 0 <= v < n):
-            yield Problem("error", f"vertex {v}", "A1: a record of a pool that is not there")
+            yield Problem("error", f"vertex {v}", "A1: a record of a pool that does not exist")
 
 
 def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
@@ -85,20 +85,21 @@ def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
 
 
 def _within_size(records: Records) -> _Rule:
-    # A1, A2: units of a pool are interchangeable: while their sum is within the size, none has two holders. C1: a way has none.
+    # A1, A2: units of a pool are interchangeable: if their sum is within the size, none has two holders. C1: a pass-through pool
+    # has no units.
     for v, holders in records.held.items():
         size = records.accounts.units.item(v)
         for s, e, amount in _total(holders):
             if amount > size:
                 owners = [owner for owner, held in holders.items() if steps.touches(held, s, e)]
                 rules = "A1, A2" if len(owners) > 1 else "A1"
-                of = f"{amount} of {size} units" if size else f"{amount} units of what is only the way to others"
+                of = f"{amount} of {size} units" if size else f"{amount} units of a pass-through pool"
                 by = " and ".join(_job(records, owner) for owner in owners)
                 yield _error(records, v, f"{rules if size else f'{rules}, C1'}: {of} are held from tick {s} on, by {by}")
 
 
 def _given_whole(records: Records) -> _Rule:
-    # A8, RFC 16: what may only be allocated exclusively is never allocated in part.
+    # A8, RFC 16: an exclusive pool is never allocated in part.
     for v, holders in records.held.items():
         if not records.accounts.flags.item(v) & EXCLUSIVE:
             continue
@@ -111,7 +112,7 @@ def _given_whole(records: Records) -> _Rule:
 
 
 def _exclusive_alone(records: Records) -> _Rule:
-    # A2, A3, A5: below a pool held exclusively no other job holds anything, and the holder has no records.
+    # A2, A3, A5: below a pool held exclusively, no other job holds anything, and the holder has no records.
     accounts = records.accounts
     in_order = sorted(records.held)
     for v in in_order:
@@ -120,7 +121,7 @@ def _exclusive_alone(records: Records) -> _Rule:
         if not below:
             continue
         for owner, held in records.held[v].items():
-            # There may be several other instances: together they may hold all of a pool, and none of them what is below.
+            # Several other instances may together hold all of a pool, while none of them holds what is below.
             for s, e in steps.whole(held, 0, FOREVER, 0, size) if owner != ELSEWHERE else ():
                 yield from _below_whole(records, v, owner, below, s, e)
 
@@ -130,7 +131,7 @@ def _below_whole(records: Records, v: int, owner: str, below: list[int], start: 
     staged = owner != job
     for u in below:
         for other, held in records.held[u].items():
-            # What other instances draw from a shared supplier is not among the units that this graph has above it.
+            # What other instances draw from a shared supplier is not part of the units that this graph has above it.
             if other != ELSEWHERE and steps.touches(held, start, end) and not (staged and other == job):
                 who = _job(records, other)
                 rules = "A5" if who == job else "A2, A3"
@@ -142,7 +143,7 @@ def _implied_below_whole(records: Records) -> _Rule:
     for owner, pools in records.implied.items():
         job = _job(records, owner)
         if not pools:
-            yield Problem("error", "jobs", f"A6: {job} is among those for which something is implied, and nothing is")
+            yield Problem("error", "jobs", f"A6: {job} is listed as having implied units, but has none")
         for v, held in pools.items():
             size = records.accounts.size.item(v)
             if not _is_step_function(held) or max(amount for _, _, amount in held) > size:
@@ -155,7 +156,7 @@ def _implied_below_whole(records: Records) -> _Rule:
 
 
 def _one_job_inside(records: Records) -> _Rule:
-    # A8: two jobs never use an exclusive pool at the same moment, whatever parts of it they hold.
+    # A8: two jobs never use an exclusive pool at the same time, whatever parts of it they hold.
     composites = records.structure.exclusive_composites.tolist()
     in_order = sorted(records.held) if composites else []
     for v in composites:
@@ -171,7 +172,7 @@ def _one_job_inside(records: Records) -> _Rule:
 
 
 def _stages_hold(records: Records) -> _Rule:
-    # A6: a stage holds exactly what it locks, and no stage that is gone locks anything.
+    # A6: a stage holds exactly what it locks, and no stage that no longer exists locks anything.
     for stage, staged in records.stages.items():
         owner, wanted = STAGE_OWNER + stage, dict[int, steps.Steps]()
         for part in staged.parts():
@@ -189,7 +190,7 @@ def _stages_hold(records: Records) -> _Rule:
 
 
 def _shared_counted(records: Records) -> _Rule:
-    # A4: every pool above a record counts it once.
+    # A4: every pool above a record counts the record once.
     counted: dict[int, dict[str, int]] = {}
     for v, holders in records.held.items():
         for u in records.accounts.ancestors(v):
@@ -202,7 +203,7 @@ def _shared_counted(records: Records) -> _Rule:
 
 
 def _drawn_is_held(records: Records) -> _Rule:
-    # F2: no more is drawn from an account than is held of it.
+    # F2: a job does not draw more from an account than it holds of it.
     records.held  # noqa: B018 - batches become records
     owners = {(owner, account) for owner, _, account, _ in records.drawn.rows()}
     for owner, account in sorted(owners):
@@ -243,7 +244,7 @@ def _all_of(records: Records, consumers: Consumers) -> str:
 
 
 def _is_step_function(held: steps.Steps) -> bool:
-    """Whether spans are a step function of :mod:`fluxres.allocation.steps`, and not empty."""
+    """Whether spans form a non-empty step function of :mod:`fluxres.allocation.steps`."""
     if len(held) == 1:
         ((s, e, amount),) = held
         return s < e and amount > 0
@@ -262,7 +263,7 @@ def _spans_in_order(records: Records) -> _Rule:
 
 
 def _index_complete(records: Records) -> _Rule:
-    # A6: freeing a job finds everything that it holds.
+    # A6: the index by job is complete, so that freeing a job finds everything it holds.
     by_owner: dict[str, set[int]] = {}
     for v, holders in records.held.items():
         for owner in holders:
@@ -295,7 +296,7 @@ def _planner_agrees(records: Records) -> _Rule:
 
 
 def _covered(records: Records, v: int, holders: dict[str, steps.Steps]) -> _Rule:
-    # A5: pools below see exactly the windows in which one job holds all of a pool; for a pool of one unit, its use says that.
+    # A5: the planner covers a pool in exactly the windows in which one job holds all of it; a pool of one unit needs no cover.
     whole: list[tuple[int, int]] = []
     if records.accounts.end.item(v) > v + 1:
         size = records.accounts.size.item(v)

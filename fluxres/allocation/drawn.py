@@ -1,7 +1,7 @@
 """The ledger of draws: for which of its pools a job drew units from suppliers (rule F2).
 
 A record says how much a job holds of a supplier; the ledger says for which pools, so that 400 W are freed with the node that
-draws them.  It never adds up to more than the records: the rest was asked for by itself and is freed when it is named.
+draws them.  The sum in the ledger never exceeds the records: the rest was requested directly and is freed by name.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from fluxres.allocation.steps import Steps
 from fluxres.graph.auxiliary import Int32
 
 Rows = NDArray[np.int64]
-"""(pool, account, units): units of an account drawn for a pool.  A row with 0 units adds a pool to those that share the units in
-the other rows of the account: they are freed with the last of these pools."""
+"""(pool, account, units): units of an account drawn for a pool.  A row with 0 units adds a pool to those that share the units of
+the account's other rows; these are freed with the last of the pools."""
 Consumers = tuple[int, ...]
-"""Pools that something was drawn for together, ascending; mostly one."""
+"""Pools that share a draw, ascending; mostly one."""
 NO_ROWS: Rows = np.zeros((0, 3), np.int64)
 NO_ACCOUNTS: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What one owner drew: units over time by account and consumers, and the accounts by consumers."""
+    """The draws of one owner: units over time by account and consumers, and the accounts by consumers."""
 
     held: dict[int, dict[Consumers, Steps]] = field(default_factory=dict)
     accounts: dict[Consumers, set[int]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Drawn:
     """The ledgers of all owners."""
 
     def __init__(self) -> None:
-        #: By owner; those that drew nothing have none.
+        #: By owner; only for those that drew something.
         self.ledgers: dict[str, Ledger] = {}
 
     def rows(self) -> Iterator[tuple[str, Consumers, int, Steps]]:
@@ -135,7 +135,7 @@ class Drawn:
         self.ledgers.pop(owner, None)
 
     def take(self, other: Drawn, consumers_to_new: Int32, accounts_to_new: Int32) -> None:
-        """Add the ledgers of another structure by new numbers, -1 for what is gone."""
+        """Add the ledgers of another structure by new numbers, -1 for removed pools and accounts."""
         for owner, consumers, account, held in other.rows():
             kept = tuple(sorted(int(consumers_to_new[v]) for v in consumers if consumers_to_new[v] >= 0))
             if kept and accounts_to_new[account] >= 0:
@@ -143,7 +143,7 @@ class Drawn:
 
 
 def implicit(targets: Iterable[tuple[int, int]], rows: Rows) -> frozenset[int]:
-    """Accounts among the targets that are only there because pools draw from them."""
+    """Accounts that are targets only because pools draw from them."""
     if not len(rows):
         return NO_ACCOUNTS
     named: dict[int, int] = {}
@@ -155,6 +155,6 @@ def implicit(targets: Iterable[tuple[int, int]], rows: Rows) -> frozenset[int]:
 
 
 def minus(held: Mapping[int, Steps], gone: Mapping[int, Steps]) -> dict[int, Steps]:
-    """By account, what is left once some of it is gone; without the accounts of which nothing is left."""
+    """By account, what is left after subtracting `gone`; without accounts of which nothing is left."""
     left = {account: steps.excess(spans, gone.get(account, ())) for account, spans in held.items()}
     return {account: spans for account, spans in left.items() if spans}

@@ -1,7 +1,7 @@
-"""What one job drew from suppliers for its pools, weighed against what it holds (rule F2).
+"""The draws of one job, compared with what it holds (rule F2).
 
-The ledger (:mod:`fluxres.allocation.drawn`) says for which pools units were drawn. From it and from the records follows what else
-is freed when a job frees a pool, what stays drawn when it keeps a pool longer, and what was drawn at a moment.
+The ledger (:mod:`fluxres.allocation.drawn`) says for which pools units were drawn. Together with the records it determines what
+else is freed when a job frees a pool, what stays drawn when the job keeps a pool longer, and what was drawn at a moment.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from fluxres.match.typology import Typology  # imports the matcher, which an allocation by name does not need
 
 Parts = Counter[tuple[int, ...]]
-"""Units, by the suppliers that give them together."""
+"""Units, by the group of suppliers that gives them."""
 
 
 class OwnDraws:
-    """What the pools of one structure draw by themselves.  Cost: O(n) for the first question."""
+    """What the pools of one structure draw by themselves.  Cost: O(n) for the first query."""
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
@@ -44,7 +44,7 @@ class OwnDraws:
         return Typology(self._structure)
 
     def _typologies(self) -> Iterator[Typology]:
-        """The machine with every supplier in service, then as it is: a job keeps what it holds when a supplier fails."""
+        """The machine with every supplier in service, then as it is, because a job keeps what it holds when a supplier fails."""
         yield self._ordinary
         dead = self._structure.outage.dead
         if dead:
@@ -57,12 +57,12 @@ class OwnDraws:
     def lost(
         self, v: int, held: Mapping[int, int], before: Subtrees, after: Subtrees, apart: Mapping[int, Collection[int]]
     ) -> dict[int, int]:
-        """By account, the units drawn for a pool that are freed when a job keeps less of the pool and of what is in it.
+        """By account, the units drawn for a pool that are freed when a job keeps less of the pool and of its contents.
 
         Args:
             held: by account, the units drawn for the pool.
-            before, after: the pools that the job holds exclusively, among this one and those in it.
-            apart: pools in it for which something is drawn from these accounts separately.
+            before, after: of this pool and those in it, the ones that the job holds exclusively.
+            apart: pools in it with a separate draw from these accounts.
         """
         whole, typology = Parts(), self._ordinary
         for typology in self._typologies():
@@ -76,7 +76,7 @@ class OwnDraws:
             there = {account: held.get(account, 0) - found.get(account, 0) for account in givers}
             total = sum(there.values())
             if total > units and not is_whole:
-                continue  # a request asked for some of it, for parts of the pool
+                continue  # a request drew some of it for parts of the pool
             going = min(total, units - left[givers])
             for account in reversed(givers):  # suppliers are used in order, so the last units came from the last
                 taken = min(going, there[account])
@@ -86,7 +86,7 @@ class OwnDraws:
         return found
 
     def _parts(self, typology: Typology, v: int, whole: Subtrees, apart: Mapping[int, Collection[int]]) -> Parts:
-        """What a pool draws for the exclusive pools in it, without those that something is drawn for separately."""
+        """What a pool draws for the exclusive pools in it, without those that have a separate draw."""
         found = Parts()
         for kind in typology.drawn_by_itself if whole else ():
             charged = {account for givers, _ in typology.paths.charged(v, kind) or () for account in givers}
@@ -97,7 +97,7 @@ class OwnDraws:
         return found
 
     def _is_none_of(self, whole: Subtrees, others: list[int], u: int) -> bool:
-        """Whether a pool is in none of some subtrees, or in one of some others."""
+        """Whether a pool is outside all subtrees of `whole`, or in one of the others."""
         end = self._structure.end.item
         return not any(start <= u < stop for start, stop in whole) or any(w <= u < end(w) for w in others)
 
@@ -106,14 +106,14 @@ _NOTHING: Mapping[int, Steps] = {}
 
 
 class JobDraws:
-    """The draws of one owner, for one question or one change: it is stale when what the owner holds changes.
+    """The draws of one owner, for one query or one change: it is stale once the owner's records change.
 
     Args:
         structure: the machine.
         drawn: the ledger of all owners.
         owner: a job, or a stage.
         given: what the owner has of an account over time, recorded or implied.
-        pools: the accounts of which it has anything, ascending.
+        pools: the accounts of which the owner has anything, ascending.
         own_draws: what pools of the machine draw by themselves.
     """
 
@@ -138,10 +138,10 @@ class JobDraws:
     def _pools(self) -> list[int]:
         return self._list_pools()
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def at(self, moment: int) -> Rows:
-        """Rows of what was drawn of what the job holds at a moment, for which pools."""
+        """Rows of what is drawn, for which pools, of what the job holds at a moment."""
         rows: list[tuple[int, int, int]] = []
         for owner, consumers, account, held in self._drawn.rows():
             units = steps.amount_at(held, moment) if owner == self._owner else 0
@@ -150,10 +150,10 @@ class JobDraws:
         return np.array(sorted(rows), np.int64).reshape(-1, 3)
 
     def windows_of(self, v: int, gone: Mapping[int, Steps] = _NOTHING) -> list[tuple[int, int]]:
-        """Windows in which the job has a pool or something in it; what was drawn there for others does not count.
+        """Windows in which the job has a pool or something in it, apart from what was drawn there for other pools.
 
         Args:
-            gone: by vertex, what is about to be freed.
+            gone: by vertex, what is being freed.
         """
         inside = self._pools[bisect_left(self._pools, v) : bisect_left(self._pools, self._accounts.end.item(v))]
         found = [(s, e) for u in inside for s, e, _ in steps.excess(self._left(u, gone), self._drawn.total(self._owner, u))]
@@ -162,9 +162,9 @@ class JobDraws:
         return found
 
     def going_with(self, tops: Collection[int], moment: int) -> dict[int, int]:
-        """By account, the units that are freed at a moment along with some pools and everything in them.
+        """By account, the units that are freed at a moment together with some pools and everything in them.
 
-        An exclusive pool above them is held in parts from then on.
+        If a pool above them was held exclusively, the rest of it is held in parts from then on.
         """
         found: dict[int, int] = {}
         for consumers in self._drawn.related(self._owner, tops, self._accounts.end):
@@ -174,9 +174,9 @@ class JobDraws:
         return {account: units for account, units in found.items() if units}
 
     def cut_off(self, top: int) -> dict[int, Steps]:
-        """By edge into a pool that the job freed, what was drawn through it for pools around that one.
+        """By edge into a pool that the job freed, what was drawn through the edge for pools above that pool.
 
-        Edges that lead on from there are left out: they may serve another pool in the same pools around.
+        Edges that lead on from there are left out: they may serve another pool below the same pools.
         """
         ledger, stop = self._drawn.ledgers.get(self._owner), self._accounts.end.item(top)
         found: dict[int, Steps] = {}
@@ -191,26 +191,26 @@ class JobDraws:
         return found
 
     def _left(self, v: int, gone: Mapping[int, Steps]) -> Steps:
-        """What the job has of an account once some of it is freed."""
+        """What the job has of an account after the free."""
         return steps.excess(self._given(v), gone.get(v, ()))
 
     def _left_alone(
         self, vertices: Iterable[int], gone: Mapping[int, Steps] = _NOTHING
     ) -> Iterator[tuple[Consumers, list[tuple[int, int]]]]:
-        """Pools near others for which something was drawn, and windows in which the job has nothing of them.
+        """Consumers near some pools, and windows in which the job has nothing of them after the free.
 
         Args:
-            gone: by vertex, what is about to be freed.
+            gone: by vertex, what is being freed.
         """
         for consumers in self._drawn.related(self._owner, vertices, self._accounts.end):
             used = [window for v in consumers for window in self.windows_of(v, gone)]
             yield consumers, steps.without(0, FOREVER, used)
 
     def _has_beside(self, v: int, tops: Collection[int], moment: int) -> bool:
-        """Whether the job has a pool, or something in it, once others and everything in them are gone."""
+        """Whether the job has a pool, or something in it, after `tops` and everything in them are freed."""
         end, size, pools = self._accounts.end, self._accounts.size, self._pools
 
-        def rest(u: int) -> int:  # pools in u that are left, and are not only the way to others
+        def rest(u: int) -> int:  # pools in u that are left, without pass-through pools
             ways = {w for top in tops if u <= top < end.item(u) for w in self._accounts.ancestors(top) if w >= u}
             gone = sum(end.item(top) - top for top in tops if u <= top < end.item(u))
             return end.item(u) - u - gone - len(ways)
@@ -229,7 +229,7 @@ class JobDraws:
     # -- what is freed along with pools ------------------------------------------------------------------------------
 
     def with_drawn(self, pieces: list[Piece]) -> list[Piece]:
-        """Pieces to free, and what was drawn for pools of which nothing is left then; of an account each moment once."""
+        """The pieces to free, with the draws of pools of which nothing is left; an account's units are freed only once."""
         gone = freed(pieces)
         more: dict[int, Steps] = {}
         for consumers, windows in self._left_alone(gone, gone):
@@ -237,7 +237,7 @@ class JobDraws:
                 more[account] = steps.joined([more.get(account, ()), steps.clipped(held, windows)])
         for _, account, held in self.lost(gone):
             more[account] = steps.joined([more.get(account, ()), held])
-        # Units that are named beside the pool they were drawn for are freed once, and only held units are: no free can fail.
+        # Units named together with the pool they were drawn for are freed once, and only held units are, so no free can fail.
         rest = drawing.minus(more, gone)
         rest = {account: steps.least_of(held, self._left(account, gone)) for account, held in rest.items()}
         own = [piece for piece in pieces if piece[0] not in rest]
@@ -245,10 +245,10 @@ class JobDraws:
         return own + [(account, amount, s, e) for account, held in joined.items() for s, e, amount in held]
 
     def lost(self, gone: Mapping[int, Steps]) -> list[tuple[Consumers, int, Steps]]:
-        """What pools drew by themselves of which the job frees a part and keeps the rest: those draws are freed with the part.
+        """The own draws that are freed because the job frees a part of a pool and keeps the rest.
 
         Args:
-            gone: by vertex, what is about to be freed.
+            gone: by vertex, what is being freed.
         """
         found: list[tuple[Consumers, int, Steps]] = []
         if not self._structure.kinds.may_draw or self._owner not in self._drawn.ledgers:
@@ -263,10 +263,10 @@ class JobDraws:
         return found
 
     def _lost_of(self, v: int, gone: Mapping[int, Steps], inside: list[int], used: list[tuple[int, int]]) -> dict[int, Steps]:
-        """By account, what is drawn for a pool that pools drew by themselves of which the job no longer has all.
+        """By account, the own draws for a pool that end because the job no longer has all of the pools that draw.
 
         Args:
-            inside: pools in this one for which something is drawn apart.
+            inside: pools in this one that have a separate draw.
             used: windows in which the job keeps something there.
         """
         pools, end = self._pools, self._accounts.end.item(v)
@@ -297,18 +297,18 @@ class JobDraws:
         return {account: steps.canonical(spans) for account, spans in found.items()}
 
     def _whole_at(self, v: int, parts: Iterable[tuple[int, Steps]], moment: int) -> Subtrees:
-        """Of a pool and those in it, the topmost that are held exclusively at a moment, themselves or through one above."""
+        """Of a pool and those in it, the topmost ones held exclusively at a moment, by a record or through a pool above."""
         size, end = self._accounts.size.item, self._accounts.end.item
         return topmost([(max(u, v), min(end(u), end(v))) for u, held in parts if steps.amount_at(held, moment) == size(u)])
 
-    # -- keeping the ledger ------------------------------------------------------------------------------------------
+    # -- updating the ledger -----------------------------------------------------------------------------------------
 
     def extend(self, planned: Sequence[Change], start: int, end: int, drawn: Rows) -> None:
-        """Enter what an allocation continues: units drawn for a pool up to `start`, where the job keeps the pool as well.
+        """Record draws that an allocation continues: units drawn for a pool up to `start`, if the job keeps the pool as well.
 
         Args:
             planned: what was allocated over [start, end).
-            drawn: for which pools parts of it are drawn, as far as the caller knows.
+            drawn: the pools for which parts of it are drawn, as far as the caller knows.
         """
         known = set(drawn[:, 1].tolist())
         for change in planned:
@@ -322,7 +322,7 @@ class JobDraws:
                     left -= units
 
     def settle(self, vertices: Collection[int]) -> None:
-        """After these vertices were freed, drop draws for pools of which nothing is left, and draws beyond the records."""
+        """After these vertices were freed, drop draws for pools of which nothing is left, and draws that exceed the records."""
         for consumers, windows in self._left_alone(vertices):
             for account, held in self._drawn.of(self._owner, consumers).items():
                 if part := steps.clipped(held, windows):

@@ -1,4 +1,4 @@
-"""Checked changes and stages as values: what :mod:`fluxres.allocation.plans` returns and the records apply."""
+"""Checked changes and stages as values: :mod:`fluxres.allocation.plans` returns them, and the records apply them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Piece = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All that one job holds, over one window: what a match gave to a job that held nothing before.
+    """Everything that one job holds, over one window: the match of a job that held nothing before.
 
     Args:
         vertices: int32, ascending, each once, none below another that is held exclusively.
         amounts: int64, units of each.
-        covered: those of more than one unit that are held exclusively and have pools below.
+        covered: those with more than one unit that are held exclusively and have pools below.
         start, end: window in ticks.
-        drawn: for which pools parts of it were drawn.
+        drawn: the pools for which parts of it were drawn.
     """
 
     vertices: Int32
@@ -42,7 +42,7 @@ class Batch:
     drawn: Rows = field(default_factory=lambda: NO_ROWS)
 
     def pieces(self) -> list[Piece]:
-        """The pieces that free all of it."""
+        """The pieces that free everything."""
         window = (self.start, self.end)
         return [(v, amount, *window) for v, amount in zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)]
 
@@ -52,9 +52,9 @@ class Change:
     """One checked step of an allocation: units of one pool.
 
     Args:
-        covers: windows in which the owner comes to hold the pool exclusively.
-        absorbs: records of the owner below the pool that are implied from now on: (vertex, start, end).
-        implied: windows in which an exclusive pool of the owner implies these units, so that nothing is recorded.
+        covers: windows in which the owner then holds the pool exclusively.
+        absorbs: records of the owner below the pool that become implied: (vertex, start, end).
+        implied: windows in which an exclusive pool of the owner implies these units, so that they are not recorded.
     """
 
     v: int
@@ -77,7 +77,7 @@ def freed(pieces: Iterable[Piece]) -> dict[int, Steps]:
 
 
 class StagedWindow(NamedTuple):
-    """What a stage locks in one window, and for which pools parts of it are drawn."""
+    """What a stage locks in one window, and the pools for which parts of it are drawn."""
 
     start: int
     end: int
@@ -90,12 +90,12 @@ class Staged:
     """A temporary lock on pools while a job is considered (RFC 4, "Staged").
 
     Args:
-        targets: vertices and amounts; the largest amount, for an account from which different amounts are drawn over time.
+        targets: vertices and amounts; the largest amount if the units drawn from an account vary over time.
         expires: tick at which the lock expires.
-        slots: number of slots of the request; 0 where pools were named.
+        slots: number of slots of the request; 0 if pools were named.
         drawn: (pool, account, units) of what is drawn for pools, as in :data:`fluxres.allocation.drawn.Rows`.
-        apart: (start, end, pool, account, units) instead, where the job draws some of it already for a part of the time.
-        relied_on: (pool, start, end) of what the job holds exclusively, so that nothing is drawn for it a second time.
+        apart: (start, end, pool, account, units) instead, if the job draws some of it already for a part of the time.
+        relied_on: (pool, start, end) of pools that the job holds exclusively, so that nothing is drawn for them a second time.
     """
 
     stage: str
@@ -110,11 +110,11 @@ class Staged:
     relied_on: tuple[tuple[int, int, int], ...] = ()
 
     def renumbered(self, consumers: Int32, accounts: Int32) -> Staged:
-        """The stage on another structure, without what is gone there.
+        """The stage on another structure, without pools that were removed.
 
         Args:
-            consumers, accounts: new by old number, -1 for what is gone; something may be drawn for an account that has no units
-                there, and nothing can be drawn from it.
+            consumers, accounts: new number by old number, -1 if removed. They differ for an account without units in the new
+                structure: something may be drawn for it, but not from it.
         """
         rows = [(int(consumers[v]), int(accounts[account]), units) for v, account, units in self.drawn]
         apart = [(s, e, int(consumers[v]), int(accounts[account]), units) for s, e, v, account, units in self.apart]
@@ -128,7 +128,7 @@ class Staged:
         )
 
     def parts(self) -> list[StagedWindow]:
-        """What is locked, by windows in each of which it is the same; together they are the window of the stage."""
+        """What is locked, by windows during which it does not change; together they are the window of the stage."""
         if not self.apart:
             return [StagedWindow(self.start, self.end, self.targets, self.drawn)]
         moments = sorted({self.start, self.end, *(at for row in self.apart for at in row[:2])})

@@ -1,7 +1,7 @@
-"""Allocations, frees and stages, checked as a whole against the records before anything changes.
+"""Check allocations, frees and stages completely against the records before anything changes.
 
-A plan only reads.  What it returns (:mod:`fluxres.allocation.planned`) the records apply as a whole, so a change that is refused
-leaves no trace.
+A plan only reads.  The records apply what it returns (:mod:`fluxres.allocation.planned`) completely, so a refused change leaves
+no trace.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fluxres.planner.lines import FEW_POOLS_MAX
 from fluxres.syntax.moment import in_message
 
 Implies = bool | frozenset[int]
-"""Whether an exclusive pool implies what lies below it; or the accounts that one implies."""
+"""Whether exclusive pools imply the targets below them; or the accounts that they imply."""
 
 
 class _Covered:
-    """The pools around the next one that the changes so far hold exclusively; changes come in the order of their pools.
+    """The pools above the next one that the changes so far hold exclusively; changes come in the order of their pools.
 
     Args:
         end: one past the last descendant, by vertex.
@@ -40,7 +40,7 @@ class _Covered:
         self._above: list[Change] = []
 
     def around(self, v: int) -> list[tuple[int, int]]:
-        """Windows in which a pool around this one is held exclusively."""
+        """Windows in which a pool above this one is held exclusively."""
         self._leave(v)
         return [window for change in self._above for window in change.covers]
 
@@ -67,10 +67,10 @@ def allocate(
     """Check an allocation to a job, which grows if it holds something already.
 
     Args:
-        targets: (vertex, amount); amounts of a vertex named twice add up.
+        targets: (vertex, amount); amounts of a repeated vertex are added.
         start, end: window in ticks.
         implies: whether an exclusive pool implies targets below it (all, or these vertices); otherwise it is an error to name
-            them.
+            them as well.
 
     Errors: InsufficientResources with the earliest time, InfeasibleRequest, UsageError.
     """
@@ -86,14 +86,14 @@ def match(
     start: int,
     end: int,
 ) -> Batch | list[Change]:
-    """Check the allocation of a match; only a job that holds something already needs more than a look.
+    """Check the allocation of a match; a full check is only needed for a job that holds something already.
 
     Args:
         vertices, amounts: what the matcher found on the present revision: ascending, each vertex once, none below one that is
             allocated exclusively.
         implied: what it charged below a pool that is allocated exclusively.
 
-    Errors: as :func:`allocate`, for a job that holds something already, of which the matcher knows nothing.
+    Errors: as :func:`allocate`, for a job that holds something already, because the matcher does not consider that.
     """
     if implied or records.is_holder(job):
         targets = [*zip(vertices.tolist(), amounts.tolist(), strict=True), *implied]
@@ -114,7 +114,7 @@ def _plan(
 ) -> list[Change]:
     """Check an allocation to an owner: a job, or a stage made for the job.
 
-    What the job holds itself is not in the way of its stage.
+    What the job holds itself does not block its stage.
     """
     _require_window(start, end)
     require_units(records, targets)
@@ -160,7 +160,7 @@ def _require_window(start: int, end: int) -> None:
 
 
 def _require_possible(records: Records, wanted: Mapping[int, int]) -> None:
-    """Refuse what can never be allocated, before anything is refused because it is not free now."""
+    """Refuse targets that can never be allocated, before any is refused because it is not free now."""
     size, units = records.accounts.size.item, records.accounts.units.item
     for v in sorted(wanted):
         if wanted[v] > size(v):
@@ -210,7 +210,7 @@ def _absorbed(
 ) -> list[tuple[int, int, int]]:
     """Records of the owner below `v` that holding `v` exclusively implies (rules A3, A5): (vertex, start, end).
 
-    Errors: InsufficientResources where another job holds something there.
+    Errors: InsufficientResources if another job holds something there.
     """
     found: list[tuple[int, int, int]] = []
     for start, end in covers:
@@ -228,7 +228,7 @@ def _absorbed(
 
 
 def _require_implied_fits(records: Records, change: Change, job: str, owners: Collection[str]) -> None:
-    """Refuse more implied units of a pool than it has: they could not become records when the pool above is freed."""
+    """Refuse more implied units of a pool than its size: they could not become records when the pool above is freed."""
     if not change.implied:
         return
     had, size = steps.joined([records.given(change.v, owner) for owner in owners]), records.accounts.size.item(change.v)
@@ -268,10 +268,10 @@ def free(
     Args:
         targets: (vertex, amount or None for all of it); None for every pool of the job.
         start, end: window in ticks; None for all the time that the job holds the pool.
-        implied: whether implied units may be freed without the pool above: a child instance drew them and returns them.
+        implied: whether implied units may be freed without the pool above, as when a child instance returns what it drew.
 
     Returns: the job's batch, or pieces, for :meth:`Records.free`.
-    Errors: UnknownJob, NotHeld (naming the pool to free instead where the units are implied).
+    Errors: UnknownJob, NotHeld (naming the pool to free instead if the units are implied).
     """
     everything = targets is None and start is None and end is None and isinstance(job, str)
     if everything and (batch := records.batch_of(job)) is not None:
@@ -302,7 +302,7 @@ def free(
 def _freeable(records: Records, job: str, v: int, lo: int, hi: int, with_above: bool) -> Steps:
     """What a job holds of a pool and can free: implied units only together with a pool above (rule A5).
 
-    Errors: NotHeld where the units are implied in a part of the window, and no pool above is named.
+    Errors: NotHeld if the units are implied in a part of the window, and no pool above is named.
     """
     held = records.steps_of(v, job)
     implied = records.implied.get(job, {}).get(v, ())
@@ -376,7 +376,7 @@ def stage(records: Records, staged: Staged, *, implies: Implies = False) -> list
 def commit(records: Records, stage: str) -> list[Planned]:
     """Check that a stage can become an allocation of its job.
 
-    Errors: StaleHandle; InsufficientResources when the job would hold a pool exclusively in which another job holds something by
+    Errors: StaleHandle; InsufficientResources if the job would hold a pool exclusively in which another job holds something by
     now.
     """
     staged = records.require_stage(stage)
@@ -393,7 +393,7 @@ def _commit_part(records: Records, job: str, part: StagedWindow) -> list[Change]
 
 
 def _commit_one(records: Records, job: str, part: StagedWindow, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
-    # The stage holds the units already. Only what the job's own units add up to can have changed.
+    # The stage holds the units already. Only the sum with the job's own units can have changed.
     start, end = part.start, part.end
     around = around + records.exclusive_above(v, job, start, end)
     change = Change(v, amount, [], [], steps.inside(start, end, around))
@@ -417,7 +417,7 @@ def _barred(records: Records, v: int, by: int) -> InsufficientResources:
 
 
 def _way(records: Records, v: int) -> InfeasibleRequest:
-    """The graph has the pool only as a way to others (rule N1)."""
+    """The pool is a pass-through pool (rule N1)."""
     return InfeasibleRequest(
         "the pool is only a pass-through in this part of the machine, without any units",
         where=records.accounts.where(v),
@@ -495,20 +495,20 @@ def _refusal(
 
 
 def _earliest_s(records: Records, v: int, amount: int, job: str, start: int, end: int) -> float | None:
-    """First start from `start` on at which the amount is free for as long; None where there is none, or it is unknown."""
+    """First start from `start` on at which the amount is free for the same time; None if there is none, or it is unknown."""
     leaf = records.accounts.end.item(v) == v + 1
     if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
         return None  # the job's own units would count, and the planner knows no jobs
     length = end - start if end < clock.FOREVER else clock.FOREVER
     earliest = records.planner.earliest([(v, amount)], length, start)
     while earliest is not None and (left := _left(records, v, job, earliest, min(earliest + length, clock.FOREVER))):
-        # Another job holds something in an exclusive pool around it, and has to free that first.
+        # Another job holds something in an exclusive pool above, and has to free that first.
         earliest = None if left >= clock.FOREVER else records.planner.earliest([(v, amount)], length, left)
     return None if earliest is None else clock.seconds(earliest)
 
 
 def _left(records: Records, v: int, job: str, start: int, end: int) -> int:
-    """When the first of the other jobs that hold something in an exclusive pool around in a window frees it; 0 for none."""
+    """When the first of the other jobs in an exclusive pool above frees what it holds there in a window; 0 for none."""
     ends = [
         e
         for u in records.accounts.exclusive_around(v)

@@ -1,13 +1,13 @@
-"""Who holds what, and when (RFC 4, RFC 16): the records of a graph, and the only code that changes them.
+"""Which job holds what, and when (RFC 4, RFC 16): the records of a graph, and the only code that changes them.
 
 A record says that a job holds units of one pool over time (:mod:`fluxres.allocation.steps`); a stage holds units the same way
-under an owner of its own until it is committed.  Every change is planned first (:mod:`fluxres.allocation.plans`), which only
-reads; applying a plan fails for nothing but the bounds of the planner, and then changes nothing.  ``specs/rules.md`` numbers the
-rules.
+under a separate owner until it is committed.  Every change is planned first (:mod:`fluxres.allocation.plans`), which only
+reads; applying a plan can fail only because of the bounds of the planner, and then changes nothing.  ``specs/rules.md`` numbers
+the rules.
 
-A job that is matched gets all its pools at once, and mostly frees them at once; nobody looks at a single record in between.  So
-what it got is kept as it came, a :class:`Batch` of a few bytes per pool, until somebody asks for records; then they are written,
-once.  Batches are newer than what is written, so the order in which jobs first held something is kept.
+A matched job gets all its pools at once, and mostly frees them at once; single records are rarely read in between.  So its match
+is stored as a :class:`Batch` of a few bytes per pool until records are needed; then it is converted, once.  Batches are newer
+than all converted records, so jobs stay in the order of their first allocation.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ ELSEWHERE: Final = HIDDEN + "elsewhere"
 
 
 class Upstream(Protocol):
-    """Gives a graph units of the suppliers that it has only as ways: the parent of a child instance."""
+    """Gives a graph units of its pass-through suppliers: the parent of a child instance."""
 
     def refresh(self) -> None:
-        """Update the records of what is held elsewhere."""
+        """Update the records of what other instances hold."""
 
     def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         """Get those of these units that come from the parent.
@@ -54,14 +54,14 @@ class Upstream(Protocol):
         """
 
     def give(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
-        """Give them back."""
+        """Return them."""
 
     def note_route(self) -> None:
         """Note that a job draws along a route; see `Records.upward`."""
 
 
 _NUMBERED: Final = re.compile(r"s[0-9]{1,15}", re.ASCII)
-"""The ids that stages get; a journal that was typed by hand may have others."""
+"""The form of generated stage ids; a journal written by hand may have others."""
 
 
 def empty_planner(structure: Structure) -> Planner:
@@ -78,7 +78,7 @@ def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
 
 
 class Records:
-    """Who holds what on one structure.
+    """Which job holds what on one structure.
 
     Args:
         structure: the generation that the vertex numbers belong to.
@@ -94,18 +94,18 @@ class Records:
         self._shared: dict[int, dict[str, int]] = {}
         self._batches: dict[str, Batch] = {}
         self.implied: dict[str, dict[int, Steps]] = {}
-        """By owner and vertex, what an exclusive pool of the owner implies below it at those moments: these are not records (rule
+        """By owner and vertex, units over time that an exclusive pool of the owner implies below it: these are not records (rule
         A5), and become records again when the pool above is freed (rule A6)."""
         self.drawn = Drawn()
-        """For which pools parts of the records, and of what is implied, were drawn; a batch keeps its own until it is written."""
+        """For which pools parts of the records, and of the implied units, were drawn; a batch keeps its own until converted."""
         self.upstream: Upstream | None = None
-        """Gives the units of linked ways; None for a graph without a parent."""
+        """Gives the units of linked pass-through pools; None for a graph without a parent."""
         self.stages: dict[str, Staged] = {}
         self.stages_made = 0
-        """Number of the next stage; stages of a graph never share an id, however often it is saved and loaded in between."""
+        """Number of the next stage; stages of a graph never share an id, even if the graph is saved and loaded in between."""
         self.upward: set[str] = set()
-        """Owners known to draw only along the ways up from their pools, not along a route to another place (rule F1). A route may
-        lead through edges without a capacity, which no record names. Of owners read from a file the routes are unknown."""
+        """Owners known to draw only along the supply paths of their pools, not along a route to another place (rule F1). A route
+        may lead through edges without a capacity, which no record names. The routes of owners read from a file are unknown."""
         self.slots_of: dict[str, int] = {}
         """By job, the number of slots in its requests (RFC 20); jobs that named pools, or freed some by name, have none."""
 
@@ -118,7 +118,7 @@ class Records:
 
     @property
     def pools_of(self) -> dict[str, set[int]]:
-        """By owner, the pools with records, in the order in which owners first held something."""
+        """By owner, the pools with records, in the order of the owners' first allocation."""
         if self._batches:
             self._write()
         return self._pools_of
@@ -134,10 +134,10 @@ class Records:
             self._write()
         return self._shared
 
-    # -- questions --------------------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------------------
 
     def jobs(self) -> list[str]:
-        """Jobs that hold anything, in the order in which they first did."""
+        """Jobs that hold anything, in the order of their first allocation."""
         return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(HIDDEN)]
 
     def is_holder(self, owner: str) -> bool:
@@ -155,9 +155,9 @@ class Records:
         return {end for v in self._pools_of[owner] for _, end, _ in self._held[v][owner]}
 
     def require_job(self, job: str) -> set[int]:
-        """The pools that a job has records of.
+        """The pools of which a job has records.
 
-        Errors: UnknownJob; UsageError for what is not an id.
+        Errors: UnknownJob; UsageError for anything but an id.
         """
         if not isinstance(job, str):
             raise UsageError(f"job: expected an id, got {job!r}")
@@ -167,7 +167,7 @@ class Records:
         return pools
 
     def steps_of(self, v: int, job: str) -> Steps:
-        """What a job holds of a pool over time, by its records."""
+        """What a job holds of a pool over time, without implied units."""
         return self.held.get(v, {}).get(job, ())
 
     def pools_with_implied(self, owner: str) -> list[int]:
@@ -200,7 +200,7 @@ class Records:
                     yield u, self.job_behind(owner)
 
     def exclusive_holder(self, v: int, moment: int) -> tuple[int, str] | None:
-        """The pool, `v` or the nearest above it, that one owner holds exclusively at a moment, and the job of that owner."""
+        """`v` or the nearest pool above it that is held exclusively at a moment, and the job of its owner."""
         u = v
         while u >= 0:
             for owner, held in self.held.get(u, {}).items():
@@ -243,14 +243,14 @@ class Records:
         return found
 
     def has_throughout(self, owner: str, v: int, start: int, end: int) -> bool:
-        """Whether an owner holds a pool exclusively throughout a window, itself or through pools above."""
+        """Whether an owner holds a pool exclusively throughout a window, by a record or through pools above."""
         found: list[tuple[int, int]] = []
         for u in (v, *self.accounts.ancestors(v)):
             found += steps.whole(self.given(u, owner), start, end, 0, self.accounts.size.item(u))
         return not steps.without(start, end, found)
 
     def batch_of(self, owner: str) -> Batch | None:
-        """All that an owner holds, while it is kept as it came from a match."""
+        """Everything that an owner holds, if it is still stored as a batch."""
         return self._batches.get(owner)
 
     def draws_of(self, owner: str) -> JobDraws:
@@ -281,10 +281,10 @@ class Records:
         """Apply what :func:`plans.allocate` or :func:`plans.match` returned.
 
         Args:
-            slots: number of slots of the request; 0 where pools were named.
-            drawn: for which pools parts of it are drawn.
-            drawn_on: enter units that continue a draw for a pool, which the owner keeps as well, as drawn for it.
-            is_routed: whether some of it is drawn along routes; None for what the owner had before, or where it is unknown.
+            slots: number of slots of the request; 0 if pools were named.
+            drawn: the pools for which parts of it are drawn.
+            drawn_on: record units that continue the draw of a pool which the owner keeps as drawn for that pool.
+            is_routed: whether some of it is drawn along routes; None for what the owner had before, or if unknown.
 
         Errors: LimitExceeded from the planner; nothing changes then.
         """
@@ -296,7 +296,7 @@ class Records:
         before = self.slots_of.get(owner, 0)
         if not before and holds:
             slots = 0  # the number of slots of what it holds already is unknown
-        # The planner first: it may still refuse, for its bounds, and then nothing has changed.
+        # The planner comes first: it may still refuse because of its bounds, and then nothing has changed.
         if isinstance(planned, Batch):
             self._hold(planned.vertices, planned.amounts, start, end)
             for v in planned.covered:
@@ -322,7 +322,7 @@ class Records:
             self.upstream.note_route()
 
     def _note_upward(self, owner: str, is_routed: bool | None) -> None:
-        """Note of an owner that had nothing whether it draws only upward."""
+        """Record whether an owner that held nothing draws only upward."""
         if is_routed is None:
             self.upward.discard(owner)
         else:
@@ -370,7 +370,7 @@ class Records:
             self._enter(v, owner, amount, s, e)
 
     def _absorb(self, v: int, owner: str, start: int, end: int) -> None:
-        """Turn records of the owner into implied units: it is about to hold a pool above exclusively."""
+        """Turn records of the owner into implied units, because it is about to hold a pool above exclusively."""
         for s, e, amount in list(steps.within(self.held[v][owner], start, end)):
             self._uncover(v, owner, s, e)
             self.planner.release(v, amount, s, e)
@@ -383,8 +383,8 @@ class Records:
         """Apply what :func:`plans.free` returned.
 
         Args:
-            slots: number of slots that are freed, where a request named what is. Otherwise, and where a pool is freed in several
-                windows, the number of slots that are left is unknown.
+            slots: number of slots that are freed, if a request selected the pools. Otherwise, or if a pool is freed in several
+                windows, the number of remaining slots is unknown.
         """
         left = self.slots_of.pop(job, 0) - slots
         if slots and left > 0 and (isinstance(planned, Batch) or not self._recurs(job, planned := list(planned))):
@@ -397,7 +397,7 @@ class Records:
                 del self._batches[job]
                 self.upward.discard(job)
                 return
-            planned = planned.pieces()  # it was written as records since it was planned
+            planned = planned.pieces()  # the batch was converted to records after the change was planned
         by_window: dict[tuple[int, int], list[Piece]] = {}
         for piece in planned:
             by_window.setdefault(piece[2:], []).append(piece)
@@ -456,7 +456,7 @@ class Records:
         return recorded
 
     def _return_implied(self, top: int, owner: str, start: int, end: int) -> None:
-        """Record again what is at or below `top` and no longer implied by an exclusive pool above, in the window (rule A6)."""
+        """Record again units at or below `top` that no exclusive pool above implies any more in the window (rule A6)."""
         pools = self.implied.get(owner)
         if not pools:
             return
@@ -467,7 +467,7 @@ class Records:
                     self._put(v, owner, amount, lo, hi)
 
     def _everything(self, owner: str) -> Batch | list[Piece]:
-        """What :meth:`free` takes to free all that an owner holds.
+        """The argument with which :meth:`free` frees everything that an owner holds.
 
         Errors: LimitExceeded.
         """
@@ -479,9 +479,9 @@ class Records:
         return pieces
 
     def require_room_to_free(self, job: str, pieces: Sequence[Piece]) -> None:
-        """Refuse a free, before anything changes, that the planner would refuse half-way for its bounds.
+        """Refuse, before anything changes, a free that would exceed the bounds of the planner half-way.
 
-        Errors: LimitExceeded, also where the windows would just have fitted one after the other.
+        Errors: LimitExceeded, even if the windows would just have fitted one after the other.
         """
         implied = self.implied.get(job)
         if not implied and self.planner.has_room(len(pieces)):
@@ -497,7 +497,7 @@ class Records:
         self.planner.require_room(windows)
 
     def ended(self, now: int) -> list[tuple[str, Batch | list[Piece]]]:
-        """By job, what ended at or before `now`, as :meth:`free` takes it."""
+        """By job, what ended at or before `now`, as an argument of :meth:`free`."""
         found: list[tuple[str, Batch | list[Piece]]] = []
         for job in self.jobs():
             batch = self._batches.get(job)
@@ -516,7 +516,7 @@ class Records:
     # -- staging ----------------------------------------------------------------------------------------------------------
 
     def stage(self, staged: Staged, planned: Sequence[Planned]) -> None:
-        """Apply what :func:`plans.stage` returned; where the planner refuses it for its bounds, nothing has changed."""
+        """Apply what :func:`plans.stage` returned; if it exceeds the bounds of the planner, nothing changes."""
         owner = STAGE_OWNER + staged.stage
         try:
             for window, changes in planned:
@@ -531,7 +531,7 @@ class Records:
     def require_stage(self, stage: str) -> Staged:
         """The stage with this id.
 
-        Errors: StaleHandle when it was committed, released or has expired.
+        Errors: StaleHandle if it has been committed or released, or has expired.
         """
         staged = self.stages.get(stage)
         if staged is None:
@@ -543,7 +543,7 @@ class Records:
         staged = self.release(stage)
         for (window, changes), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
-            self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # a stage does not say
+            self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # a stage does not record routes
 
     def release(self, stage: str) -> Staged:
         """Free what a stage locks, and return the stage."""
@@ -558,19 +558,19 @@ class Records:
             self.stages_made = max(self.stages_made, int(stage[1:]) + 1)
 
     def expired_stages(self, now: int) -> list[str]:
-        """Ids of the stages whose time is over."""
+        """Ids of the stages that have expired."""
         return [staged.stage for staged in self.stages.values() if staged.expires <= now]
 
     def stages_over(self, now: int) -> list[str]:
-        """Ids of the stages that lock nothing now or later: their time is over, or their window is."""
+        """Ids of the stages that lock nothing now or later, because they have expired or their window has ended."""
         return [staged.stage for staged in self.stages.values() if min(staged.expires, staged.end) <= now]
 
     # -- units held elsewhere ---------------------------------------------------------------------------------------------
 
     def set_elsewhere(self, v: int, held: steps.Steps) -> bool:
-        """Record what other instances draw from a shared supplier; returns whether that has changed.
+        """Record what other instances draw from a shared supplier; return whether that has changed.
 
-        Where they draw more than is left here, as only records edited by hand can say, what is left is recorded.
+        If they draw more than is left here, which only records edited by hand can contain, what is left is recorded.
         """
         before = self.steps_of(v, ELSEWHERE)
         if held == before:
@@ -586,21 +586,21 @@ class Records:
     # -- moving to another structure --------------------------------------------------------------------------------------
 
     def take(self, other: Records, old_to_new: Int32) -> None:
-        """Add the records and stages of another structure; those of pools that are gone, or are only ways now, are left out.
+        """Add the records and stages of another structure, without those of removed or pass-through pools.
 
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
 
         Args:
             old_to_new: new vertex numbers of the pools; an edge follows from its ends.
 
-        Errors: UsageError from the planner when units do not fit a pool.
+        Errors: UsageError from the planner if units do not fit a pool.
         """
         self.stages_made = max(self.stages_made, other.stages_made)
         unknown = {owner for owner, pools in self._pools_of.items() if pools and owner not in self.upward}
         self.upward = {owner for owner in self.upward if not other.is_holder(owner)} | (other.upward - unknown)
         if not (other.held or other.implied or other.stages):
             return
-        # Nothing of a way is held, but units may be drawn for it: for a node of which a child has some cores.
+        # Nothing of a pass-through pool is held, but units may be drawn for it: for a node of which a child has some cores.
         renumbered = other.accounts.renumbered(self.accounts, old_to_new)
         old_to_new = np.where(self.accounts.units[renumbered] == 0, -1, renumbered).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
@@ -609,7 +609,7 @@ class Records:
             if new < 0:
                 continue
             for owner, held in other.held[v].items():
-                # What is held elsewhere is read again from the parent, and what a child drew from it is drawn already.
+                # What other instances hold is read again from the parent, and what a child drew from it is drawn already.
                 if owner != ELSEWHERE:
                     self._take_held(new, owner, held)
         for owner, pools in other.implied.items():
@@ -627,14 +627,14 @@ class Records:
                 self.slots_of[job] = other.slots_of[job]
 
     def take_all(self, other: Records) -> None:
-        """Take over the records of another structure with the same pools; here are none yet."""
-        # Jobs stay in the order in which they first held something; taking them by pool would reorder them.
+        """Take over all records of another structure with the same pools; there must be none yet."""
+        # Jobs stay in the order of their first allocation; taking them by pool would reorder them.
         self.pools_of = {owner: set() for owner in other.pools_of if owner != ELSEWHERE}
         self.take(other, np.arange(self.structure.n, dtype=np.int32))
         self.slots_of = dict(other.slots_of)
 
     def _take_held(self, v: int, owner: str, held: Steps) -> None:
-        """Record what an owner has of a pool, after all pools above: one that shrank may be held exclusively now and imply it."""
+        """Record what an owner has of a pool, after all pools above: one that shrank may now be held exclusively and imply it."""
         for start, end, amount in held:
             recorded = steps.without(start, end, self.exclusive_above(v, owner, start, end))
             for s, e in recorded:
@@ -642,7 +642,7 @@ class Records:
             for s, e in steps.without(start, end, recorded):
                 self._imply(v, owner, amount, s, e)
 
-    # -- units and their records, kept in step ----------------------------------------------------------------------------
+    # -- units together with their records --------------------------------------------------------------------------------
 
     def _hold(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         if self.upstream is not None:
@@ -666,12 +666,12 @@ class Records:
             self.upstream.give(vertices, amounts, start, end)
 
     def _put(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Record units that the owner has already: those of the parent instance were taken before."""
+        """Record units for which those of the parent instance have been taken already."""
         self.planner.hold(v, amount, start, end)
         self._enter(v, owner, amount, start, end)
 
     def _enter(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Record units that the planner counts as held already."""
+        """Record units that the planner already counts as held."""
         covers = []
         if self.accounts.end.item(v) > v + 1:
             covers = steps.whole(self.steps_of(v, owner), start, end, amount, self.accounts.size.item(v))
@@ -690,9 +690,9 @@ class Records:
                 self.planner.cover(v, s, e, False)
 
     def _imply(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Add units (or subtract, where negative) to what an exclusive pool of the owner implies.
+        """Add to (or, if negative, subtract from) the units that an exclusive pool of the owner implies.
 
-        Units of the parent instance are taken from it as for any holding: this graph may have only a part of the supplier.
+        Units of the parent instance are taken from it as for any allocation: this graph may have only a part of the supplier.
 
         Errors: InsufficientResources; nothing changes then.
         """
@@ -702,10 +702,10 @@ class Records:
         if self.upstream is not None and amount < 0:
             self.upstream.give([v], [-amount], start, end)
 
-    # -- records and what is derived from them ----------------------------------------------------------------------------
+    # -- records and derived data -----------------------------------------------------------------------------------------
 
     def _note_implied(self, v: int, owner: str, amount: int, start: int, end: int) -> None:
-        """Note that units which the owner has are implied by an exclusive pool above; negative, that they no longer are."""
+        """Record that an exclusive pool above implies units of the owner; negative if it no longer does."""
         pools = self.implied.setdefault(owner, {})
         after = steps.add(pools.get(v, ()), start, end, amount)
         if after:
@@ -719,7 +719,7 @@ class Records:
         """Add units to a record.
 
         Args:
-            above: collects the parents of pools with a first record, which the caller counts together.
+            above: collects the parents of pools that get their first record, for the caller to count together.
         """
         holders = self.held.setdefault(v, {})
         before = holders.get(owner)
@@ -738,7 +738,7 @@ class Records:
         """Subtract units from a record.
 
         Args:
-            above: collects the parents of pools without a record any more, which the caller counts together.
+            above: collects the parents of pools that lose their last record, for the caller to count together.
         """
         holders = self.held[v]
         after = steps.add(holders[owner], start, end, -amount)
@@ -759,7 +759,7 @@ class Records:
             above[parent] = above.get(parent, 0) + 1
 
     def _write(self) -> None:
-        """Turn the batches into records."""
+        """Convert the batches to records."""
         batches, self._batches = self._batches, {}
         held = self._held
         for owner, batch in batches.items():
@@ -773,7 +773,7 @@ class Records:
             self.drawn.add(owner, batch.drawn, batch.start, batch.end)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:
-        """Count records that came (1) or went (-1), by the pool right above them, at that pool and every pool above (rule A4)."""
+        """Count added (1) or removed (-1) records, given by parent, at the parent and every pool above it (rule A4)."""
         parent, shared = self.accounts.parent.item, self._shared
         while records:
             higher: dict[int, int] = {}

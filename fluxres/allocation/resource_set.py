@@ -1,8 +1,8 @@
 """R, the resource set of a job (RFC 20, version 1), from the pools it holds.
 
-R has execution targets (ranks), cores and gpus.  Anything else that a job holds is only in the graph that R carries on request
+R has execution targets (ranks), cores and gpus.  Anything else that a job holds is only in the graph that R includes on request
 for a nested scheduler (RFC 40).  Ids are logical: the position of a core among the cores of its target, whatever levels are in
-between.  Targets of which the same ids are held share an entry.
+between.  Targets with the same ids share an entry.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fluxres.planner.columns import distinct
 from fluxres.syntax import hostlist, idset
 
 NUMBER_DIGITS_MAX: Final = 18
-"""Longer numbers count as part of the name: they do not fit the column."""
+"""Longer numbers are part of the name, because they do not fit the column."""
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9.-]{0,63}")
 """Names that every host list can contain; others are checked."""
 
 
 class Hosts:
-    """Names of targets, each made when it is first needed.
+    """Names of targets, each rendered when it is first needed.
 
     Args:
         vertices: the pool of each target.
@@ -45,10 +45,10 @@ class Hosts:
         length = len(vertices)
         self._vertices = vertices
         self._names: list[str | None] = [None] * length
-        #: Number of the stem; -1 for a name that was not made yet.
+        #: Number of the stem; -1 for a name that was not rendered yet.
         self._stem_of = np.full(length, -1, np.int32)
         self._numbers: NDArray[np.int64] = np.zeros(length, np.int64)
-        #: Digits of the number; 0 for a name without one.
+        #: Digits of the number; 0 for a name without a number.
         self._digits = np.zeros(length, np.int8)
         self._padded = np.zeros(length, np.bool_)
         self._stems: dict[str, int] = {}
@@ -77,7 +77,7 @@ class Hosts:
         """The host list of these targets, in this order.
 
         Args:
-            structure: that the vertices belong to.
+            structure: the structure of the vertices.
             targets: positions, at least one.
 
         Cost: columns over the targets; a few microseconds for each new name.
@@ -91,7 +91,7 @@ class Hosts:
                 self._learn(structure, at)
             stem = self._stem_of[targets]
         number, digits = self._numbers[targets], self._digits[targets]
-        # The next number with as many digits, or with more of them where the number is not padded.
+        # The next number has as many digits, or more if it is not padded.
         longer = (digits[1:] > digits[:-1]) & ~self._padded[targets[1:]]
         joins = (stem[1:] == stem[:-1]) & (number[1:] == number[:-1] + 1) & ((digits[1:] == digits[:-1]) | longer)
         joins &= digits[:-1] > 0
@@ -122,7 +122,7 @@ FEW_POOLS_MAX: Final = 16
 """Up to this number of pools are handled one by one."""
 
 Texts = tuple[str, ...]
-"""Ids of the children that are held, as idsets, in the order of `CHILDREN`."""
+"""Ids of the held children, as idsets, in the order of `CHILDREN`."""
 Positions = NDArray[np.int64]
 
 
@@ -131,7 +131,7 @@ class ExecutionTargets:
 
     def __init__(self, structure: Structure) -> None:
         ranks, tops = structure.execution_targets
-        inside = tops < structure.tree_end  # what is only in auxiliary graphs is on no node
+        inside = tops < structure.tree_end  # pools that are only in auxiliary graphs are on no node
         self.ranks, self.tops = ranks[inside], tops[inside]
         self._end = structure.end[self.tops]
         self._pools = [structure.of_type(child) for child in CHILDREN]
@@ -181,20 +181,20 @@ class ExecutionTargets:
         hosts = self._hosts.folded(structure, positions) if len(positions) else ""
         return self._entries(positions, texts), hosts, self._properties_of(positions), len(positions)
 
-    # -- what is held ------------------------------------------------------------------------------------------------
+    # -- held ids ----------------------------------------------------------------------------------------------------
 
     def _whole(self, pools: Int32) -> tuple[Positions, dict[int, Texts]] | None:
-        """The positions of pools that are all targets, ascending; None where one is not."""
+        """The positions of pools that are all targets, ascending; None if one is not a target."""
         if not self._is_plain or not len(self.tops):
             return None
         at = np.minimum(self._sorted.searchsorted(pools), len(self.tops) - 1)
         return (np.sort(self._by_vertex[at]), {}) if (self._sorted[at] == pools).all() else None
 
     def _few(self, structure: Structure, pools: list[int]) -> dict[int, Texts | None] | None:
-        """Positions of targets, each with the ids held of it, None for all; None where a pool has several targets below it."""
+        """Positions of targets, each with its held ids, None for all; None if a pool has several targets below it."""
         rank_of, stop_of, type_of, tops, child_of, tables = self._views
         parts: dict[int, list[list[int]] | None] = {}
-        # The last child, and its rank and type: the next vertex, if it is like it, is the next child of the same target.
+        # The last child, and its rank and type: if the next vertex has the same, it is the next child of the same target.
         child_before, rank_before, type_before = -1, -1, -1
         ids: list[int] = []
         for v in pools:
@@ -228,7 +228,7 @@ class ExecutionTargets:
         return {at: None if numbers is None else tuple(map(folded, numbers)) for at, numbers in parts.items()}
 
     def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
-        """Positions of the targets that these pools are on, ascending, and the ids held of those that are held in part."""
+        """Positions of the targets that these pools are on, ascending, and the held ids of those that are held in part."""
         within = [_within(structure, table, pools) for table in self._pools]
         below = [_within(structure, self._sorted, pools), *within]
         ranks = distinct(np.concatenate([structure.rank[pools], *(structure.rank[table] for table in below)]))
@@ -253,7 +253,7 @@ class ExecutionTargets:
 
     @cached_property
     def _alike(self) -> tuple[NDArray[np.int64], list[Texts]]:
-        """By target, a number that those with equally many children share; and by that number, the ids of all the children."""
+        """By target, a number shared by targets with the same numbers of children; and by that number, the children's ids."""
         counts, inverse = np.unique(self._counts, axis=1, return_inverse=True)
         return inverse.reshape(-1), [tuple(folded(range(n)) for n in row) for row in counts.T.tolist()]
 
@@ -267,7 +267,7 @@ class ExecutionTargets:
         return [_entry(rank, texts)], self._hosts.name(structure, at), properties, 1
 
     def _entries(self, positions: Positions, parts: dict[int, Texts]) -> list[dict[str, Any]]:
-        """`R_lite`: targets of which the same ids are held share an entry."""
+        """`R_lite`: targets with the same ids share an entry."""
         alike, whole = self._alike
         of = alike[positions]
         if not parts and (not len(of) or (of == of[0]).all()):
@@ -280,10 +280,10 @@ class ExecutionTargets:
 
     @cached_property
     def _properties(self) -> dict[int, list[str]]:
-        """By kind of target, its properties as R names them; kinds with none are left out.
+        """By kind of target, its properties as named in R; kinds without any are left out.
 
-        What RFC 20 keeps from jobs is not in it: names with a leading plus, which mean something to this instance only, and
-        names that no reader takes.
+        Properties that RFC 20 hides from jobs are left out: names with a leading plus, which only concern this instance, and
+        names that readers reject.
         """
         found = {}
         for number in distinct(self._kinds).tolist():
@@ -307,7 +307,7 @@ class ExecutionTargets:
 
 
 def _entry(ranks: str, texts: Texts) -> dict[str, Any]:
-    # Every entry has cores (RFC 20), even none.
+    # Every entry lists cores (RFC 20), even if there are none.
     core, gpu = texts
     return {"rank": ranks, "children": {"core": core, "gpu": gpu} if gpu else {"core": core}}
 
@@ -354,7 +354,7 @@ def execution_targets(structure: Structure) -> ExecutionTargets:
 
 
 GRAPHS: Final = {"jgf": "fluxion:jgf", "jgf_shorthand": jgf.SHORTHAND}
-"""Forms of the graph that R may carry, and the name of each in R."""
+"""Forms of the graph that R may include, and the name of each in R."""
 
 
 def resource_set(
@@ -364,10 +364,10 @@ def resource_set(
 
     Args:
         structure: the machine.
-        vertices, amounts: the pools, ascending, each once, and the units held of each; a pool held exclusively includes all
-            below it.
+        vertices, amounts: the pools, ascending, each once, and the units held of each; a pool held exclusively includes
+            everything below it.
         start, end: window in ticks; no end leaves the expiration unset (0).
-        nslots: number of slots of the request; 0, for none, counts each target as one. None leaves the number out.
+        nslots: number of slots of the request; 0 counts each target as a slot. None leaves the number out.
 
     Cost: a few microseconds for complete targets or parts of one, and a microsecond per target that is held in part.
     Source: RFC 20.
@@ -391,7 +391,7 @@ def resource_set(
 
 
 def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], form: str = "jgf") -> dict[str, Any]:
-    """The graph of what is held, which R carries under `scheduling`.
+    """The graph of what is held, which R includes under `scheduling`.
 
     Args:
         structure: the machine.
@@ -400,7 +400,7 @@ def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], fo
         form: ``jgf``; ``jgf_shorthand`` leaves out what is below pools held exclusively.
 
     Errors: UsageError for another form.
-    Cost: about 2 µs a pool of the graph; arrays as long as the machine where its auxiliary graphs distribute something.
+    Cost: about 2 µs per pool of the graph; arrays as long as the machine if its auxiliary graphs distribute something.
     Source: RFC 40.
     """
     if form not in GRAPHS:

@@ -1,8 +1,8 @@
 """How many units of one pool one job holds over time: a step function, as a tuple of disjoint spans.
 
-RFC 4 lets an allocation grow and shrink under one name, and lets the records be arrays over time.  Both are the same operation
-here: adding or subtracting units over a window.  Spans are ``(start, end, amount)`` in ticks, sorted, disjoint, of positive
-amount, and neighbours of equal amount are merged, so equal holdings are equal values.
+In RFC 4, an allocation may grow and shrink under one name, and records are arrays over time.  Both are the same operation here:
+adding or subtracting units over a window.  Spans are ``(start, end, amount)`` in ticks, sorted, disjoint, with positive amounts;
+neighbours with equal amounts are merged, so equal holdings are equal values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Steps = tuple[tuple[int, int, int], ...]
 def add(steps: Steps, start: int, end: int, amount: int) -> Steps:
     """The same holding with `amount` (positive or negative) more units over ``[start, end)``.
 
-    The result must not fall below zero anywhere; :func:`least` shows beforehand whether it would.
+    The result must not be negative anywhere; use :func:`least` to check beforehand.
     Cost: O(spans).
 
     >>> add(((0, 10, 4),), 5, 15, 2)
@@ -88,7 +88,7 @@ def clipped(steps: Steps, windows: Iterable[tuple[int, int]]) -> Steps:
 
 
 def overlap(one: Steps, other: Steps) -> bool:
-    """Whether there is a moment at which something of both is held."""
+    """Whether the two holdings overlap in time."""
     return any(touches(one, s, e) for s, e, _ in other)
 
 
@@ -121,7 +121,7 @@ def within(steps: Steps, start: int, end: int) -> Iterator[tuple[int, int, int]]
 
 
 def beside(steps: Steps, others: list[tuple[int, int, int]], size: int) -> Steps:
-    """As much of the holding as other holdings leave of a pool.
+    """As much of the holding as other holdings leave free of a pool.
 
     >>> beside(((0, 10, 4),), ((5, 20, 3),), 6)
     ((0, 5, 4), (5, 10, 3))
@@ -147,7 +147,7 @@ def touches(steps: Steps, start: int, end: int) -> bool:
 
 
 def least(steps: Steps, start: int, end: int) -> int:
-    """Fewest units held at any moment of the window: 0 where a part of it is not held.
+    """Fewest units held at any moment of the window; 0 if nothing is held in a part of it.
 
     >>> least(((0, 10, 4), (10, 12, 3)), 5, 12), least(((0, 10, 4),), 5, 12)
     (3, 0)
@@ -222,7 +222,7 @@ Subtrees = list[tuple[int, int]]
 
 
 def topmost(pools: Subtrees) -> Subtrees:
-    """Of subtrees in any order, those that are in no other.
+    """Of subtrees in any order, those that are not inside another.
 
     >>> topmost([(4, 6), (1, 7), (1, 2), (9, 10)])
     [(1, 7), (9, 10)]
@@ -235,7 +235,7 @@ def topmost(pools: Subtrees) -> Subtrees:
 
 
 def both(pools: Subtrees, others: Subtrees) -> Subtrees:
-    """What is in both sets.
+    """The intersection of two sets.
 
     >>> both([(1, 7)], [(2, 3), (5, 9)])
     [(2, 3), (5, 7)]
@@ -244,7 +244,7 @@ def both(pools: Subtrees, others: Subtrees) -> Subtrees:
 
 
 def minus(pools: Subtrees, others: Subtrees) -> Subtrees:
-    """What is in the first set and not in the second.
+    """The first set without the second.
 
     >>> minus([(1, 7)], [(2, 3), (5, 9)])
     [(1, 2), (3, 5)]

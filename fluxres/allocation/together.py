@@ -1,9 +1,9 @@
-"""Several allocations as one: all of them, or none.
+"""Several allocations made together: all of them, or none.
 
-What the first share gets must be out of reach while the others are checked, and nothing of it may remain when one of them is
-refused.  A stage does both (RFC 4, "Staged"): it locks units under an owner of its own, and releasing it restores what was there
-before, whatever else the job holds.  So each share is staged under a hidden id.  When all of them are, all can be allocated; the
-stages are released first.
+The units of the first share must be locked while the others are checked, and released if one of them is refused.  A stage does
+both (RFC 4, "Staged"): it locks units under a separate owner, and releasing it restores the previous state, whatever else the
+job holds.  So each share is staged under a hidden id.  If that succeeds for all of them, the stages are released and the shares
+allocated.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from fluxres.errors import FluxresError, UsageError
 from fluxres.graph.auxiliary import Int32
 
 Found = tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]]
-"""Vertices, amounts and what they imply, of a match."""
+"""Vertices, amounts and implied units of a match."""
 Lock = Callable[["Share"], str]
-"""Locks what a share names until the end of the block, and returns the id of the stage."""
+"""Locks the units of a share until the end of the block, and returns the id of the stage."""
 
 
 class Share(NamedTuple):
-    """What one job gets of several allocations made as one.
+    """What one job gets in several allocations made together.
 
     Args:
-        place: its name in a refusal, such as ``request 2 (j2)``.
+        place: its name in refusals, such as ``request 2 (j2)``.
         job: id.
         targets: (vertex, amount).
         start, end: window in ticks.
-        found: vertices, amounts and what is implied, which a matcher found on the present state with the earlier shares locked:
-            nothing is checked again.
-        slots: number of slots of the request; 0 where pools were named.
+        found: vertices, amounts and implied units, which a matcher found on the present state with the earlier shares locked:
+            they are not checked again.
+        slots: number of slots of the request; 0 if pools were named.
         implies: as for :func:`plans.allocate`.
-        drawn: for which pools parts of it are drawn.
-        is_routed: whether some of it is drawn along routes; None where it is unknown.
+        drawn: the pools for which parts of it are drawn.
+        is_routed: whether some of it is drawn along routes; None if unknown.
     """
 
     place: str
@@ -70,7 +70,7 @@ def located(place: str) -> Iterator[None]:
 
 @contextmanager
 def locking(records: Records) -> Iterator[Lock]:
-    """Locks that last for a block: at its end everything is as it was."""
+    """Locks that last until the end of the block."""
     taken: list[str] = []
 
     def lock(share: Share) -> str:
@@ -97,16 +97,16 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
     """Allocate every share to its job, or none of them.
 
     Args:
-        shares: those with `found` were matched with what the others name out of reach.
-        tell: called when all shares are checked and nothing is allocated yet; if it raises, nothing is.
+        shares: those with `found` were matched while the units of the others were locked.
+        tell: called after all shares are checked and before any is allocated; if it raises, nothing is allocated.
 
     Errors: those of an allocation, with the place of the share; nothing changes then.
-    Cost: that of the allocations; three times that where a job holds something already, or has several shares.
+    Cost: that of the allocations; three times as much if a job holds something already, or has several shares.
     """
     jobs = {share.job for share in shares}
     if len(jobs) < len(shares) or any(share.found is None for share in shares) or any(map(records.is_holder, jobs)):
         _check(records, shares)
-    # After the check: `tell` must see no locks.
+    # This comes after the check because `tell` must not see the locks.
     if tell is not None:
         tell()
     for share in shares:
@@ -130,7 +130,7 @@ def _check(records: Records, shares: Sequence[Share]) -> None:
 
 
 def _require_one_piece(records: Records, shares: Sequence[Share]) -> None:
-    """Refuse two shares of one pool for one job: together they might be all of it, and imply what others hold below it."""
+    """Refuse two shares of one pool for one job: together they might be all of it, and imply what other jobs hold below it."""
     accounts = records.accounts
     seen: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for share in shares:

@@ -114,7 +114,7 @@ def _tidy(axes: Any, *, grid: str) -> None:
 
 
 def comparison(rows: Sequence[Row], name: str) -> Chart:
-    """Bars of a metric with confidence intervals, one per setting, with the values beside them."""
+    """Bars of a metric with confidence intervals, one per setting, with the values next to them."""
     figure = _figure(8.0, 0.7 + 0.3 * len(rows))
     axes = figure.subplots()
     estimates = [row.figures[name] for row in rows]

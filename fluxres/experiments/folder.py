@@ -1,7 +1,7 @@
 """The results directory: one subdirectory per run, which exists either completely or not at all.
 
-A run is written beside its final place and moved there by one rename, so a campaign can be killed at any moment and is resumed by
-the same command.  A directory belongs to one study: the page and the bytes of every file it reads are recorded, and others are
+A run is written next to its final place and moved there by one rename, so a campaign can be killed at any moment and is resumed
+by the same command.  A directory belongs to one study: the page and the bytes of every file it reads are recorded, and others are
 refused, because a table with runs of different studies would compare different things.
 """
 
@@ -109,7 +109,7 @@ class ResultsFolder:
         return place
 
     def finish(self, run: Run, place: Path, outcome: Outcome) -> None:
-        """Move the written files to their place; those of a failed run go beside it, with the error."""
+        """Move the written files to their place; those of a failed run go next to it, with the error."""
         good, bad = self.runs / run.key, self.runs / f"{run.key}{FAILED}"
         with translated(place):
             shutil.rmtree(bad, ignore_errors=True)

@@ -1,6 +1,6 @@
 """The runs of a study on a dask.distributed cluster (extra `sweep`).
 
-A worker writes to a directory of its own and sends the files back, so workers need no shared disk for results; the files that a
+A worker writes to its own directory and sends the files back, so workers need no shared disk for results; the files that a
 study reads must exist under the same paths.
 """
 

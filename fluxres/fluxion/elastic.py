@@ -39,7 +39,7 @@ def _check_reached(scheduling: Scheduling, document: jgf.Graph) -> None:
         for subsystem, path in node.paths.items():
             if path.count("/") == 1 and node.key not in known and subsystem in scheduling.graph.roots:
                 root = scheduling.graph.roots[subsystem]
-                raise InputError(f"{path} would be a second root of {subsystem}, beside {root.path}")
+                raise InputError(f"{path} would be a second root of {subsystem}, next to {root.path}")
     reached = set(known)
     targets: dict[str, list[str]] = {}
     for edge in document.edges:

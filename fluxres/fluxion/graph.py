@@ -181,7 +181,7 @@ class Graph:
     def set_root(self, subsystem: str, vertex: Vertex) -> None:
         """Set the root of a subsystem, once."""
         if subsystem in self.roots:
-            raise InputError(f"expected one root of {subsystem}, got {vertex.path} beside {self.roots[subsystem].path}")
+            raise InputError(f"expected one root of {subsystem}, got {vertex.path} next to {self.roots[subsystem].path}")
         self.roots[subsystem] = vertex
 
     def connect(self, source: Vertex, target: Vertex, subsystem: str) -> Edge:

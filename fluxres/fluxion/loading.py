@@ -109,7 +109,7 @@ def _add_node(graph: Graph, node: jgf.Node) -> Vertex:
     for subsystem in roots:
         if subsystem in graph.roots:
             raise InputError(
-                f"{node.paths[subsystem]} would be a second root of {subsystem}, beside {graph.roots[subsystem].name}"
+                f"{node.paths[subsystem]} would be a second root of {subsystem}, next to {graph.roots[subsystem].name}"
             )
     # Fluxion drops units when it reads JGF, which its later output shows.
     vertex = Vertex(uniq_id, node.type, basename, name, number, rank=node.rank, size=node.size)

@@ -1,8 +1,8 @@
 """Validate a structure: the audit that file readers and `check` run.
 
-A mistake in the columns may show up much later and somewhere else.  So everything that the rest of the package takes for granted
-about them is checked here, with array operations: an audit of a million pools takes less than a second.  A finding names the
-first few pools affected and says how many there are.
+A mistake in the columns may show up much later and somewhere else, so this module checks everything that the rest of the package
+assumes about them, with array operations: an audit of a million pools takes less than a second.  A finding names the first few
+pools affected and their number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Auxiliary graphs (RFC 4, "Resource Graph Data") as edge columns over the pools of a structure.
 
-An edge row has one direction and one relation; an edge in both directions is two rows.  That is all a directed graph needs:
-networkx views work on top of it, and cutting the machine is one vectorised renumbering.
+An edge row has one direction and one relation; an edge in both directions is two rows.  networkx views read these columns, and
+cutting the machine is one vectorised renumbering.
 """
 
 from __future__ import annotations

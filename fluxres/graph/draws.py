@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 
 ONLY_A_WAY: Final = "which is only a pass-through in this part of the machine"
-"""Said of a supplier in a part of a machine that has no units of it, because other parts draw from it as well."""
+"""Part of a message about a supplier of which a copy of a part of the machine has no units, because other parts draw from it."""
 WITH_UNITS: Final = "a copy of a job has the units that the job holds, a copy or duplicate of `/` has all suppliers"
 """Hint: how to get a part of a machine in which pools that draw something can be allocated."""
 

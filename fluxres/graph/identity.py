@@ -1,4 +1,4 @@
-"""Decide for a million pools at once which of them are the same.
+"""Find out which of a million pools are the same, all at once.
 
 Merging and auditing both compare names among siblings and uuids among all pools.  Comparing texts would take one Python string
 per pool; here equal names and equal uuids are equal numbers.  Names and uuids that no template or origin produces are sparse, and

@@ -1,8 +1,8 @@
 """A graph, or the part of it that a job holds, in JSON Graph Format: nodes and edges as in RFC 40 and Fluxion.
 
-R, graph files and the output of `fluxres query` all carry this form, so this one module decides what a node contains.  Like
-Fluxion we leave out what its reader assumes, except the id, the rank and the paths, which Fluxion always writes.  A node has a
-key for use by edges (the vertex number) and names that outlive it: paths and the uuid.
+R, graph files and the output of `fluxres query` all use this form, so this module decides what a node contains.  Like Fluxion, it
+leaves out what the reader assumes, except the id, the rank and the paths, which Fluxion always writes.  A node has a key for use
+by edges (the vertex number) and permanent names: paths and the uuid.
 
 A file of a large machine has 600,000 nodes of 200 bytes.  As dictionaries (`document`) they would take gigabytes, and a JSON
 writer would spend a second on keys that are always the same.  So `chunks` renders the text between the numbers once per group of

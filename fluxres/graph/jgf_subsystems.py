@@ -1,9 +1,9 @@
 """Which auxiliary graphs of a machine Fluxion's JGF reader accepts as subsystems, and why it would refuse the others.
 
 Fluxion refuses a whole file because of one graph that it cannot represent: its graph has one edge from one vertex to another and
-one root per subsystem, and it finds vertices by path and rank.  What does not fit goes into a part of the file that Fluxion
-ignores.  The answer depends on the whole machine, not on the part that is written: in the R of a job, each pool must have the
-same paths as in the file of the machine, or Fluxion does not find it.
+one root per subsystem, and it finds vertices by path and rank.  Other graphs go into a part of the file that Fluxion ignores.
+The answer depends on the whole machine, not on the part that is written: in the R of a job, each pool must have the same paths as
+in the file of the machine, or Fluxion does not find it.
 """
 
 from __future__ import annotations

@@ -52,12 +52,12 @@ class Recipe:
         rank: execution target: the first rank, the ranks, or NO_RANK.  None numbers nodes in order; other pools inherit from
             their parent.
         children: entries below each instance.
-        word_for_word: keep `names` as they are.  Otherwise regular ones (``frontier[00001-09408]``) become a template and ids.
+        word_for_word: keep `names` as they are.  Otherwise, regular ones (``frontier[00001-09408]``) become a template and ids.
         capacity: full size of a pool that a copy took only partly.
         way: a pass-through pool, present only as the path from the root to others.
 
     Lists of ids, names and ranks either have one member for each instance in a parent and repeat in every parent, or they are
-    longer and run over all instances within one ancestor, or over all instances there are; the length decides.
+    longer and run over all instances within one ancestor, or over all instances in the machine; the length decides.
 
     >>> Recipe("node", 4, ids=np.arange(8)).count
     4

@@ -1,12 +1,12 @@
 """One generation of a machine: its pools as columns in pre-order.
 
-A subtree is the slice ``[v, end[v])``; that one property turns most questions about a tree into array arithmetic.  The shape
+A subtree is the slice ``[v, end[v])``, so most questions about a tree are array arithmetic.  The shape
 never changes here: growing or cutting a machine makes the next `Structure` (:mod:`fluxres.graph.surgery`).  Only data without
 shape (states, tags, kinds) is written in place, through the methods below, which also drop whatever was derived from it.
 
 `Lookup` finds a pool by path, URI, uuid or name, with arithmetic and small caches instead of a table of a million names.  A path
 is resolved level by level, and the pools above its last name are cached, so that a second lookup below the same parent costs one
-step.  That step guesses: equal siblings are spaced evenly, so the position of one follows from the number in its name.
+step.  That step guesses the position from the number in the name, because equal siblings are spaced evenly.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Structure:
         if v < self.tree_end:
             return self.path(v)
         for name in self._outside_names(v):
-            with suppress(UnknownPool):  # skip a name that two pools share, because it does not lead back
+            with suppress(UnknownPool):  # skip a name that two pools share, because lookups refuse it
                 if self.vertex(name) == v:
                     return name
         return self.uuid(v)

@@ -397,7 +397,7 @@ def _beside(
     fresh = np.concatenate([here[found], along, _hierarchy_parents(s, taken, ways)])
     while len(fresh):
         found[fresh - s.tree_end] = True
-        # Up in every auxiliary hierarchy, and in the tree of its own that a pool outside containment may stand in.
+        # Up in every auxiliary hierarchy, and in the separate tree that a pool outside containment may be in.
         parents = {graph.parent(u) for u in fresh.tolist() for graph in s.subsystems.values() if graph.hierarchy}
         parents.update(s.parent[fresh].tolist())
         fresh = np.array([u for u in parents if u >= s.tree_end and not found[u - s.tree_end]], np.int32)
@@ -430,7 +430,7 @@ def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
     found: set[int] = set()
     while len(fresh := fresh[fresh >= s.tree_end]):
         found.update(fresh.tolist())
-        # Up in every auxiliary hierarchy, and in the tree of its own that a pool outside containment may stand in.
+        # Up in every auxiliary hierarchy, and in the separate tree that a pool outside containment may be in.
         above = {graph.parent(u) for graph in hierarchies for u in fresh.tolist()}
         above.update(s.parent[fresh].tolist())
         fresh = np.array(sorted(above - found), np.int32)
@@ -513,7 +513,7 @@ def sparse_data(s: Structure, vertices: Int32, numbers: _Renumbering | Int32) ->
 
 
 def _restricted(sparse: dict[int, T], vertices: Int32, numbers: _Renumbering | Int32) -> dict[int, T]:
-    # Walk whichever is shorter: what is sparse, or what is kept.
+    # Iterate over whichever is shorter: the sparse data, or the kept pools.
     if len(sparse) > len(vertices):
         return {new: sparse[old] for new, old in enumerate(vertices.tolist()) if old in sparse}
     if not sparse:

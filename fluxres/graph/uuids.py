@@ -1,4 +1,4 @@
-"""UUIDs as two numbers: a random base shared by all pools made together, plus a serial.
+"""UUIDs as two numbers: a random base shared by all pools created together, plus a serial.
 
 A million random UUIDs would take 16 MB that does not compress.  Here a pool stores a small index of its base and an int64; the
 text is an RFC 9562 version 8 UUID (custom data) whose last 48 bits are the serial, so it is as unique as a random one, and a run

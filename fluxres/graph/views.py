@@ -1,4 +1,4 @@
-"""The containment tree and the auxiliary graphs as networkx graphs that cost nothing to make.
+"""The containment tree and the auxiliary graphs as networkx graphs that cost nothing to create.
 
 A plain ``networkx.DiGraph`` of a million pools takes seconds and half a gigabyte.  networkx reads a graph only through three
 mappings (``_node``, ``_adj``, ``_pred``), so these classes are real DiGraphs whose mappings read the columns, and every algorithm
@@ -338,7 +338,7 @@ class _Neighbours(_Lazy):
 
 
 class StructureGraph(networkx.DiGraph):
-    """What both views share: they are made over a structure and refuse changes.
+    """Base of both views: a graph over a structure that refuses changes.
 
     Node keys are vertex numbers, valid for the generation of the structure.  When its owner has another one, every access through
     the view raises StaleHandle.

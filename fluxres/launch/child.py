@@ -1,7 +1,7 @@
 """The program of a child instance: ``python -m fluxres.launch.child``, which gets its parameters on standard input.
 
-It ends when its parent says so or has gone, together with everything it started. The output of its jobs goes to standard error,
-since standard output is for its parent.
+It ends when its parent requests it or has ended, together with everything it started. The output of its jobs goes to standard
+error, since standard output is for its parent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Parent:
         self._show_life()
 
     def send(self, message: Message) -> None:
-        """Send a message; a parent that has gone is detected elsewhere."""
+        """Send a message; a parent that has ended is detected elsewhere."""
         text = line(message)
         try:
             while text:

@@ -1,8 +1,8 @@
 """A child instance as a process, from the point of view of its parent: the work of the job that holds the child's resources.
 
 The parent writes the child's copy (RFC 4 Copy) into its own store, where the child reads it (RFC 16). Whatever happens to the
-child, its job ends only after its process and everything belonging to it have ended. Then the parent has everything back (rule
-N1), and nothing runs on it any more.
+child, its job ends only after its process and everything belonging to it have ended. Then all resources are back with the parent
+(rule N1), and nothing runs on them any more.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Child:
         return self.begin.mark
 
     def go(self) -> None:
-        """Tell it that all are ready."""
+        """Send `go`: all instances are ready."""
         self._say(line(Go()))
 
     def _say(self, text: bytes) -> None:

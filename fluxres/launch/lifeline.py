@@ -1,9 +1,9 @@
 """Ensure that no process outlives the one that started it.
 
 There are four mechanisms, because each of them fails in some case. A parent that ends closes the pipe that its child reads from.
-The kernel signals a child whose parent has gone. Each job has its own process group, so that its children end with it. A process
-that left its group is found by a variable in its environment after its instance has ended. Only a program that leaves its group
-and clears its environment escapes.
+The kernel signals a child whose parent has ended. Each job has its own process group, so that its children end with it. A
+process that left its group is found by an environment variable after its instance has ended. Only a program that leaves its
+group and clears its environment escapes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plan a hierarchy of processes before any of them is started.
 
-The parts are allocated and copied exactly as the instances will do it. So a hierarchy that needs more than there is, or whose
-smallest instance is too small for a job, is refused before anything has been started.
+The parts are allocated and copied exactly as the instances will do it. So a hierarchy that needs more than the machine has, or
+whose smallest instance is too small for a job, is refused before anything is started.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _nothing_left(graph: ResourceGraph, where: str, child: str, part: Request) -
     short = [] if refusal is None else [one for one in refusal.parts if one.is_short]
     hint = "use a smaller fan-out"
     if any(one.each for one in short):
-        hint = "the children share the whole machine, and its suppliers cannot feed all of it at once: take a part (fluxres copy)"
+        hint = "the children share the complete machine, and its suppliers cannot supply all of it: copy a part (fluxres copy)"
     reasons = {} if refusal is None else refusal.reasons()
     said = "".join(f": {place}: {why}" for place, why in list(reasons.items())[:1]).removesuffix(".")
     return InfeasibleRequest(f"there is nothing left for {child}{said}", where=where, hint=hint, reasons=reasons)

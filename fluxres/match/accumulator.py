@@ -1,4 +1,4 @@
-"""What a search has taken so far, with every step undoable (RFC 4's Accumulator)."""
+"""The Accumulator of RFC 4: what a search has taken so far; every step can be undone."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Accumulator:
         self._steps.append(("slot", 0, 0))
         return len(self.slots) - 1
 
-    # -- questions ---------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def is_implied(self, v: int) -> bool:
         """Whether the pool is below one that this match took exclusively."""

@@ -1,12 +1,12 @@
 """Requests that are impossible by numbers alone: RFC 4's Pruning Filter over a whole machine.
 
 Every pool satisfies one part of a request, so a request cannot ask for more of a type than is free.  A part that takes nodes
-exclusively leaves the other parts less: at least what the emptiest nodes contain is gone.  Both are in `Bounds`.
+exclusively leaves the other parts less, by at least what the emptiest nodes contain.  `Bounds` checks both.
 
 `SupplyBound` is an upper bound on how many pools their suppliers can supply at once.  Each supplier limits what the pools that
 draw from it draw together.  Assume that of any two suppliers, one supplies all the pools that the other one does, or none of
 them.  Then take the pools in ascending order of what they draw, each if its suppliers have enough for it: the result is the
-largest possible number.  For suppose another choice contains a pool that this one leaves out.  Of the suppliers that had too
+largest possible number.  Proof: suppose another choice contains a pool that this one leaves out.  Of the suppliers that had too
 little for it, take the one that supplies the fewest pools: it supplies some chosen pool that draws no more.  Replacing one by the
 other in that choice is possible, because the suppliers they share are not charged more than before.
 
@@ -32,7 +32,7 @@ from fluxres.match.situation import Situation
 
 Int64 = NDArray[np.int64]
 NEVER = 2**62
-"""More units than any machine has."""
+"""More units than any machine contains."""
 
 
 class Bounds:
@@ -51,7 +51,7 @@ class Bounds:
         self._needed = self._add_up(plan.demands, 1)
 
     def is_conceivable(self) -> bool:
-        """Whether enough is free of every type for all parts together.  Cost: the totals of the machine."""
+        """Whether enough units of every type are free for all parts together.  Cost: the totals of the machine."""
         return all(units <= self._free[kind] for kind, units in self._needed.items()) and self._can_be_looked_at()
 
     def _can_be_looked_at(self) -> bool:
@@ -61,7 +61,7 @@ class Bounds:
         return all(self._counts[d.number] <= int(self._free[d.kind]) * worth(d) for d in looked)
 
     def _add_up(self, demands: tuple[Demand, ...], times: int) -> dict[int, int]:
-        """Units by type that must at least be free."""
+        """The least number of free units of each type."""
         needed: dict[int, int] = {}
         for demand in demands:
             number = times * self._counts[demand.number]
@@ -73,7 +73,7 @@ class Bounds:
         return needed
 
     def lacking_in(self, groups: Sequence[Int64]) -> NDArray[np.bool_]:
-        """Which groups of nodes (given by their indexes) have too little for all parts, whatever else is in the way.
+        """Which groups of nodes (given by their indexes) have too few units for all parts, even if nothing else prevents a match.
 
         Types with pools outside nodes are skipped.  Cost: the pools in nodes of each requested type.
         """

@@ -1,7 +1,7 @@
-"""A request as one machine understands it: types as numbers, exclusivity as what is to be done, parts that compete.
+"""A request compiled for one machine: types as numbers, how each part is allocated, and which parts compete.
 
-Everything here follows from the request and the types of a machine, so it is found once for a request that is asked again
-(`plan.py`). The rules are those of `specs/matching.md`.
+Everything here follows from the request and the types of a machine, so `plan.py` compiles a request only once. The rules are
+those of `specs/matching.md`.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ class Demand:
     """One resource vertex of a request.
 
     Args:
-        number: among all demands, in the order written.
+        number: position among all demands, in the order written.
         place: such as ``resources[0].with[1]``.
         kind: type number; -1 for a slot.
-        whole: pools are taken whole: exclusive pools with children, and explicitly exclusive ones without.
-        shared: a pool of size 1 is looked at, and not taken.
-        per_unit: by unit of a pool, the units asked for that one of its units makes; without a wanted unit everything is 1.
-        charged: of a distributed type, and not picked: charged on the ways up from the pool it is asked for in (``below``), or
-            from what is taken for the demands beside it (``siblings``); empty for what is picked.
-        upstream: of a distributed type, and picked: what is taken is charged on the way up from there as well.
-        channel: by what it is charged: the type, or for units towards a named pool the number of the routes to it.
-        to: the pool that those are asked for to, as the request names it; of units between nodes, where these meet.
-        flow: of an auxiliary graph, by its name: charged on all that carries or gives anything in it.
-        own: what the pool that it is sought below draws by itself, with all that is in it; the count is that where `even`.
-        even: of an `own` demand: whether all pools draw the same.
-        draws: what pools draw by themselves, where only some of those that may be picked are taken whole.
-        confined: a slot whose instances each lie within one node, where they stand above nodes.
-        inside: children of a confined slot that are sought in its node; the others are sought where the slot stands.
-        settled: nothing chosen for one instance can be in the way of anything chosen later.
-        total: instances asked for within the nearest pool above, over all slots between; by number of demands to multiply.
+        whole: pools are taken exclusively: exclusive pools with children, and explicitly exclusive ones without.
+        shared: a pool of size 1 is looked at, but not taken.
+        per_unit: by unit of a pool, how many requested units one of its units is; 1 if the request names no unit.
+        charged: of a distributed type, and not picked: charged on the supply paths of the pool it is requested in (``below``), or
+            of the pools taken for its sibling demands (``siblings``); empty if it is picked.
+        upstream: of a distributed type, and picked: the units taken are also charged on the supply path above.
+        channel: what it is charged as: the type, or for units towards a named pool the number of the routes to it.
+        to: the pool at the other end of these routes, as the request names it; for units between nodes, where the nodes meet.
+        flow: it names an auxiliary graph: everything in it that carries or gives units is charged.
+        own: the own draw of the pool that contains the demand, with everything in it; that is the count if `even`.
+        even: for an `own` demand: whether all pools draw the same.
+        draws: the own draw of pools, if only some of the candidates are taken exclusively.
+        confined: a slot above nodes, each instance of which must be within one node.
+        inside: children of a confined slot that are searched for in its node; the others are searched for where the slot is.
+        settled: no choice for one instance can interfere with a later choice.
+        total: instances requested within the nearest pool above, over all slots between, as numbers of demands to multiply.
     """
 
     number: int
@@ -72,23 +72,23 @@ class Demand:
 
     @property
     def is_slot(self) -> bool:
-        """Whether it only groups what is below it."""
+        """Whether it only groups its children."""
         return self.kind < 0
 
     @property
     def is_picked(self) -> bool:
-        """Whether what answers it is a pool that is taken or looked at, not what is in one, nor what is charged for others."""
+        """Whether a pool is taken or looked at for it, rather than charged, or found only through its children."""
         return not self.is_slot and not self.charged and (self.whole or not self.children)
 
     @property
     def named(self) -> bool:
-        """Whether it says which pools by id or name."""
+        """Whether it selects pools by id or name."""
         return self.ids is not None or self.names is not None
 
     def per_unit(self, pool_unit: str | None) -> Fraction | None:
-        """How much of what is asked for one unit of a pool gives; None where the units do not measure the same.
+        """How many requested units one unit of a pool is; None if the units do not convert.
 
-        Without a unit in the request the pool's own is meant.
+        Without a unit in the request, it is the pool's own.
         """
         if self.wanted_unit is None or self.wanted_unit == pool_unit:
             return Fraction(1)
@@ -102,18 +102,18 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A request made ready for one machine.
+    """A request compiled for one machine.
 
     Args:
         demands: the top level.
         all: every demand, by number.
         slots: the slots, in the order written.
-        measured: the type that says how full a node is (`pack`, `spread`): the first one asked for in nodes; -1 for none.
+        measured: the type that measures how full a node is (`pack`, `spread`): the first one requested in nodes; -1 for none.
         named: whether any demand names pools by id.
-        charged: whether anything is charged along the ways of an auxiliary graph.
-        between: the number of the graph of which units are asked for between the nodes of the request; -1 for none.
-        lowest: the least counts, by number.
-        is_routed: whether units are asked for along routes, to a named pool or between nodes.
+        charged: whether anything is charged along paths of an auxiliary graph.
+        between: the number of the graph of which the request asks for units between its nodes; -1 for none.
+        lowest: the minimum counts, by number.
+        is_routed: whether units are requested along routes, to a named pool or between nodes.
     """
 
     request: Request
@@ -129,11 +129,11 @@ class Plan:
 
     @property
     def is_of_one_type(self) -> bool:
-        """Whether it asks for pools of one type only, with what is charged for them."""
+        """Whether it asks for pools of one type only, apart from charges."""
         sought = [demand for demand in self.all if not demand.is_slot and not demand.charged]
         return len(sought) == 1
 
 
 def in_turn(demands: Sequence[Demand]) -> list[Demand]:
-    """Demands in the order in which they are sought: as written, but what is charged for the others after them."""
+    """Demands in search order: as written, but charges after the demands that they are for."""
     return sorted(demands, key=lambda demand: bool(demand.charged))

@@ -57,7 +57,7 @@ class Failures:
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        #: One row per bound: after, duration, amounts …; beside it the mark of the planner and the start found.
+        #: One row per bound: after, duration, amounts …; then the mark of the planner and the start found.
         self._rows: NDArray[np.int64] | None = None
         self._starts = np.zeros((0, 2), np.int64)
 

@@ -58,7 +58,7 @@ class Eligible:
         return made
 
     def all_below(self, v: int) -> bool:
-        """Whether every target strictly below a pool satisfies the constraint, as it must if the pool is taken exclusively."""
+        """Whether every target strictly below a pool satisfies the constraint, which is required to take the pool exclusively."""
         return self.everywhere or self._by_pool or not len(self._barred_between(v + 1, v))
 
     def barred_in(self, v: int) -> Int32:

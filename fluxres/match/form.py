@@ -1,8 +1,8 @@
-"""The forms of request that the vector path takes.
+"""The forms of request that the vector path accepts.
 
-Nearly every job asks for one of three things: whole nodes or parts of nodes by number (`nodes`), a number of equal bundles of
-leaf pools each within a node (`bundles`), or a number of units wherever they are (`units`).  In all of them what is asked of a
-node is a number per type, and then choosing nodes is arithmetic over one level.  Anything else goes to the traverser.
+Nearly every job asks for one of three things: a number of nodes, or of parts of them (`nodes`), a number of equal bundles of
+leaf pools, each within a node (`bundles`), or a number of units anywhere (`units`).  In each form, a request needs a number of
+units per type in a node, so choosing nodes is arithmetic over one level.  Anything else goes to the traverser.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fluxres.match.typology import Typology
 
 @dataclass(frozen=True, slots=True)
 class LeafDemand:
-    """Units of one type asked for in a node.
+    """Units of one type requested in a node.
 
     Args:
         demand: the leaf; `kind` its type number.
-        slot: the innermost slot around it below the node or bundle; None where the node (or nothing) is what it stands in.
-        worth: how much of what is asked for one unit of a pool gives.
-        shares: looked at, not taken.
+        slot: the innermost slot around it below the node or bundle, or None.
+        worth: how many requested units one unit of a pool is.
+        shares: pools are looked at, not taken.
     """
 
     demand: Demand
@@ -108,13 +108,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the vector path makes of a request.
+    """A request as the vector path reads it.
 
     Args:
-        sort: which of the three.
+        sort: one of the three forms.
         node: the demand for nodes (`nodes`).
-        outer: the slot around the nodes, or the slot that is the bundle.
-        parts: what is asked for in each node or bundle, in the order written.
+        outer: the slot around the nodes, or the slot of the bundle.
+        parts: what is requested in each node or bundle, in the order written.
         draws: what is charged for each.
     """
 
@@ -132,19 +132,19 @@ class Form:
         object.__setattr__(self, "kinds", sorted({part.demand.kind for part in self.parts}))
 
     def number(self, counts: tuple[int, ...]) -> int:
-        """Nodes, bundles or units in all."""
+        """The total number of nodes, bundles or units."""
         if self.sort == "units":
             return self.parts[0].units(counts)
         outer = 1 if self.outer is None else counts[self.outer.number]
         return outer if self.node is None else outer * counts[self.node.number]
 
     def repeats(self, part: LeafDemand, counts: tuple[int, ...]) -> int:
-        """How often a part is asked for in one node or bundle."""
+        """How often a part is requested in one node or bundle."""
         inner = self.sort == "nodes" and part.slot is not None and part.slot is not self.outer
         return counts[part.slot.number] if inner and part.slot is not None else 1
 
     def needs(self, counts: tuple[int, ...]) -> dict[int, int]:
-        """Units by type that a node (or a bundle, or one unit) takes; the last answer is kept."""
+        """Units by type that a node (or a bundle, or one unit) takes; the last result is cached."""
         found = self._needs.get(counts)
         if found is None:
             found = self._find_needs(counts)
@@ -153,9 +153,9 @@ class Form:
         return found
 
     def load(self, typology: Typology, counts: tuple[int, ...]) -> Load:
-        """What a node (or a bundle) draws; the last answer is kept.
+        """What a node (or a bundle) draws; the last result is cached.
 
-        Errors: NeedsTraverser where only a search can tell.
+        Errors: NeedsTraverser if only a search can decide.
         """
         found = self._loads.get(counts)
         if found is None:
@@ -175,9 +175,9 @@ class Form:
 
 
 def form(plan: Plan, typology: Typology) -> Form | None:
-    """The form of a request, or None where only the traverser will do."""
+    """The form of a request, or None if only the traverser can match it."""
     if len(typology.structure.exclusive_composites):
-        return None  # whether somebody is in a pool is not known by numbers of units
+        return None  # numbers of units do not say whether another job is in a pool
     sought, charged = split(plan.demands)
     if len(sought) != 1 or plan.named or typology.node < 0 or typology.nests(typology.node):
         return None
@@ -230,7 +230,7 @@ def _nodes(node: Demand, outer: Demand | None, typology: Typology) -> Form | Non
 
 
 def _parts(demands: tuple[Demand, ...], slot: Demand | None, typology: Typology) -> tuple[LeafDemand, ...]:
-    """Leaf demands as parts; empty when one of them is not simple."""
+    """Leaf demands as parts; empty if one of them is not simple."""
     found = []
     for demand in demands:
         part = None if demand.is_slot or demand.children else _part(demand, slot, typology)
@@ -253,7 +253,7 @@ def _part(demand: Demand, slot: Demand | None, typology: Typology) -> LeafDemand
 
 
 def is_simple(demand: Demand, typology: Typology) -> bool:
-    """Whether a charge is just a number of units: nothing is looked at, exclusive or part of a node."""
+    """Whether a charge is just a number of units: not shared, not exclusive, and not of pools in nodes."""
     kind = demand.kind
     sizes = typology.least_and_most(kind)
     return (

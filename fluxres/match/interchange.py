@@ -1,4 +1,4 @@
-"""Which pools are interchangeable as far as the auxiliary graphs go: equal descriptions, equal charges.
+"""Which pools the auxiliary graphs do not distinguish: pools with equal descriptions have equal charges.
 
 A pool is described by what is charged for it and for each pool in it, and by the pools outside that it supplies.  Suppliers
 inside the pool are described by their position in it, so racks with PDUs of their own are equal; all others are described by
@@ -82,7 +82,7 @@ class Interchange:
         it.
 
         Pools above it draw through all such pools alike.  That does not hold for a pool in a node: a core draws through the card
-        beside it.
+        next to it.
         """
         structure = self._structure
         if structure.parent.item(v) >= 0 and feeds.is_in_node(structure.parent.item(v)):

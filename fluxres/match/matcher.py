@@ -75,13 +75,13 @@ class Matcher:
         self.ideal = ideal
         present = () if ideal else (structure.outage.dead, structure.outage.stated)
         self.typology = Typology(structure, *present, with_draws=with_draws)
-        #: By the identity of the resources, which jobspecs that are read share where they are the same text.
+        #: By the identity of the resources, which jobspecs read from the same text share.
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
         self._eligible: dict[Constraint | None, Eligible] = {}
         #: By eligible nodes and kind of request.
         self._failures: dict[tuple[Eligible, object], Failures] = {}
-        #: What was out of service when the suppliers were last followed, and when nodes were last found eligible.
+        #: The outage when supply paths were last checked, and when eligible nodes were last computed.
         self._followed: Outage | None = None
         self._eligible_in: Outage | None = None
         self._node_table = NodeTable(self.typology, planner, ideal=ideal)
@@ -322,7 +322,7 @@ class Matcher:
         if found is None or not _asks_the_same(found[0], request):
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
-            # Resources that are parsed again are others, and equal.
+            # Parsing the same resources again gives other, equal objects.
             what = request.resources, request.constraint, request.parts
             ready = self._ready_for.get(what)
             if ready is None:

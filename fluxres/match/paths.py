@@ -1,11 +1,11 @@
 """The supply path from a pool up a distribution graph, and what a demand is charged on along it (RFC 4, channeled pools).
 
 Power reaches a node through an outlet, a PDU and a feed; a job that draws 500 W draws them from each of these, and through each
-cable between them.  So a distributed resource is not picked wherever there happens to be some.  Instead, the supply paths lead up
+cable between them.  So a distributed resource cannot be picked from any pool that has some.  Instead, the supply paths lead up
 from the pools that a job gets, along the edges of an auxiliary graph, and every pool of the type on them, and every edge with a
 capacity, must have the units.
 
-Each graph has its own paths: a node with a link of the network and no edge of the power graph is still in a rack that has one.
+Each graph has its own paths: a node without an edge in the power graph may still be in a rack that has one.
 
 Traffic of a job within one leaf switch does not cross the core.  So units between nodes are charged from each node to the pool
 where they meet (`Meetings`): the lowest supplier above all of them.  There are few such pools; the nearest come first.

@@ -1,7 +1,7 @@
 """Compile a request for one machine: its vertices become demands with the machine's own type numbers.
 
 The meaning of a vertex may depend on its surroundings and on the machine: a slot of cores lies within one node if there are
-nodes, and watts beside a node are charged to the node's suppliers.  Types alone decide which demands can interfere with each
+nodes, and watts next to a node are charged to the node's suppliers.  Types alone decide which demands can interfere with each
 other: a choice that cannot interfere with any later one is never undone (`Demand.settled`), which is why ordinary requests cost
 no more than the pools looked at.
 

@@ -1,14 +1,13 @@
-"""Policies: the order in which candidates are tried.  The first match in that order is the result, so an order is all a policy
-is.
+"""Policies: the order in which candidates are tried.  The first match in that order is the result.
 
 A policy gives each candidate a score, low first; ties go to the lower vertex number.  `low` and `high` need no score: they are
 the vertex number, ascending or descending.  Vertices are numbered in pre-order, so the pools of a node are adjacent, and the
 node-centric `lonode` and `hinode` are the same two orders.
 
-`locality` takes nodes close together: under as few parents (the pools directly above the nodes, mostly racks) as the roomiest
-ones need to hold everything.  Of the choices of that many, it takes the one whose first and last parent are closest; a single
-parent is chosen by the stretch of nodes itself.  Then it takes the shortest stretch of nodes in the chosen parents.  All ties go
-to the lower number.
+`locality` takes nodes close together: under the smallest number of parents (the pools directly above the nodes, mostly racks)
+that can hold everything.  Of the choices with that number, it takes the one whose first and last parent are closest; a single
+parent is chosen by the run of nodes itself.  Then it takes the shortest run of nodes in the chosen parents.  All ties go to the
+lower number.
 
 A custom policy is a function of a situation and some vertices:
 

@@ -91,7 +91,7 @@ class PartReport:
         candidates: pools of the type in the machine (for a slot, nodes).
         left: candidates that nothing rules out.
         room: what those have: pools, free units or instances.
-        causes: what ruled out the others and, if too few are left, who holds a part of the remaining ones.
+        causes: what ruled out the others and, if too few are left, the holders of a part of the remaining ones.
         each: for what suppliers give, the units that each requesting pool needs; 0 otherwise.
         each_most: the same for the pool that needs the most, if pools draw differently; `asked` then counts the least possible.
     """
@@ -399,7 +399,7 @@ class _Writer:
     def inside(self, demand: Demand, pools: NDArray[np.int32]) -> Cause:
         """What the pools lack: the parts of which the first of them has too little."""
         v = int(pools[0])
-        # The parts of a slot beside its node are not searched for in the node.
+        # The parts of a slot that are not in its node are not searched for there.
         beside = {child.number for child in demand.beside}
         places = [(child, 0 if child.number in beside else v) for child in demand.children]
         # A charge cannot be tested without the pools that it is for.

@@ -1,7 +1,7 @@
-"""Which suppliers a request runs out of: produces texts such as "power on pdu3: 400 of 500 W free".
+"""Which suppliers have too little for a request: produces texts such as "power on pdu3: 400 of 500 W free".
 
-Instances are supplied one after the other, as a match would do, with nothing else in the way.  A supplier that cannot give to one
-of them is short; the number of instances supplied is what is available.
+Instances are supplied one after the other, as a match would do, ignoring everything else.  A supplier that cannot supply one of
+them is short; the number of instances supplied is what is available.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is available in one window: the machine's states, a constraint and the planner behind one set of queries.
+"""What is available in one window: queries that combine the machine's states, a constraint and the planner.
 
-The Evaluating Filter of RFC 4 asks here about single pools, policies about many.  Answers are cached, so that a pool is looked up
-only once however often the search returns to it.
+The Evaluating Filter of RFC 4 queries single pools, policies query many.  Results are cached, so that a pool is looked up only
+once however often the search returns to it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Situation:
         return bool(self.flags[v] & EXCLUSIVE)
 
     def totals(self) -> NDArray[np.int64]:
-        """Units free through the window, or passed through, by type in the whole machine; ignores the constraint."""
+        """Units free through the window, or passed through, by type over the machine; ignores the constraint."""
         structure = self.structure
         if self.ideal:
             return np.array([int(self.typology.sizes(kind).sum()) for kind in range(len(structure.types))], np.int64)

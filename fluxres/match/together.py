@@ -1,4 +1,4 @@
-"""Match a request for units between its nodes: below one place to meet after the other, the nearest first."""
+"""Match a request for units between its nodes: try each pool below which the nodes may meet, the nearest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.vector import search
 
 Below = dict[tuple[Eligible, int], Eligible]
-"""By eligible nodes and place to meet: those of the nodes that are below the place."""
+"""By eligible nodes and place to meet: the eligible nodes below the place."""
 BELOW_KEPT: Final = 1 << 24
 """Bound on the cached nodes over all places, a few bytes each."""
 
@@ -35,7 +35,7 @@ class Together:
 
     Args:
         plan: the request as for a single node, between which nothing is charged.
-        below: cache of what is known about places to meet.
+        below: cache of the nodes below places to meet.
         budget: makes a new one for each query.
         reference: use the reference traverser only.
     """

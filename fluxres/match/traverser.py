@@ -2,14 +2,14 @@
 
 It uses RFC 4's abstractions by name.  The Walker lists the candidates for a demand below a pool, in the order of the policy; the
 Pruning Filter rejects a list that cannot be long enough; the Evaluating Filter decides whether a candidate is suitable; the
-Accumulator records what was taken and can undo it.  Between them is a machine of goals: a goal is one thing left to find, and an
-agenda is the list of all of them.  Every way to reach the first goal is tried, each followed by the rest.  If the rest fails, the
-last choice is undone and the next one tried, so the result is the first match in that order, and if there is no result there is
-no match.
+Accumulator records what was taken and can undo it.  The search works on goals: a goal is one thing left to find, and an agenda is
+the list of all of them.  Every way to reach the first goal is tried, each followed by the rest.  If the rest fails, the last
+choice is undone and the next one tried, so the result is the first match in that order, and if there is no result there is no
+match.
 
-If a choice cannot interfere with later ones (`Demand.settled`), its alternatives are dropped as soon as it is made.  That alone
-makes ordinary requests cost no more than the pools looked at.  Only demands that compete are searched, and that search is bounded
-by `limits.MATCH_STEPS_MAX`.
+If a choice cannot interfere with later ones (`Demand.settled`), its alternatives are dropped as soon as it is made, so ordinary
+requests cost no more than the pools looked at.  Only demands that compete need a search, which is bounded by
+`limits.MATCH_STEPS_MAX`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Goal(NamedTuple):
     """`left` more of a demand, below pool `below`, from candidate `cursor` on.
 
     `slot` is the slot instance it is for, and `within` the exclusively taken pool whose contents are being checked; -1 for none.
-    Picks from number `first` on were made for the demands beside it.
+    Picks from number `first` on were made for its sibling demands.
     """
 
     demand: Demand
@@ -135,7 +135,7 @@ class Traverser:
         return self.taken.match(self.plan, self.counts, self.policy.name, self.policy.node_exclusive)
 
     def _find(self) -> bool:
-        """Search; if that takes long, check whether some part is impossible even on its own before continuing."""
+        """Search; if that takes long, check whether some part is impossible on its own before continuing."""
         # Sorting nodes by locality tries each of them.
         nodes = len(self.situation.typology.vertices(self.situation.typology.node)) if self.policy.near else 0
         budget, self.budget = self.budget, Budget(min(self.budget.left, STEPS_BEFORE_DOUBT + 2 * nodes))
@@ -297,7 +297,8 @@ class Traverser:
                 following = (Cut(here), following)
             within = goal.within
             if demand.whole:
-                # A find inside only proves that it is there: except for charges, another choice changes nothing outside.
+                # What was found inside only proves that the contents suffice: except for charges, other choices change nothing
+                # outside.
                 following = following if self.plan.charged else (Cut(here + 1), following)
                 following = (Close(v), following)
                 taken.take(v, self.situation.size[v], goal.slot, goal.within)
@@ -610,7 +611,7 @@ class Evened:
 
 
 class Likeness:
-    """Interchangeable choices: if one led nowhere, an equal one need not be tried."""
+    """Interchangeable choices: if one failed, an equal one need not be tried."""
 
     def __init__(self, situation: Situation, plan: Plan, taken: Accumulator) -> None:
         self._situation = situation
@@ -619,12 +620,12 @@ class Likeness:
         self._asked = {demand.kind for demand in plan.all}
 
     def refuse(self, demand: Demand, v: int, refused: set[object]) -> None:
-        """Remember that a choice led nowhere."""
+        """Remember that a choice failed."""
         if not demand.settled and not self._plan.named and self._is_untouched(v):
             refused.add(self._of(v))
 
     def is_like(self, v: int, refused: set[object]) -> bool:
-        """Whether an equal choice led nowhere."""
+        """Whether an equal choice has failed."""
         return bool(refused) and self._is_untouched(v) and self._of(v) in refused
 
     def _is_untouched(self, v: int) -> bool:

@@ -1,7 +1,7 @@
 """How the types of a machine relate: which occur below which, which nest, which are in nodes.
 
-A machine has a million pools and a dozen types.  Whether two parts of a request can interfere, whether a type is to be searched
-for inside nodes, whether a pool can be allocated in units: all of that is decided by types, once per generation.
+A machine has a million pools and a dozen types.  Whether two parts of a request can interfere, whether to search for a type
+inside nodes, and whether a pool can be allocated in units depends on types only, and is determined once per generation.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ the order of the policy, and takes the lowest (or highest) units in each.  It ch
 compares them.
 
 Most requests need a single node: a core, a few cores and a gpu, a node.  The only choice is the first suitable node, and what is
-taken of it is known in advance except for the pool numbers, so `Single` builds its match without collecting anything.
+taken of it is known in advance except for the pool numbers, so `Single` builds its match directly.
 """
 
 from __future__ import annotations
@@ -680,7 +680,7 @@ def search(
 
 
 def _up_to(nodes: Int64, room: Int64, number: int) -> Chosen:
-    """The first `number` in all of what goes to each node."""
+    """Cut the numbers for the nodes off at `number` in total."""
     room = np.minimum(room, number - (np.cumsum(room) - room))
     used = room > 0
     return Chosen(nodes[used], room[used])

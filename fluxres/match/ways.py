@@ -1,4 +1,4 @@
-"""The ways through one auxiliary graph: supply paths up to the suppliers, and routes across it.
+"""Paths through one auxiliary graph: supply paths up to the suppliers, and routes across it.
 
 A supply path leads from the pool where a supply enters up through all suppliers that pass it on.  A route leads to a pool that a
 request names, such as a storage server or a switch, along links that carry traffic in both directions.  In a tree there is

@@ -1,7 +1,7 @@
 """The public objects of fluxres: resource graph, pools, selections, allocations, stages.
 
-The layers below are arrays and rules, the layers above files, stores and commands.  This one makes objects for a scheduler
-developer of the arrays, and is the only one that uses seconds and paths as well as ticks and vertex numbers.
+The layers below work on arrays; the layers above are files, stores and commands.  This layer presents the arrays to a scheduler
+developer as objects, and is the only one that converts between seconds and ticks, and between paths and vertex numbers.
 """
 
 from fluxres.graph.structure import Problem

@@ -1,4 +1,4 @@
-"""All audits of one graph: its structure, its records, its planner."""
+"""Audits of a graph: its structure, its records and its planner."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def check(graph: ResourceGraph) -> list[Problem]:
 
 
 def check_supply(structure: Structure) -> Iterator[Problem]:
-    """What auxiliary graphs distribute and can never give, or give in another way than it may have been meant."""
+    """Warn of draws that the auxiliary graphs can never supply, and of descriptions that probably mean something else."""
     yield from _check_draws(structure)
     yield from _check_suppliers(structure)
     yield from _check_capacities(structure)
 
 
 def _check_draws(structure: Structure) -> Iterator[Problem]:
-    """What pools draw by themselves, and nothing supplies, or not as much.  Cost: the way of each pool that draws anything."""
+    """Pools whose own draw no supplier can meet.  Cost: the supply path of each pool that draws anything."""
     draws = Draws(structure)
     for name in draws.types:
         fault = draws.fault(name)
@@ -49,7 +49,7 @@ def _check_draws(structure: Structure) -> Iterator[Problem]:
 
 
 def _check_draw(structure: Structure, draws: Draws, name: str) -> Iterator[Problem]:
-    from fluxres.match.typology import Typology  # the matcher, which nothing else here needs
+    from fluxres.match.typology import Typology  # only these checks need the matcher
 
     typology = Typology(structure)
     kind, found = typology.numbers[name], 0
@@ -63,9 +63,9 @@ def _check_draw(structure: Structure, draws: Draws, name: str) -> Iterator[Probl
 
 
 def _short_of(typology: Typology, v: int, kind: int, units: int, name: str) -> str:
-    """Why a pool can never be given what it draws; empty where it can.
+    """Why the suppliers of a pool can never meet its draw; empty if they can.
 
-    What the enclosing instance gives on request may be enough, and a copy has of a supplier what its job was given of it.
+    An enclosing instance may give more units on request.  In a copy, a supplier has the units that its job was given.
     """
     charges = typology.paths.charged(v, kind)
     if charges is None:
@@ -85,14 +85,14 @@ def _short_of(typology: Typology, v: int, kind: int, units: int, name: str) -> s
 
 
 def _check_suppliers(structure: Structure) -> Iterator[Problem]:
-    """Suppliers of several types on one way: units asked for by one type are drawn from nothing of the others.
+    """Suppliers of several types on one supply path: a request for units of one type draws nothing from the others.
 
-    Cost: the way of each supplier, where a graph counts several types.
+    Cost: the supply path of each supplier, where a graph distributes several types.
     """
     several = [feeds for feeds in structure.feeds if len(feeds.counted) > 1]
     if not several:
         return
-    from fluxres.match.typology import Typology  # the matcher, which nothing else here needs
+    from fluxres.match.typology import Typology  # only these checks need the matcher
 
     typology = Typology(structure)
     for feeds in several:
@@ -113,13 +113,13 @@ def _check_suppliers(structure: Structure) -> Iterator[Problem]:
 
 
 def _check_capacities(structure: Structure) -> Iterator[Problem]:
-    """Edges that carry fractions of units, which no job can have.  Cost: O(edges)."""
+    """Edges with a fractional capacity: jobs can only hold whole units.  Cost: O(edges)."""
     accounts = structure.accounts
     for graph in structure.subsystems.values():
         carried = capacities(graph)
         rows = np.flatnonzero(np.isfinite(carried) & (carried != np.floor(carried)))
         numbers = accounts.between(graph, graph.src[rows], graph.dst[rows])
-        rows, numbers = rows[numbers >= 0], numbers[numbers >= 0]  # beside one without a capacity it limits nothing
+        rows, numbers = rows[numbers >= 0], numbers[numbers >= 0]  # next to an edge without a capacity it limits nothing
         if not len(rows):
             continue
         edges = np.unique(numbers)

@@ -1,7 +1,6 @@
-"""Changes of who holds what, on vertices and ticks: plan, emit the event, apply.
+"""Changes of the records, on vertices and ticks: plan, emit the event, apply.
 
-The order matters: a change that is refused has made no event and changed nothing; once the event is out, nothing in between can
-fail.
+The order matters: a refused change emits no event and changes nothing, and once the event is out, applying it cannot fail.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
 
 
 def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1) -> None:
-    """Send the event of a change that is about to be made to the sink, if there is one.
+    """Send the event of a change that is about to be made to the sink, if the graph has one.
 
     Args:
-        event: makes the event.
-        pools: number of pools that it names.
+        event: creates the event.
+        pools: number of pools that the event names.
     """
-    # Naming every pool by its path takes longer than the change: the event is only made for a sink, and when the sink wants it.
-    # Its vertices are those of a structure that it keeps.
+    # Naming every pool by its path takes longer than the change itself, so the event is created only for a sink, and only when
+    # the sink wants it.  Until then it keeps the structure that its vertex numbers refer to.
     sink = graph.sink
     if sink is None:
         return
@@ -50,13 +49,13 @@ def tell(graph: ResourceGraph, event: Callable[[], events.Event], pools: int = 1
 
 
 def tell_now(graph: ResourceGraph, event: events.Event) -> None:
-    """Send an event to the sink, if there is one: that of a change which replaces the structure its vertices are of."""
+    """Send an event to the sink now: the change is about to replace the structure that its vertex numbers refer to."""
     if graph.sink is not None:
         graph.sink(event)
 
 
 def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change], Window]) -> None:
-    """Refuse, before the event is made, what the planner would refuse for its bounds afterwards.
+    """Refuse, before the event is emitted, what would exceed the bounds of the planner afterwards.
 
     Args:
         planned: plans of allocations, each with its window.
@@ -85,7 +84,7 @@ def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change],
 
 
 def require_end(graph: ResourceGraph, window: Window) -> None:
-    """Refuse an allocation that begins later than now and has no end (RFC 16), and one that has ended already.
+    """Refuse an allocation that begins later and has no end (RFC 16), and one whose window is already over.
 
     Errors: UsageError.
     """
@@ -104,7 +103,7 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
 
 
 def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window) -> Allocation:
-    """Allocate pools to a job, with what they draw by themselves from their suppliers."""
+    """Allocate pools to a job, together with the units that they draw from their suppliers."""
     drawn = NO_ROWS
     if graph.structure.kinds.may_draw:
         parts = supply.by_window(graph, named, window, job)
@@ -136,7 +135,7 @@ def _give(
 
 
 def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part]) -> Allocation:
-    """Allocate pools over consecutive windows in which they draw different units: in all of them, or in none."""
+    """Allocate pools over consecutive windows in which they draw different units: over all of the windows, or none."""
     structure = graph.structure
     shares = [
         Share(
@@ -169,19 +168,19 @@ def allocate_more(
     """Allocate units of pools to a job whose exclusive pools may imply some of them.
 
     Args:
-        drawn: for which pools parts of it are drawn.
+        drawn: the pools for which parts of it are drawn.
         is_routed: as for `Records.allocate`.
     """
     _give(graph, job, named, window, drawn, implies=True, is_routed=is_routed)
 
 
 def commit_match(graph: ResourceGraph, found: Placement, job: str, *, anew: bool = False) -> Allocation:
-    """Allocate to a job what a matcher found on the present state.
+    """Allocate a placement to a job that the matcher found on the present state.
 
     Args:
-        anew: the match was found on an earlier state of the same structure, or for another window: check it like any allocation.
+        anew: the placement was found on an earlier state of the same structure, or for another window: check it again.
 
-    Errors: InsufficientResources, InfeasibleRequest where it is no longer free; nothing changes then.
+    Errors: InsufficientResources, InfeasibleRequest if it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned: Batch | list[Change]
@@ -205,12 +204,12 @@ def free(
     end: int | None,
     slots: int = 0,
 ) -> Batch | list[Piece]:
-    """Free what a job holds, and return it.
+    """Free what a job holds, and return what was freed.
 
     Args:
-        named: vertices with amounts, None for all units that the job holds; None for everything.
-        start, end: window in ticks; None for all of the time.
-        slots: that are freed, where a request says what is.
+        named: vertices with amounts, where None means all units that the job holds; None for everything.
+        start, end: window in ticks; None for no bound.
+        slots: number of slots freed, if a request selected the pools.
     """
     pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
@@ -244,10 +243,10 @@ def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
 
 
 class Keeper(Protocol):
-    """A scheduler on the graph, which knows the jobs that have not ended although their records have."""
+    """A scheduler on the graph, which knows the jobs that are still running although their records have ended."""
 
     def keep_ended(self, before: int) -> None:
-        """Remember what jobs had whose records ended by a moment: these are about to be dropped."""
+        """Remember the records that ended by a moment: they are about to be dropped."""
 
 
 def expire(graph: ResourceGraph, before: int) -> list[str]:
@@ -282,7 +281,7 @@ def stage(
 
 
 def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window: Window, ttl_s: Length) -> Stage:
-    """Lock pools for a job, with what they draw by themselves and the job does not draw already."""
+    """Lock pools for a job, together with the units that they draw, except those that the job draws already."""
     expires = _expires(graph, job, window, ttl_s)
     plans.require_units(graph.records, named)
     parts = supply.by_window(graph, named, window, job)
@@ -347,26 +346,26 @@ def release(graph: ResourceGraph, stage: str) -> None:
 
 
 def expire_stages(graph: ResourceGraph) -> None:
-    """Release the stages whose time is over; every change does so first, a query never does."""
+    """Release expired stages.  Every change does so first; a query never does."""
     if graph.records.stages:
         for stage in graph.records.expired_stages(graph.now()):
             release(graph, stage)
 
 
-# -- what is over ------------------------------------------------------------------------------------------------------
+# -- ended records -----------------------------------------------------------------------------------------------------
 #
-# A record whose end has passed stays until :meth:`ResourceGraph.expire`.  A change of the shape that is refused with such records
-# and not without them, or that would drop or alter them, drops all that is over first, with the event of `expire` (rule T2).
+# A record that has ended stays until :meth:`ResourceGraph.expire`.  If only ended records prevent a change of the shape, or if
+# the change would drop or alter them, all ended records are dropped first, with the event of `expire` (rule T2).
 
 
 def next_records(graph: ResourceGraph, make: Callable[[Records], Records], now: int | None = None) -> Records:
-    """The records of the next generation; what is over expires first where it is in the way of them.
+    """The records of the next generation; ended records expire first if they are in the way.
 
     Args:
-        make: makes them of those that the graph has, or refuses. It looks at all times: what is over is no concern of it.
-        now: of an instance, for which time stands still while it does something; that of the graph by default.
+        make: derives them from the present records, or refuses. It does not have to distinguish ended records.
+        now: the time of an instance, whose time does not pass during an operation; that of the graph by default.
 
-    Errors: those of `make`, for what is held now or later; nothing changes then.
+    Errors: those of `make`, because of records that have not ended; nothing changes then.
     """
     now = graph.now() if now is None else now
     with suppress(FluxresError):
@@ -377,14 +376,14 @@ def next_records(graph: ResourceGraph, make: Callable[[Records], Records], now: 
 
 
 def expire_all(graph: ResourceGraph, now: int) -> None:
-    """Drop what is over: the records that ended by now, and the stages of which the window has."""
+    """Drop the records that have ended by now, and the stages whose window has ended."""
     for over in graph.records.stages_over(now):
         release(graph, over)
     expire(graph, now)
 
 
 def lasting(graph: ResourceGraph, now: int) -> Records:
-    """The records of a graph without what is over, beside them.
+    """A copy of a graph's records without those that have ended.
 
     Cost: that of a duplicate.
     """
@@ -402,7 +401,7 @@ def lasting(graph: ResourceGraph, now: int) -> Records:
 
 
 def is_over(records: Records, pools: Container[int], now: int) -> bool:
-    """Whether anything of these pools was held, or implied, and is no longer."""
+    """Whether any of these pools has an ended record, or was implied by one."""
     over = {STAGE_OWNER + stage for stage in records.stages_over(now)}
     for owner in records.pools_of:
         if owner != ELSEWHERE:

@@ -1,4 +1,4 @@
-"""Changes of the edges of auxiliary graphs, with what jobs draw through them (rule F1).
+"""Changes of the edges of auxiliary graphs, which respect what jobs draw through them (rule F1).
 
 The pools stay as they are; the auxiliary graph, the accounts and the records are replaced.
 """
@@ -77,7 +77,7 @@ def values_of(
     supply: str | None = None,
     removable: bool = False,
 ) -> dict[str, Any]:
-    """Attributes of an edge, as columns have them: an edge without a limit has no capacity.
+    """Attributes of an edge as stored in columns: an edge without a limit has no capacity.
 
     Errors: UsageError, LimitExceeded.
     """
@@ -119,7 +119,7 @@ def _named(graph: ResourceGraph, ends: Ends, relation: str) -> dict[str, Any]:
 
 
 def _take(graph: ResourceGraph, structure: Structure, ends: Ends, event: dict[str, Any]) -> None:
-    """Make it the next generation, unless jobs draw something that is in the way."""
+    """Make it the next generation, unless jobs draw something that prevents it."""
     changes.expire_stages(graph)
 
     def make(own: Records) -> Records:

@@ -1,7 +1,7 @@
 """Changes as plain values: what a journal stores, a log prints and :func:`apply` replays.
 
 Pools are named by path or URI and not by number, so that a journal outlives the generations; times are
-ticks, so that replaying gives the same numbers.  An event is made before its change is applied.
+ticks, so that replaying yields the same numbers.  An event is created before its change is applied.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Event = dict[str, Any]
 
 
 class PatientSink(ABC):
-    """A sink that does not need an event at once: it is handed the means to make it, which stay valid."""
+    """A sink that can create an event later: it receives a function that does so, which stays valid."""
 
     @abstractmethod
     def __call__(self, event: Event) -> None:
-        """Take an event that is made already."""
+        """Take an event that exists already."""
 
     @abstractmethod
     def later(self, event: Callable[[], Event], pools: int) -> None:
-        """Take the means to make an event that names that number of pools."""
+        """Take a function that creates an event, and the number of pools that the event names."""
 
 
 def _named(structure: Structure, pools: list[tuple[int, int]] | list[tuple[int, int | None]]) -> list[list[Any]]:
@@ -53,7 +53,7 @@ def _end(end: int | None) -> int | None:
 
 
 def _drawn(structure: Structure, rows: Rows | Sequence[tuple[int, int, int]]) -> Event:
-    """The field that says for which pools what was drawn, where anything was: [[pool, [[account, units], …]], …]."""
+    """The field that lists what was drawn for which pools, if anything was: [[pool, [[account, units], …]], …]."""
     found: dict[str, list[list[Any]]] = {}
     name_of = structure.accounts.where
     for pool, account, units in rows.tolist() if isinstance(rows, np.ndarray) else rows:
@@ -62,7 +62,7 @@ def _drawn(structure: Structure, rows: Rows | Sequence[tuple[int, int, int]]) ->
 
 
 def _apart(structure: Structure, staged: Staged) -> Event:
-    """The fields that say what is drawn at which times, and what draws already, where that differs."""
+    """The fields that list what is drawn in which windows, and which pools draw already, where windows differ."""
     name_of, found = structure.accounts.where, Event()
     if staged.apart:
         found["apart"] = [[s, _end(e), name_of(v), name_of(account), units] for s, e, v, account, units in staged.apart]
@@ -79,7 +79,7 @@ def _rows(graph: ResourceGraph, e: Event) -> Rows:
 
 
 def _slots(slots: int) -> Event:
-    """The field that says of how many slots a request was, where it was one."""
+    """The field with the number of slots of a request, if there was one."""
     return {"slots": slots} if slots else {}
 
 
@@ -92,14 +92,14 @@ def allocate(
     slots: int = 0,
     drawn: Rows = NO_ROWS,
 ) -> Event:
-    """Units of pools are given to a job."""
+    """Units of pools are allocated to a job."""
     window = {"start": start, "end": _end(end)}
     named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn)}
     return {"event": "allocate", "job": job, **named}
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
-    """Units of pools are given to several jobs, all or none."""
+    """Units of pools are allocated to several jobs, all or none."""
     parts = [
         allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn) for share in shares
     ]
@@ -116,10 +116,10 @@ def free(
     *,
     implied: bool = False,
 ) -> Event:
-    """A job gives back; pools None is everything, start and end None the whole time.
+    """A job frees pools; None for pools is everything, None for start and end all of the time.
 
     Args:
-        implied: whether what is implied goes back without the pool above.
+        implied: whether implied units are freed without the pool above.
     """
     pools = None if targets is None else _named(structure, targets)
     more = {**_slots(slots), **({"implied": True} if implied else {})}
@@ -127,7 +127,7 @@ def free(
 
 
 def set_end(job: str, start: int, end: int) -> Event:
-    """The end of what a job holds is moved; what ended by `start` stays as it is."""
+    """The end of what a job holds is moved; records that ended by `start` stay as they are."""
     return {"event": "set_end", "job": job, "start": start, "end": _end(end)}
 
 
@@ -187,9 +187,9 @@ def _until(end: int | None) -> int:
     return FOREVER if end is None else end
 
 
-# Replaying goes to the records directly: the journal says itself when a stage expired, and the clock of the replay must not.
-# What is out of service keeps nobody from what an event gives: that was for its writer to refuse, and a job that holds on to a
-# drained node is written down like any other.
+# Replaying changes the records directly: the journal records when a stage expired, and the clock during replay must not decide
+# it. Replaying may allocate pools that are out of service: the writer of the event checked that, and a job may keep a drained
+# node.
 
 
 def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
@@ -326,14 +326,14 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
 def apply(graph: ResourceGraph, event: Event) -> None:
     """Replay one event.
 
-    Errors: InputError for an event without a name or fields it needs; otherwise those of the operation.
+    Errors: InputError for an unknown event or missing fields; otherwise those of the operation.
     """
     name = event.get("event") if isinstance(event, dict) else None
     change = _APPLY.get(name) if isinstance(name, str) else None
     if change is None:
         raise InputError(f"no event {name!r}", hint=f"events are {', '.join(_APPLY)}")
     before, clock = graph.revision, graph._clock_given
-    graph._clock_given = None  # nothing is over, whatever it says: what was, the journal says before the change of the shape
+    graph._clock_given = None  # the clock ends no record: the journal has an event for each expiry before a change of the shape
     try:
         change(graph, event)
         graph.revision = before + 1

@@ -1,8 +1,8 @@
-"""Moving the end of what a job holds, later or earlier: of all its pools, or of none.
+"""Extend or shorten what a job holds: all of its pools, or none.
 
-Each pool keeps what the job holds of it at its end: the last units are held on until the new end, or everything from there on is
-given back; units that a whole holding implies (rule A5) count like those recorded.  A state in which pools take no new work does
-not matter, for the job holds them already (rule A7).
+The units that the job holds of a pool at the end are held until the new end, or freed from the new end on.  Units that an
+exclusive pool above implies (rule A5) count like recorded ones.  The states of pools do not matter, because the job holds them
+already (rule A7).
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 Window = tuple[int, int]
 Longer = tuple[Window, list[tuple[int, int]], Rows]
-"""A window, the pools with units that are held on through it, and for which of them what is drawn."""
+"""A window, the pools with the units that stay held in it, and what is drawn for which of them."""
 
 
 class Move(NamedTuple):
     """A checked move of an end.
 
     Args:
-        longer: by window, what is held on.
-        shorter: what is given back.
+        longer: by window, what stays held.
+        shorter: what is freed.
     """
 
     longer: list[tuple[Window, list[Change], Rows]]
     shorter: Batch | list[Piece]
 
     def apply(self, records: Records, job: str) -> None:
-        """Make the move; where the planner refuses a part of it for its bounds, nothing has changed."""
+        """Move the end; if a part of it exceeds the bounds of the planner, nothing changes."""
         slots = records.slots_of.get(job)
         held_on: list[tuple[Window, list[Change]]] = []
         try:
@@ -70,7 +70,7 @@ class Move(NamedTuple):
 
 
 def _given(records: Records, job: str) -> dict[int, Steps]:
-    """By pool, ascending, what the job was given over time, recorded or implied.
+    """By pool, ascending, what the job holds over time, recorded or implied.
 
     Errors: UnknownJob.
     """
@@ -79,7 +79,7 @@ def _given(records: Records, job: str) -> dict[int, Steps]:
 
 
 def end_of(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> int:
-    """The new end in ticks; a duration counts from the beginning of what the job holds.
+    """The new end in ticks; a duration counts from the job's first start.
 
     Errors: UnknownJob; UsageError unless one of the two is given.
     """
@@ -99,8 +99,8 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
     Args:
         end, now: in ticks; what ended by now stays as it is.
 
-    Errors: UnknownJob; NotHeld for a job that has ended; UsageError for an end that is over or before the job begins;
-    InsufficientResources with what is in the way, and the latest end for which nothing is.
+    Errors: UnknownJob; NotHeld for a job that has ended; UsageError for an end in the past or before the job begins;
+    InsufficientResources with the jobs in the way, and the latest end that is possible.
     """
     records = graph.records
     given = _given(records, job)
@@ -146,7 +146,7 @@ def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> No
 
 
 def _longer(graph: ResourceGraph, job: str, given: dict[int, Steps], end: int, now: int) -> list[Longer]:
-    """What is held on, by windows in each of which it is the same: so a pool and one below it are planned together."""
+    """What stays held, by windows during which it does not change, so that a pool and one below it are planned together."""
     own = {v: steps.excess(spans, graph.records.drawn.total(job, v)) for v, spans in given.items()}
     last = {v: spans[-1] for v, spans in own.items() if spans and spans[-1][1] > now}
     drawn = drawn_on(graph, job, own, last, end)
@@ -165,7 +165,7 @@ def _longer(graph: ResourceGraph, job: str, given: dict[int, Steps], end: int, n
 
 
 def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:
-    """The latest moment until which all of it can be held on; None where there is none after its present ends."""
+    """The latest moment until which all of it can stay held; None if there is none after its present ends."""
     moments = records.planner.moments(longer[0][0][0] + 1, longer[-1][0][1])
 
     def is_free(until: int) -> bool:
@@ -188,21 +188,21 @@ def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:
 Span = tuple[int, int, int]
 """Start, end and units."""
 _Rows = dict[Consumers, dict[int, Steps]]
-"""By pools and account, what was drawn for them from it."""
+"""By pools and account, the units drawn for the pools from the account."""
 _Piece = tuple[int, int, Consumers, int, int]
-"""Start, end, pools, account and units drawn for them from it."""
+"""Start, end, pools, account, and the units drawn for the pools from the account."""
 DrawnOn = dict[tuple[Consumers, int], Steps]
 
 
 def drawn_on(graph: ResourceGraph, job: str, own: Mapping[int, Steps], last: Mapping[int, Span], end: int) -> DrawnOn:
-    """By pools and account, what is drawn beside what is recorded when a job holds the last parts of its pools until another end.
+    """By pools and account, what is drawn beyond the records when a job holds the last parts of its pools until a new end.
 
     Args:
-        own: by pool what the job holds of it, without what it draws for others.
-        last: the last spans of those that are held on, each from its end.
+        own: by pool, what the job holds of it, without what it draws for other pools.
+        last: the last spans of the pools that stay held, each from its end.
         end: in ticks.
 
-    Cost: for each pool for which something is drawn, the spans of what the job holds in it and around it.
+    Cost: for each pool with a draw, the spans of what the job holds in it and above it.
     """
     ledger = graph.records.drawn.ledgers.get(job)
     found: DrawnOn = {}
@@ -230,9 +230,9 @@ def drawn_on(graph: ResourceGraph, job: str, own: Mapping[int, Steps], last: Map
 
 
 def _by_place(typology: Typology | None, rows: _Rows) -> Iterator[tuple[int, _Rows]]:
-    """_Rows by the node for which they are, or by the topmost of pools above nodes that are in one another.
+    """Rows grouped by the node that they are for, or by the topmost of nested pools above nodes.
 
-    Those of several pools together are places of their own, -1: no pool draws them by itself.
+    A row for several pools together is a place of its own, -1: no single pool draws it.
     """
     by_root: dict[int, _Rows] = {}
     top = reach = -1
@@ -251,7 +251,7 @@ def _by_place(typology: Typology | None, rows: _Rows) -> Iterator[tuple[int, _Ro
 
 
 def _parts(graph: ResourceGraph, root: int, rows: _Rows, pools: list[int]) -> list[int]:
-    """What the job holds around the pools of a place and in them, ascending."""
+    """The pools of the job above the pools of a place and in them, ascending."""
     accounts, found = graph.structure.accounts, set[int]()
     for v in {v for consumers in rows for v in consumers} if root < 0 else {root}:
         found.update(accounts.ancestors(v), pools[bisect_left(pools, v) : bisect_left(pools, accounts.end.item(v))])
@@ -259,7 +259,7 @@ def _parts(graph: ResourceGraph, root: int, rows: _Rows, pools: list[int]) -> li
 
 
 def _only_end(rows: _Rows, parts: Mapping[int, Steps], last: Mapping[int, Span]) -> int | None:
-    """The end of everything that there is at a place, where it has one beginning and one end: then all of it goes on."""
+    """The end of everything at a place, if all of it begins and ends together: then all of it goes on."""
     spans = {last[v][:2] if v in last and len(held) == 1 else None for v, held in parts.items()}
     spans |= {held[0][:2] if len(held) == 1 else None for by_account in rows.values() for held in by_account.values()}
     span = spans.pop() if len(spans) == 1 else None
@@ -267,13 +267,13 @@ def _only_end(rows: _Rows, parts: Mapping[int, Steps], last: Mapping[int, Span])
 
 
 class _Place:
-    """Pools for which a job draws something, and what it holds in them and around them.
+    """Pools for which a job draws something, and what it holds in them and above them.
 
     Args:
-        typology: None where no pool draws anything by itself.
-        root: the pool in which all of them are; -1 where none of them draws anything by itself.
+        typology: None if no pool draws anything by itself.
+        root: the pool that contains all of them; -1 if none of them draws anything by itself.
         rows: what was drawn for them.
-        parts: by pool, ascending, what the job holds of it, without what it draws for others.
+        parts: by pool, ascending, what the job holds of it, without what it draws for other pools.
         last, end: as for :func:`drawn_on`.
     """
 
@@ -293,15 +293,15 @@ class _Place:
         self._last = {v: last[v] for v in parts if v in last and last[v][1] < end}
         held = [span for spans in parts.values() for span in spans]
         held += [span for by_account in rows.values() for spans in by_account.values() for span in spans]
-        #: Between two of these, nothing changes.
+        #: Nothing changes between two of these.
         self._cuts = sorted({0, end, *(at for start, stop, _ in held for at in (start, stop) if at < end)})
-        #: By name, the units that the pools of the place up to each of them draw.
+        #: By name, the cumulative units that the pools of the place draw.
         self._sums: dict[str, NDArray[np.int64]] = {}
 
-    # -- what a request asked for --------------------------------------------------------------------------------------
+    # -- draws of a request --------------------------------------------------------------------------------------------
 
     def asked(self) -> Iterator[_Piece]:
-        """What goes on from the end of a part of what it was asked for."""
+        """What a request drew, and is drawn on from the end of a part of its pools."""
         for consumers, by_account in self._rows.items():
             near = [v for v in self._parts if self._is_near(v, consumers)]
             for stop in sorted({self._last[v][1] for v in near if v in self._last}):
@@ -318,19 +318,19 @@ class _Place:
         return units - self._default(consumers, moment).get(account, 0) if units else 0
 
     def _is_near(self, v: int, consumers: Consumers) -> bool:
-        """Whether a pool is one of some others, in them or around them."""
+        """Whether a pool is one of the consumers, or in one, or above one."""
         end = self._accounts.end.item
         return any(v <= u < end(v) or u <= v < end(u) for u in consumers)
 
     def _has(self, v: int, consumers: Consumers, moment: int) -> bool:
-        """Whether the job has something of some pools by a part at a moment: in them anything, around them all of it."""
+        """Whether the job holds something of the consumers by this part at a moment: anything in them, or all of a pool above."""
         units = steps.amount_at(self._parts[v], moment)
         return units > 0 and (units == self._accounts.size.item(v) or any(u <= v for u in consumers))
 
-    # -- what pools draw by themselves ---------------------------------------------------------------------------------
+    # -- the pools' own draw -------------------------------------------------------------------------------------------
 
     def by_itself(self) -> Iterator[_Piece]:
-        """What pools draw that come to be held exclusively at moments at which they were not."""
+        """What pools draw that become held exclusively at moments at which they were not."""
         if self._typology is None or self._root < 0 or not self._last:
             return
         first = bisect_left(self._cuts, min(stop for _, stop, _ in self._last.values()))
@@ -338,7 +338,7 @@ class _Place:
             start, stop = self._cuts[at : at + 2]
             after = self._whole(start, after=True)
             left = minus(after, self._whole(start))
-            # Each of these was held exclusively before: as it drew then, it goes on drawing.
+            # Each of these was held exclusively before, and goes on drawing what it drew then.
             for moment in reversed(self._cuts[:at]) if left else ():
                 whole = self._whole(moment)
                 for consumers, account, units in self._drawn(moment, both(left, whole), after):
@@ -348,7 +348,7 @@ class _Place:
                     break
 
     def _drawn(self, moment: int, pools: Subtrees, after: Subtrees) -> Iterator[tuple[Consumers, int, int]]:
-        """What some pools drew at a moment, for the topmost of them that are held exclusively from now on."""
+        """What pools drew at a moment, for the topmost of them that are held exclusively from now on."""
         for consumers in self._rows if pools else ():
             default = self._default(consumers, moment)
             for account, units in default.items():
@@ -362,7 +362,7 @@ class _Place:
                         yield (max(top[0], consumers[0]),), account, ceil(units * some / every)
 
     def _default(self, consumers: Consumers, moment: int) -> dict[int, int]:
-        """By account, as much of what is drawn for a pool at a moment as it draws by itself, with what is in it."""
+        """By account, the part of what is drawn for a pool at a moment that the pool and its contents draw by themselves."""
         found: dict[int, int] = {}
         if self._typology is None or self._root < 0:
             return found
@@ -382,7 +382,7 @@ class _Place:
         return found
 
     def _carried(self, v: int, name: str, moment: int) -> Subtrees:
-        """Pools whose own draw is in what is drawn for a pool: those in it, but for those for which it is drawn apart."""
+        """Pools whose own draw is part of what is drawn for a pool: those in it, except those with a row of their own."""
         end = self._accounts.end.item
         deeper = [
             (u, end(u))
@@ -393,7 +393,7 @@ class _Place:
         return minus(both([(v, end(v))], self._whole(moment)), sorted(deeper))
 
     def _own(self, name: str, pools: Subtrees) -> int:
-        """Units that pools of the place draw by themselves."""
+        """Units that pools of this place draw by themselves."""
         assert self._typology is not None  # no pool draws anything then
         sums = self._sums.get(name)
         root = self._root
@@ -403,14 +403,14 @@ class _Place:
             sums = self._sums[name] = np.concatenate([[0], np.cumsum(own)])
         return sum(int(sums[stop - root] - sums[start - root]) for start, stop in pools)
 
-    # -- what the job holds --------------------------------------------------------------------------------------------
+    # -- the job's pools -----------------------------------------------------------------------------------------------
 
     def _before(self, cut: int) -> int:
-        """The cut before one."""
+        """The cut before this one."""
         return self._cuts[bisect_left(self._cuts, cut) - 1]
 
     def _whole(self, moment: int, *, after: bool = False) -> Subtrees:
-        """The pools of the place that the job holds exclusively at a moment, now or once it holds the last parts longer."""
+        """The pools of the place that the job holds exclusively at a moment, now or after the move."""
         root, end = self._root, self._accounts.end.item
         found: Subtrees = []
         for v, spans in self._parts.items():

@@ -1,7 +1,7 @@
 """Copies of a graph and changes of its shape, records included (rules C1 and M1).
 
-The next structure and the next records are made beside the present ones and audited; in one step at the end they replace them.
-A merge or unlink that would take something from a job, or give it what nobody allocated, is refused and changes nothing.
+The next structure and records are built next to the present ones and audited; one step at the end replaces these.
+A merge or unlink that would take something from a job, or give it something that was never allocated, is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
 
 
 def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
-    """What is available at and below `v`, with the way up to the root, as a graph of its own (rule C1)."""
+    """What is available at and below `v`, with the path up to the root, as a new graph (rule C1)."""
     structure, planner = graph.structure, graph.planner
     _require_in_tree(structure, v, "name a pool of the containment tree")
     stop, window = structure.end.item(v), (moment, moment + 1)
@@ -47,7 +47,7 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
         where = structure.where(v)
         message = "nothing of it is available, so there is nothing to copy"
         raise InsufficientResources(message, where=where, hint=f"`show {where}` shows who holds it")
-    # A way stays a way, whatever is free below it.
+    # A pass-through pool stays one, whatever is free below it.
     ways = structure.ways
     free = np.where(ways[v:stop], structure.size[v:stop], planner.free_slice(v, stop, *window))
     barred = structure.unavailable_roots()
@@ -73,12 +73,12 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
 
 
 def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = False) -> ResourceGraph:
-    """What a job holds at a moment, as a graph of its own with nothing allocated.
+    """What a job holds at a moment, as a new graph with nothing allocated.
 
     Args:
-        linked: copy for a child instance. The suppliers of what the job holds are copied as ways that give units on request, and
-            with each edge of which the job holds units its ends are copied. Otherwise an edge is copied where its ends are, as
-            in R.
+        linked: copy for a child instance. The suppliers of the job's pools are copied as pass-through pools that give units on
+            request, and both ends of each edge of which the job holds units are copied. Otherwise only edges between copied
+            pools are copied, as in R.
 
     Errors: UnknownJob; InsufficientResources when it holds nothing then.
     """
@@ -98,12 +98,12 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
 
 
 def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool_]) -> ResourceGraph | None:
-    """The pools that a job freed and that a copy of the rest, for a child instance, needs as ways.
+    """The pools that a job freed and that a copy of the rest, for a child instance, needs as pass-through pools.
 
     Args:
-        gone: bool over all pools: what the job freed.
+        gone: bool over all pools: those that the job freed.
 
-    Returns: a graph of them, None where there are none. Their edges carry what the job holds of these; nothing else has units.
+    Returns: a graph of them, or None. Their edges carry the units that the job holds of these edges; nothing else has units.
     """
     structure = graph.structure
     if not structure.subsystems or not graph.records.is_holder(job):
@@ -128,11 +128,11 @@ def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool
 
 
 def _units_held(graph: ResourceGraph, job: str, moment: int, *, linked: bool) -> NDArray[np.int64]:
-    """By pool, the units that a job holds at a moment, by a record or by a pool around it.
+    """By pool, the units that a job holds at a moment, recorded or implied.
 
     Args:
-        linked: for a child instance. Below a supplier that the job draws completely, the child has only what the job draws there:
-            the rest would not be its own once its parent gets more of that supplier.
+        linked: for a child instance. Below a supplier that the job draws completely, the child gets only what the job draws
+            there: the rest would no longer be its own once its parent gets more of that supplier.
     """
     structure, records = graph.structure, graph.records
     size = np.zeros(structure.n, np.int64)
@@ -155,7 +155,7 @@ def _carried(graph: ResourceGraph, job: str, moment: int, edges: Int32) -> NDArr
 
 
 def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """What a copy of a part needs as ways: its suppliers, and the ends of the edges of which the job holds units.
+    """The pass-through pools that a copy of a part needs: its suppliers, and the ends of the edges of which the job holds units.
 
     Args:
         kept: the part, bool over all pools.
@@ -168,7 +168,7 @@ def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: NDArray[np.bool_
 
 
 def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
-    """Mark in the copy for a child instance what its parent gives on request, and the types its parent counts (rule N1).
+    """Mark in the copy for a child instance what its parent gives on request, and the types that its parent counts (rule N1).
 
     Args:
         vertices: the pools of the graph that were copied.
@@ -199,12 +199,12 @@ def _count_below(records: Records, job: str, v: int, moment: int, size: NDArray[
 
 
 def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The pools of auxiliary graphs that a part needs so that its charges take the same paths."""
+    """The pools of auxiliary graphs that a part needs so that its draws are charged along the same paths."""
     return graph.matcher.typology.paths.along(kept)
 
 
 def _distributed(graph: ResourceGraph) -> frozenset[int]:
-    """Numbers of the types that auxiliary graphs distribute, and of these graphs."""
+    """Numbers of the types that auxiliary graphs distribute, and of the graphs themselves."""
     return graph.matcher.typology.paths.channels
 
 
@@ -219,11 +219,11 @@ def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
 
 def _require_in_tree(structure: Structure, v: int, hint: str) -> None:
     if v >= structure.tree_end:
-        raise UnknownPool("does not stand in the containment tree", where=structure.where(v), hint=hint)
+        raise UnknownPool("is not in the containment tree", where=structure.where(v), hint=hint)
 
 
 def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
-    """A pool and everything below it as a graph of its own, with what is held there."""
+    """A pool and everything below it as a new graph, with the records there."""
     structure, records = surgery.by_itself(graph.structure), graph.records
     _require_in_tree(structure, v, "name a pool of the containment tree, or duplicate the whole graph")
     part, vertices = surgery.extract(
@@ -234,12 +234,12 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     inside = {job: all(v <= u < stop for u in records.pools_of[job]) for job in records.slots_of}
     with part.lifted():
         for owner in records.pools_of:
-            # What an exclusive pool above implies is the owner's here, too.
+            # The owner of an exclusive pool above holds everything here, too.
             whole = steps.inside(0, FOREVER, records.exclusive_above(v, owner, 0, FOREVER))
             if whole and owner.startswith(STAGE_OWNER):
                 staged = records.stages[owner.removeprefix(STAGE_OWNER)]
                 made.records.stages[staged.stage] = replace(staged, targets=((0, size),), drawn=(), apart=(), relied_on=())
-            # What the owner had of the top itself is taken below, with the other implied units.
+            # The owner's units of the top itself are taken below, with the other implied units.
             had = records.implied.get(owner, {}).get(v, ())
             for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
                 made.records.allocate(plans.allocate(made.records, [(0, units)], owner, s, e), owner, s, e)
@@ -257,7 +257,7 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
 
     Args:
         own: its present records.
-        numbers: of the pools, new by old.
+        numbers: new numbers of the pools, by old number.
     """
     records = Records(structure, empty_planner(structure))
     records.take(own, numbers)
@@ -308,7 +308,7 @@ def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, I
 
 
 def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConflict:
-    """The refusal where only ended records of the other graph are in the way; a merge leaves that graph as it is (rule T2)."""
+    """The refusal if only ended records of the other graph are in the way: a merge does not change that graph (rule T2)."""
     accounts = other.structure.accounts
     ended = [
         (end, u, job)
@@ -331,7 +331,7 @@ def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConfli
 
 
 def _require_recorded(part: Records, records: Records, numbers: Int32) -> None:
-    """Refuse where a job holds a pool in one graph and, exclusively, a pool around it in the other: it would hold it twice."""
+    """Refuse if a job holds a pool in one graph and, exclusively, a pool above it in the other: it would hold it twice."""
     numbers = part.accounts.renumbered(records.accounts, numbers)
     for owner, pools in records.implied.items():
         for v in part.pools_of.get(owner, ()):
@@ -342,8 +342,7 @@ def _require_recorded(part: Records, records: Records, numbers: Int32) -> None:
 
 
 def _carry_from_parent(structure: Structure, *parts: tuple[Structure, Int32]) -> None:
-    """Carry over to the next generation which suppliers a child instance shares, unless it has units of its own there, and the
-    types that its parent counts."""
+    """Carry over which suppliers a child instance shares (unless it has its own units there) and the types its parent counts."""
     structure.counts = frozenset().union(*(part.counts for part, _ in parts))
     if all(part.linked is None for part, _ in parts):
         return
@@ -355,7 +354,7 @@ def _carry_from_parent(structure: Structure, *parts: tuple[Structure, Int32]) ->
 
 
 def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
-    """Refuse where the records of both sides exceed the units of a pool that both have."""
+    """Refuse if the records of both sides together exceed the size of a pool that both have."""
     total: dict[int, steps.Steps] = {}
     for records, pools in parts:
         old_to_new = records.accounts.renumbered(structure.accounts, pools)
@@ -375,9 +374,9 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
 
 
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
-    """Refuse where a pool held exclusively, and with it everything below, would no longer be held exclusively.
+    """Refuse if a pool held exclusively, and with it everything below, would no longer be held exclusively.
 
-    A pool that was drawn completely, for pools or by a child instance, is an exception: what was drawn below it is known.
+    A pool that was drawn completely, for pools or by a child instance, is an exception: what was drawn below it is recorded.
     """
     size, end = before.accounts.size, before.accounts.end
     for v, holders in before.held.items():
@@ -395,7 +394,7 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
 
 
 def _is_drawn(records: Records, owner: str, v: int, windows: list[tuple[int, int]]) -> bool:
-    """Whether all of a pool that a job holds exclusively in these windows was drawn, or is what the job has of the children."""
+    """Whether all units of a pool that a job holds exclusively in these windows were drawn, or come from the pools below it."""
     size, implied = records.accounts.size.item(v), records.implied.get(owner, {})
     below = steps.joined([implied.get(u, ()) for u in records.structure.children(v).tolist()])
     full = [each for held in (records.drawn.total(owner, v), below) for each in steps.whole(held, 0, FOREVER, 0, size)]
@@ -426,9 +425,9 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
 
 
 def remove(graph: ResourceGraph, v: int, now: int) -> None:
-    """Remove a pool and everything below it from every hierarchy; the pools above it are ways from then on.
+    """Remove a pool and everything below it from every hierarchy; the pools above it become pass-through pools.
 
-    Errors: StillHeld when a job holds something there; UsageError for the root and outside the containment tree.
+    Errors: StillHeld when a job holds something there; UsageError for the root and for pools outside the containment tree.
     """
     above = graph.structure.ancestors(v)
     structure, old_to_new = surgery.remove(graph.structure, v)
@@ -447,13 +446,13 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
 
 
 def _give_way(graph: ResourceGraph, changed: Container[int], now: int) -> None:
-    """Let what is over expire where the graph is about to have fewer units of its accounts (rule T2)."""
+    """Drop ended records if the graph is about to lose units of some accounts (rule T2)."""
     if changes.is_over(graph.records, changed, now):
         changes.expire_all(graph, now)
 
 
 def require_removable(graph: ResourceGraph, v: int, waiting: Container[str], now: int) -> None:
-    """Refuse to remove a pool of which anything is held now or later, or drawn through an edge that would be removed with it.
+    """Refuse to remove a pool if a job holds anything of it now or later, or draws through an edge that would be removed with it.
 
     Args:
         waiting: jobs whose reservations do not count.
@@ -480,7 +479,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
     """Reduce the units that a child instance has of some suppliers; where it has none left, its parent gives units on request.
 
     Args:
-        left: by account, the units that are left, no fewer than are held, and the units that the parent has.
+        left: by account, the units that remain (at least those held), and the units that the parent has.
     """
     before = graph.structure
     structure = surgery.duplicate(before)
@@ -507,7 +506,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
 
 
 def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
-    """Set edges of a child instance, of which it has no units itself, to the capacity that they have in its parent now.
+    """Set edges of which a child instance has no units to the capacity that they now have in its parent.
 
     Args:
         carried: units; None for an edge without a limit.
@@ -542,7 +541,7 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
         "to": to if isinstance(to, str) else before.where(targets.vertex(graph, to)),
     }
     if hierarchy != before.hierarchy and hierarchy in before.subsystems:
-        # Only edges change, and the accounts of those with a capacity.
+        # Only edges change, and the accounts of edges with a capacity.
         subsystem, parent = before.subsystem(hierarchy), targets.vertex(graph, to)
         before.forest(hierarchy)  # refuses a graph that is not a hierarchy
         structure = moving.within_hierarchy(before, subsystem, v, parent)
@@ -568,7 +567,7 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
 
 
 def _require_nothing_held(records: Records, v: int, parent: int) -> None:
-    """Refuse to move what a job holds, all or in part, and to move anything into a pool that a job holds exclusively."""
+    """Refuse to move a pool of which a job holds anything, and to move a pool into one that a job holds exclusively."""
     structure = records.structure
     above = records.planner.covered_by(v, 0, FOREVER)
     if above >= 0:
@@ -588,7 +587,7 @@ def _require_nothing_held(records: Records, v: int, parent: int) -> None:
 
 
 def _require_free(records: Records, after: Structure, old_to_new: Int32, top: int) -> None:
-    """Refuse where a job would lose a pool: a removed one with records, or one implied from above that leaves its tree."""
+    """Refuse if a job would lose a pool: one with records, or one that an exclusive pool above implies."""
     before = records.structure
     gone = old_to_new < 0
     leaving = gone | ((before.parent >= 0) & (after.parent[old_to_new] < 0))

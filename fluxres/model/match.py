@@ -1,4 +1,4 @@
-"""The public result of a query: a placement, with the state of the graph on which it was found."""
+"""The public result of a match: a placement, with the state of the graph that it was found on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Match(Placement):
-    """Pools that satisfy a request over a window, found on one state of a graph.
+    """Pools that satisfy a request over a window, found on a certain state of a graph.
 
     Args:
         graph: the graph.

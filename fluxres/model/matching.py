@@ -1,7 +1,7 @@
 """Requests on a graph: find pools, and explain a refusal.
 
-Finding a match only reads.  A match carries the revision it was found on; allocating it is a second step, which refuses a match
-when the graph has changed in between.
+Finding a match only reads.  A match carries the revision it was found on; allocating it is a second step, which is refused if the
+graph has changed in between.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def length(request: Request, given: int | None) -> int:
-    """Length of an allocation in ticks: the one given, else that of the request, else FOREVER."""
+    """Length of an allocation in ticks: `given`, else that of the request, else FOREVER."""
     if given is not None:
         return given
     return FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
 
 
 def match(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Placement:
-    """A match for a request over a window in ticks, whatever the duration in the request.
+    """A match for a request over a window in ticks; the duration in the request is ignored.
 
     Errors: InsufficientResources, InfeasibleRequest.
     """
@@ -40,7 +40,7 @@ def match(graph: ResourceGraph, request: Request, window: tuple[int, int], polic
 
 
 def first(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Placement | None:
-    """The match with the earliest start from that of the window on, of the same length; None when there is none."""
+    """The match with the earliest start at or after that of the window, of the same length; None if there is none."""
     start, end = window
     return graph.matcher.earliest(request, end - start if end < FOREVER else FOREVER, start, policy)
 
@@ -50,13 +50,13 @@ def error(
 ) -> InsufficientResources | InfeasibleRequest:
     """Why a request has no match over a window in ticks, as an error."""
     refusal = explained(graph, request, window, policy)
-    if refusal is None:  # the matcher gave up the search before, and not this one
+    if refusal is None:  # the search for a match gave up at a bound, this one did not
         return InsufficientResources("no pools found for the request", hint="ask for less at once")
     return refused(refusal)
 
 
 def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
-    """A refusal as an error: the sentence of its first short part, and the reasons by part."""
+    """A refusal as an error: the first part that falls short as the message, and the reasons by part."""
     short = next((part for part in refusal.parts if part.is_short), None)
     message = short.sentence() if short is not None else " ".join(refusal.sentences())
     if refusal.never:
@@ -69,7 +69,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 
 
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
-    """Why a request has no match over a window in ticks, with the jobs in the way; None when it has one."""
+    """Why a request has no match over a window in ticks, with the jobs in the way; None if it has one."""
     records, now, held = graph.records, graph.now(), graph.records.held
 
     def named(owner: str) -> str:
@@ -88,9 +88,9 @@ def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], p
 
 
 def require_fresh(graph: ResourceGraph, found: Match) -> None:
-    """Refuse a match that was found on an earlier revision.
+    """Refuse a match that was not found on the present revision.
 
-    Errors: StaleHandle, also for a match of another graph; UsageError for what is not a match.
+    Errors: StaleHandle, also for a match on another graph; UsageError for anything but a match.
     """
     from fluxres.model.match import Match
 

@@ -1,4 +1,4 @@
-"""A pool as an object: graph and vertex number, made on request (RFC 4, "Resource Pool Data" and methods)."""
+"""A pool as an object: graph and vertex number, created when needed (RFC 4, "Resource Pool Data" and methods)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Direction = Literal["out", "in", "both"]
-"""Edges that leave a pool, that reach it, or all."""
+"""Edges that leave a pool, edges that reach it, or both."""
 
 
 class Pool:
@@ -27,7 +27,7 @@ class Pool:
     Args:
         graph: the resource graph.
         vertex: its number there.
-        generation: that the number belongs to; the present one by default.
+        generation: the generation of the number; the present one by default.
     """
 
     __slots__ = ("_generation", "_vertex", "graph")
@@ -95,7 +95,7 @@ class Pool:
 
     @property
     def rank(self) -> int | None:
-        """Execution target (RFC 20) this pool is on, or None."""
+        """Execution target (RFC 20) that this pool belongs to, or None."""
         number = self.graph.structure.rank.item(self.vertex)
         return None if number < 0 else int(number)
 
@@ -129,11 +129,11 @@ class Pool:
         self.graph.set_state(self, state)
 
     def tag(self, key: str, value: str | None = None) -> None:
-        """Tag this pool (RFC 4 Tag(K, [V])), replacing a value the key had."""
+        """Tag this pool (RFC 4 Tag(K, [V])), replacing the value if the key exists."""
         self.graph.tag(self, key, value)
 
     def untag(self, key: str) -> None:
-        """Take a tag away; nothing happens when it is not there."""
+        """Remove a tag, if the pool has it."""
         self.graph.untag(self, key)
 
     # -- places ------------------------------------------------------------------------------------------------------
@@ -142,37 +142,37 @@ class Pool:
     def path(self) -> str:
         """Path from the root of its tree: ``/demo/rack0/node3``.
 
-        A pool outside containment has one, too (``/pdu0``), which does not lead back to it: `where` does.
+        A pool outside containment has a path, too (``/pdu0``), but lookups do not accept it; use `where` for these.
         """
         return self.graph.structure.path(self.vertex)
 
     @property
     def where(self) -> str:
-        """The name that leads back to it, which records and messages use: its path, or outside containment ``power:/pdu0``.
+        """The name of this pool in records and messages, which lookups accept: its path, or ``power:/pdu0`` outside containment.
 
-        The uuid where another pool has such a name too.
+        If another pool has the same name, it is the uuid.
         """
         return self.graph.structure.where(self.vertex)
 
     @property
     def uri(self) -> str | None:
-        """``name:/path`` in the containment tree, None for a pool that stands only in auxiliary graphs."""
+        """``name:/path`` in the containment tree, None for a pool that is only in auxiliary graphs."""
         return self.graph.structure.uri(self.vertex)
 
     @property
     def uris(self) -> list[str]:
-        """A URI for each hierarchy it stands in, containment first."""
+        """A URI for each hierarchy that the pool is in, containment first."""
         return self.graph.structure.uris(self.vertex)
 
     @property
     def parent(self) -> Pool | None:
-        """The pool that has this one, None for a root."""
+        """The pool that contains this one, None for a root."""
         above = self.graph.structure.parent.item(self.vertex)
         return None if above < 0 else Pool(self.graph, above)
 
     @property
     def children(self) -> Sequence[Pool]:
-        """The pools it has, in order."""
+        """The pools directly in this one, in order."""
         return [Pool(self.graph, v) for v in self.graph.structure.children(self.vertex).tolist()]
 
     @property
@@ -181,22 +181,22 @@ class Pool:
         return [Pool(self.graph, v) for v in self.graph.structure.ancestors(self.vertex)]
 
     def parent_in(self, hierarchy: str) -> Pool | None:
-        """The pool next above in a hierarchy, by its name; None for a root and for a pool that does not stand in it.
+        """The parent in the hierarchy of this name; None for a root and for a pool that is not in the hierarchy.
 
-        Errors: UnknownGraph; UsageError for a graph that is no hierarchy.
+        Errors: UnknownGraph; UsageError for a graph that is not a hierarchy.
         """
         above = self.graph.structure.forest(hierarchy).parent(self.vertex)
         return None if above < 0 else Pool(self.graph, above)
 
     def children_in(self, hierarchy: str) -> Sequence[Pool]:
-        """The pools next below in a hierarchy, by its name, in order.
+        """The children in the hierarchy of this name, in order.
 
         Errors: as for `parent_in`.
         """
         return [Pool(self.graph, v) for v in self.graph.structure.forest(hierarchy).children(self.vertex).tolist()]
 
     def ancestors_in(self, hierarchy: str) -> Sequence[Pool]:
-        """The pools above in a hierarchy, by its name, parent first.
+        """The ancestors in the hierarchy of this name, parent first.
 
         Errors: as for `parent_in`.
         """
@@ -208,11 +208,11 @@ class Pool:
         return self.graph.structure.graphs_of(self.vertex)
 
     def links(self, subsystem: str | None = None, direction: Direction = "out") -> list[tuple[Pool, dict[str, Any]]]:
-        """Pools that edges lead to from here, with the attributes of each edge (RFC 4 graph data).
+        """Pools that edges of this pool lead to, with the attributes of each edge (RFC 4 graph data).
 
         Args:
-            subsystem: of this auxiliary graph; of all by default. An edge has its graph as `subsystem`.
-            direction: ``out``; ``in`` for the pools that edges come from; ``both`` for those after these.
+            subsystem: an auxiliary graph; all by default. The attribute `subsystem` of an edge is its graph.
+            direction: ``out``; ``in`` for the pools that edges come from; ``both`` for outgoing, then incoming edges.
 
         Errors: UnknownGraph; UsageError for another direction.
         """
@@ -240,7 +240,7 @@ class Pool:
 
     @property
     def holder(self) -> str | None:
-        """The job that holds all of it now, itself or through a pool above; None when there is none."""
+        """The job that holds all of it now, itself or through a pool above, or None."""
         with self.graph.lock:
             found = self.graph.records.exclusive_holder(self.vertex, self.graph.now())
         return None if found is None else found[1]
@@ -263,7 +263,7 @@ class Pool:
             return self.graph.records.is_staged(self.vertex)
 
     def allocated(self, at: Time | None = None) -> int:
-        """Units held at a moment (now by default), what a pool above implies included."""
+        """Units held at a moment (now by default), including those that a pool above implies."""
         with self.graph.lock:
             start, end = self.graph.window(at, None)
             planner, structure = self.graph.planner, self.graph.structure
@@ -276,8 +276,8 @@ class Pool:
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> int:
         """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7).
 
-        A pool that is in a copy only as the way from its root has none. What a stage locks is not free until a change comes
-        after its time, or `expire()`: a question changes nothing.
+        A pass-through pool of a copy has none. Units locked by a stage that has expired become free with the next change or
+        `expire()`: a query changes nothing.
         """
         with self.graph.lock:
             start, end = self.graph.window(at, duration_s)
@@ -286,11 +286,11 @@ class Pool:
             return self.graph.planner.free(self.vertex, start, end)
 
     def allocations(self, start: Time | None = None, end: Time | None = None) -> list[Span]:
-        """Records that have begun by now and touch the window (from now on by default), by start."""
+        """Records that have begun by now and overlap the window (from now on by default), by start."""
         return self._select(start, end, begun=True)
 
     def reservations(self, start: Time | None = None, end: Time | None = None) -> list[Span]:
-        """Records that begin after now and touch the window (from now on by default), by start."""
+        """Records that begin after now and overlap the window (from now on by default), by start."""
         return self._select(start, end, begun=False)
 
     def _select(self, start: Time | None, end: Time | None, *, begun: bool) -> list[Span]:
@@ -307,14 +307,14 @@ class Pool:
     def allocate(
         self, amount: int, job: str, start: Time | None = None, end: Time | None = None, duration_s: Length | None = None
     ) -> Allocation:
-        """Give `amount` units to a job, growing what it has (RFC 4 Allocate(N, S)).
+        """Allocate `amount` units to a job, in addition to those it holds (RFC 4 Allocate(N, S)).
 
         Errors: InsufficientResources (with `.earliest`), InfeasibleRequest, UsageError; nothing changes then.
         """
         return self.graph.allocate([(self, amount)], job=job, start=start, end=end, duration_s=duration_s)
 
     def free(self, job: str, amount: int | None = None, start: Time | None = None, end: Time | None = None) -> None:
-        """Take a job's units back, all or `amount` of them (RFC 4 Free(S, [N])).
+        """Free a job's units, all or `amount` of them (RFC 4 Free(S, [N])).
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """

@@ -1,8 +1,8 @@
-"""A machine and who holds what of it: the object a scheduler developer works with.
+"""A machine and which job holds what of it: the object that a scheduler developer works with.
 
-A method turns what the caller gave (names, seconds, requests) into vertices, ticks and matches, under the lock of the graph.
-What takes more than a screen is done by the module that the method calls.  Every change takes the same steps: the records check
-it as a whole, the sink (a journal, where there is one) gets the event, and only then the change is applied.
+A method converts its arguments (names, seconds, requests) into vertices, ticks and matches, under the lock of the graph.
+Longer work is done by the module that the method calls.  Every change takes the same steps: the records check it completely, the
+sink (a journal, if there is one) gets the event, and only then is the change applied.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from fluxres.syntax.criteria import Criteria
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
 
-# The matcher and `fluxres.model.several` are imported where a request is answered: the first request pays for the import, and
-# commands that only name pools do not.
+# The matcher and `fluxres.model.several` are imported by the first request, so that commands that only name pools do not pay for
+# the import.
 if TYPE_CHECKING:
     import networkx
 
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = count(1)
-"""Numbers the graphs of this process: a match knows the graph it was found on."""
+"""Numbers the graphs of this process, so that a match can be attributed to its graph."""
 
 
 def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
-    """The start, and the name of the argument it came in."""
+    """The start, and the name of the argument that gave it."""
     if at is None:
         return start, "start"
     if start is not None:
@@ -78,7 +78,7 @@ Answer = TypeVar("Answer")
 
 
 def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Concatenate[Self, Given], Answer]:
-    """A method that holds the lock of its object."""
+    """Decorate a method to hold the lock of its object."""
 
     @wraps(method)
     def call(self: Self, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
@@ -89,22 +89,22 @@ def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Conca
 
 
 class _Destroyed:
-    """Replaces structure, records and planner of a destroyed graph: whatever is done with it raises StaleHandle."""
+    """Replaces structure, records and planner of a destroyed graph: any use of it raises StaleHandle."""
 
     def __getattr__(self, name: str) -> Any:
         raise StaleHandle("this graph was destroyed", hint="load or copy it again")
 
 
 class ResourceGraph:
-    """A resource graph: pools, the containment tree, auxiliary graphs, and who holds what of them.
+    """A resource graph: pools, the containment tree, auxiliary graphs, and which job holds what of them.
 
     Args:
         structure: columns of the machine.
         name: of the graph; that of the root by default.
-        clock: called for "now" in seconds. By default time stands still at 0; `fluxres.clock.system` is the wall clock.
+        clock: called for "now" in seconds. By default it is always 0; `fluxres.clock.system` is the wall clock.
 
-    Threads may share a graph: each call runs alone.  ``with graph.lock:`` makes several calls run as one, so that
-    `commit_match` finds the graph as `match` found it.
+    Threads may share a graph: each call holds its lock.  ``with graph.lock:`` makes several calls atomic, so that
+    `commit_match` finds the graph as `match` left it.
 
     Cost: O(1); derived data is computed when it is first needed.
     """
@@ -118,7 +118,7 @@ class ResourceGraph:
         self.generation = 0
         self.revision = 0
         self.sink: Callable[[events.Event], None] | None = None
-        #: Whatever has to know what jobs held before their records expire.
+        #: Called with the records of jobs before they expire.
         self.keepers: WeakSet[changes.Keeper] = WeakSet()
         self.planner = empty_planner(structure)
         self.records = Records(structure, self.planner)
@@ -137,7 +137,7 @@ class ResourceGraph:
     @locked
     def __deepcopy__(self, memo: object) -> ResourceGraph:
         made = joining.duplicate(self)
-        made.generation = self.generation  # that of the handles that are copied with it
+        made.generation = self.generation  # pickled handles refer to this generation
         return made
 
     def __len__(self) -> int:
@@ -168,10 +168,10 @@ class ResourceGraph:
         return 0 if self._clock_given is None else now_ticks(self._clock_given)
 
     def window(self, at: Time | None, duration_s: Length | None, name: str = "at") -> tuple[int, int]:
-        """A start (now by default) and a duration in seconds as a window in ticks, one tick long without a duration.
+        """A start (now by default) and a duration in seconds as a window in ticks; one tick long without a duration.
 
         Args:
-            name: what the caller calls the start.
+            name: the name of the start argument in messages.
 
         Errors: UsageError for a duration that is not positive.
         """
@@ -185,7 +185,7 @@ class ResourceGraph:
         """A start (now by default) and an end (none by default) in seconds as a window in ticks.
 
         Args:
-            name: what the caller calls the start.
+            name: the name of the start argument in messages.
 
         Errors: UsageError for a window that ends before it begins.
         """
@@ -210,7 +210,7 @@ class ResourceGraph:
     def _length(
         self, duration_s: Length | None, start: Time | None = None, end: Time | None = None, name: str = "start"
     ) -> int | None:
-        """Ticks of the duration, or from start to end; None where neither is given, and a request says how long."""
+        """Ticks of the duration, or from start to end; None if neither is given, so that the request decides."""
         if end is None:
             return None if duration_s is None else positive_ticks(duration_s)
         lo, hi = self._given_window(start, end, duration_s, name)
@@ -219,7 +219,7 @@ class ResourceGraph:
     def _request_window(
         self, request: Request, at: Time | None, duration_s: Length | None, end: Time | None = None, name: str = "at"
     ) -> Window:
-        """The window of a request in ticks: until `end`, for the duration given, else that of the request, else without end."""
+        """The window of a request in ticks: until `end`, for `duration_s`, else that of the request, else without end."""
         if end is not None:
             return self._given_window(at, end, duration_s, name)
         length = self._length(duration_s)
@@ -272,13 +272,13 @@ class ResourceGraph:
     def subsystem(self, name: str) -> networkx.DiGraph[int]:
         """An auxiliary graph as a read-only networkx.DiGraph, valid for one generation like `containment`.
 
-        Edges with a capacity have the attribute `free`: how much of it is free now.
+        Edges with a capacity have the attribute `free`: the units that are free now.
 
         Errors: UnknownGraph, which lists the names.
         """
         from fluxres.graph.views import SubsystemGraph  # networkx takes 0.1 s to import
 
-        planner = self.planner  # of this generation, like the view
+        planner = self.planner  # the view is for this generation
 
         def free(edge: int) -> int:
             with self.lock:
@@ -295,7 +295,7 @@ class ResourceGraph:
         return self._views
 
     def withdraw_views(self) -> None:
-        """Make every networkx view over the present structure raise StaleHandle: another structure replaces it."""
+        """Make every networkx view of the present structure raise StaleHandle, because another structure replaces it."""
         if self._views is not None:
             self._views.withdraw()
             self._views = None
@@ -318,12 +318,12 @@ class ResourceGraph:
 
         Args:
             criteria: text such as ``type=node and status=up and property=ssd and available>=8``; parsed criteria; or a function
-                that is called with every pool and returns whether it is selected.
-            at: the time, in seconds, for which amounts and jobs are compared; now by default.
-            during: a window instead: amounts free throughout it.
+                that is called with every pool and returns true to select it.
+            at: the time, in seconds, at which amounts and jobs are compared; now by default.
+            during: a window instead; amounts are free throughout it.
 
-        Errors: InputError with the column; UsageError for what is not a criterion.  Cost: a few vector scans; with a function
-        one object and one call per pool, about a second for a million pools.
+        Errors: InputError with the column; UsageError for anything that is not criteria.  Cost: a few vector scans; with a
+        function one object and one call per pool, about a second for a million pools.
         """
         if at is not None and during is not None:
             raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
@@ -374,17 +374,17 @@ class ResourceGraph:
         all: bool = False,
         hierarchy: str | None = None,
     ) -> dict[str, int]:
-        """Available units by type in a subtree, its top included (RFC 4 Aggregation).
+        """Available units by type in a subtree, including its top (RFC 4 Aggregation).
 
         Units are counted once: 800 W of a PDU are 800 W of the feed that supplies it, so of suppliers of one type only the
-        topmost in the subtree count. A pool that a copy has only as the way from its root counts nothing. Units of one type are
-        converted to the one in `units`; a remainder below a whole unit has an entry such as ``memory[MiB]``, and units that do
-        not convert have entries such as ``memory[GiB]``.
+        topmost in the subtree count. Pass-through pools of a copy are not counted. Units of one type are converted to the one in
+        `units`; a remainder below a whole unit has an entry such as ``memory[MiB]``, and units that do not convert have entries
+        such as ``memory[GiB]``.
 
         Args:
             where: top of the subtree; a URI also names the hierarchy: ``power:/pdu0``; ``power:/`` is all of it.
             at, duration_s: a moment (now by default), or a window throughout which the units are free.
-            all: keep the types of which nothing is available.
+            all: include types of which nothing is available.
             hierarchy: name of the hierarchy, where `where` does not name it; containment by default.
 
         Errors: UnknownPool, UnknownGraph; UsageError for a graph that is not a hierarchy.
@@ -403,11 +403,11 @@ class ResourceGraph:
         free = totals.available_units(self, *self.window(at, duration_s))
         return Selection(self, np.flatnonzero(free).astype(np.int32))
 
-    # -- who holds what ----------------------------------------------------------------------------------------------
+    # -- allocations and reservations ---------------------------------------------------------------------------------
 
     @locked
     def jobs(self) -> list[str]:
-        """Jobs that hold anything now or later, in the order in which they first did.
+        """Jobs that hold anything now or later, in the order of their first allocation.
 
         A job whose records have all ended is not listed, whether the records have been dropped or not.
         """
@@ -463,7 +463,7 @@ class ResourceGraph:
 
     @property
     def matcher(self) -> Matcher:
-        """The matcher of this generation, made when it is first needed."""
+        """The matcher of this generation, created when it is first needed."""
         if self._matcher is None:
             from fluxres.match import Matcher
 
@@ -473,7 +473,7 @@ class ResourceGraph:
     def match(
         self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Match:
-        """Find pools for a request and record nothing (specs/matching.md); `commit_match` allocates them to a job.
+        """Find pools for a request without allocating them (specs/matching.md); `commit_match` allocates them to a job.
 
         Args:
             wanted: a shape, short options, a jobspec or a Request.
@@ -482,7 +482,7 @@ class ResourceGraph:
             policy: which pools to prefer: first, low, high, lonode, hinode, their node-exclusive forms (lonodex …), locality,
                 variation, pack, spread, or a Policy of your own.
 
-        A query changes nothing: a stage whose time is over keeps its lock until the next change, or `expire()`.
+        A query changes nothing: an expired stage keeps its lock until the next change, or `expire()`.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest with the reasons, InputError.
         """
@@ -495,7 +495,7 @@ class ResourceGraph:
 
     @locked
     def satisfiable(self, wanted: Wanted) -> bool:
-        """Whether a request could ever be matched: with everything up and nothing held.
+        """Whether a request could ever be matched, with everything up and nothing held.
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
@@ -505,7 +505,7 @@ class ResourceGraph:
     def why_not(
         self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Refusal | None:
-        """Why a request has no match; None when it has one.  `.sentences()` puts it in words."""
+        """Why a request has no match; None if it has one.  `.sentences()` explains it in words."""
         request = as_request(wanted)
         return matching.explained(self, request, self._request_window(request, at, duration_s), policy)
 
@@ -513,7 +513,7 @@ class ResourceGraph:
     def earliest(
         self, wanted: Wanted, after: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> float | None:
-        """The first start, in seconds, at which a request has a match; None when there is none."""
+        """The first start, in seconds, at which a request has a match; None if there is none."""
         request = as_request(wanted)
         found = matching.first(self, request, self._request_window(request, after, duration_s, name="after"), policy)
         return None if found is None else seconds(found.start)
@@ -534,10 +534,10 @@ class ResourceGraph:
             wanted: requests; each has its own duration, unless duration_s is given.
             at, policy: as for match, for all of them.
 
-        Requests are matched in their order; one that then finds nothing is matched before the others in a second try. Where that
-        is not enough, the matcher weighs them against each other as parts of one request.
+        Requests are matched in the given order; if one of them finds nothing, it is matched before the others in a second
+        attempt. If that is not enough, the matcher weighs them against each other as parts of one request.
 
-        Errors: as match, with the number of the request that has no match.
+        Errors: as for match, with the number of the request that has no match.
         """
         from fluxres.model import several
         from fluxres.model.match import stamped
@@ -554,7 +554,7 @@ class ResourceGraph:
         duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> Shortage | None:
-        """Which of several requests has no match beside the others, and why; None when all have one.
+        """Which of several requests has no match next to the others, and why; None if all have one.
 
         Args:
             wanted: as for match_all, or as for allocate_all.
@@ -575,7 +575,7 @@ class ResourceGraph:
         duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> float | None:
-        """The first start, in seconds, at which several requests have a match together; None when there is none."""
+        """The first start, in seconds, at which several requests have a match together; None if there is none."""
         from fluxres.model import several
 
         parts = several.requests_of(wanted, self._length(duration_s))
@@ -595,15 +595,15 @@ class ResourceGraph:
         at: Time | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
-        """Allocate pools to a job, all of them or none; a job that holds something grows (RFC 4 Allocate, RFC 16 Allocate).
+        """Allocate pools to a job, all or none, in addition to those it holds (RFC 4 Allocate, RFC 16 Allocate).
 
         Args:
-            wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, all units where no amount is given; or a
+            wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, all units unless an amount is given; or a
                 request: a shape such as ``slot=4/[core=2;gpu=1]``, short options such as ``-N4 -c8``, a jobspec, a Request.
             job: id.
-            start: seconds, or a datetime with a time zone; now by default; `at` is the same.
-            end, duration_s: until when; by default the duration in the request, or no end. An allocation that begins later than
-                now needs an end (RFC 16).
+            start: seconds, or a datetime with a time zone; now by default; `at` is a synonym.
+            end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins
+                later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
@@ -632,9 +632,9 @@ class ResourceGraph:
         duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
-        """Allocate what a request asks for now (or at `after`), or reserve it at the earliest time.
+        """Allocate what a request asks for now (or at `after`), or reserve it at the earliest possible time.
 
-        Errors: InsufficientResources where there is no such time, InfeasibleRequest; nothing changes then.
+        Errors: InsufficientResources if there is no such time, InfeasibleRequest; nothing changes then.
         """
         with self.lock:
             changes.expire_stages(self)
@@ -650,10 +650,10 @@ class ResourceGraph:
     def _give(
         self, request: Request, job: str, window: Window, policy: str | Policy, found: Placement | None, revision: int
     ) -> Allocation:
-        """Allocate what was found for a request on a revision, or explain why nothing was."""
+        """Allocate the match of a request, found on a revision, or explain why there is none."""
         if found is None:
             raise matching.error(self, request, window, policy)
-        if self.revision != revision:  # a policy of the caller did it: nothing else runs in between
+        if self.revision != revision:  # a policy of the caller changed it: nothing else runs in between
             raise StaleHandle("the graph changed while the request was matched", hint="try again")
         matching.require_picks(found)
         return changes.commit_match(self, found, job)
@@ -661,7 +661,7 @@ class ResourceGraph:
     def commit_match(self, found: Match, *, job: str) -> Allocation:
         """Allocate the pools that `match` found to a job.
 
-        Errors: StaleHandle when the graph has changed since; nothing changes then.
+        Errors: StaleHandle if the graph has changed since; nothing changes then.
         """
         with self.lock:
             targets.job_id(job)
@@ -680,7 +680,7 @@ class ResourceGraph:
         end: Time | None = None,
         policy: str | Policy = "first",
     ) -> Allocation:
-        """Allocate more pools, by name or by request, to a job that holds something; by default until it ends (RFC 16 grow).
+        """Allocate more pools, by name or by request, to a job that holds something; by default until the job ends (RFC 16 grow).
 
         Errors: UnknownJob, and those of allocate; nothing changes then.
         """
@@ -710,13 +710,13 @@ class ResourceGraph:
         """Allocate pools to several jobs, or several times to one, at one start: all of them or none.
 
         Args:
-            wanted: pairs of what allocate takes (a request, or pools by name) and a job; no two get the same units.
+            wanted: pairs of (a request, or pools by name; as for allocate) and a job; no two get the same units.
             start, end, duration_s, at, policy: as for allocate, for all of them; a request may have its own duration.
 
         Requests are matched in the order that `match_all` describes. The allocations are one event: a journal has all of them or
         none.
 
-        Errors: as allocate, with the number and the job of the request that has no match; nothing changes then.
+        Errors: as for allocate, with the number and the job of the request that has no match; nothing changes then.
         """
         from fluxres.model import several
 
@@ -735,12 +735,12 @@ class ResourceGraph:
         duration_s: Length | None = None,
         policy: str | Policy = "first",
     ) -> list[Allocation]:
-        """Allocate what several requests ask for to their jobs now (or at `after`), or at the earliest time that suits them all.
+        """Allocate what several requests ask for to their jobs now (or at `after`), or at the earliest time possible for all.
 
         Args:
             wanted: pairs of a request and a job.
 
-        Errors: as allocate_all, where there is no such time; nothing changes then.
+        Errors: as for allocate_all, if there is no such time; nothing changes then.
         """
         from fluxres.model import several
 
@@ -755,24 +755,24 @@ class ResourceGraph:
         """Allocate several matches to their jobs, all of them or none.
 
         Args:
-            found: pairs of a match and a job; matches of `match_all`, or any that have nothing in common.
+            found: pairs of a match and a job; matches from `match_all`, or any disjoint ones.
 
-        Errors: StaleHandle when the graph has changed since one was found; InsufficientResources when two take the same units;
+        Errors: StaleHandle if the graph has changed since one was found; InsufficientResources if two take the same units;
         nothing changes then.
         """
         from fluxres.model import several
 
         return several.commit(self, found)
 
-    # -- giving back -------------------------------------------------------------------------------------------------
+    # -- freeing -----------------------------------------------------------------------------------------------------
 
     def free(self, job: str, wanted: Targets | None = None, start: Time | None = None, end: Time | None = None) -> None:
         """Free what a job holds: everything, or some pools, or units of them (RFC 4 Free, RFC 16 Release).
 
         Args:
             job: id.
-            wanted: as for allocate; all units that the job holds of a pool where no amount is given.
-            start, end: only this window; by default all of the time, past time included.
+            wanted: as for allocate; all units that the job holds of a pool unless an amount is given.
+            start, end: only this window; by default all of the time, including the past.
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
@@ -796,10 +796,10 @@ class ResourceGraph:
         """Free part of what a job holds (RFC 16 shrink).
 
         Args:
-            wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. What
-                was drawn for a pool goes with the last units of it that the job has (rule F2), whether it is named or not.
-            start, end: only this window; by default all of the time, past time included.
-            policy: for a request, which of the job's pools go first: the last ones by default, so that the first node stays.
+            wanted: pools, or units of them; or a request, such as ``slot=2/node``, which is matched in what the job holds. When
+                the last units of a pool are freed, so is everything drawn for it (rule F2).
+            start, end: only this window; by default all of the time, including the past.
+            policy: for a request, which of the job's pools to free first: the last ones by default, so that the first node stays.
 
         Returns: what was freed.
         Errors: UnknownJob, NotHeld; nothing changes then.
@@ -823,18 +823,18 @@ class ResourceGraph:
 
     @locked
     def set_end(self, job: str, end: Time | None = None, *, duration_s: Length | None = None) -> Allocation:
-        """Extend or shorten what a job holds: all of it ends at another time, or nothing changes.
+        """Extend or shorten what a job holds: all of it gets the new end, or nothing changes.
 
-        Each pool keeps the units that the job holds of it last; what begins after the new end is freed.
+        The units that the job holds of a pool last are extended; reservations after the new end are freed.
 
         Args:
             job: id.
-            end: seconds or a datetime; `math.inf` for no end, which only a job that has begun can have.
-            duration_s: instead, how long from the beginning of what the job holds.
+            end: seconds or a datetime; `math.inf` for no end, which is only possible for a job that has begun.
+            duration_s: instead of an end, the length from the job's first start.
 
         Returns: what the job holds now.
-        Errors: InsufficientResources where something is in the way, with the latest end for which nothing is; UnknownJob;
-            NotHeld for a job that has ended; UsageError for an end that is over, or before the job begins.
+        Errors: InsufficientResources if other jobs are in the way, with the latest possible end; UnknownJob;
+            NotHeld for a job that has ended; UsageError for an end in the past, or before the job begins.
         """
         changes.expire_stages(self)
         now = self.now()
@@ -843,10 +843,10 @@ class ResourceGraph:
 
     @locked
     def expire(self, before: Time | None = None) -> list[str]:
-        """Drop the records that ended by now, or by `before`, and the stages whose time is over; returns the jobs concerned.
+        """Drop the records that ended by now, or by `before`, and expired stages; return the jobs concerned.
 
-        RFC 16: an allocation that expires is removed from the resources.  Records that have ended stay until then, or until they
-        are in the way of a merge, an unlink, a move or a change of an edge, which drops them first (rule T2).
+        RFC 16: an allocation that expires is removed from the resources.  Ended records stay until this call, or until they
+        would prevent a merge, an unlink, a move or a change of an edge, which drops them first (rule T2).
         """
         changes.expire_stages(self)
         return changes.expire(self, self.now() if before is None else ticks(before, "before"))
@@ -885,13 +885,13 @@ class ResourceGraph:
             return changes.stage_by_window(self, job, targets.with_amounts(self, cast("Targets", wanted)), window, ttl_s)
 
     def new_stage_id(self) -> str:
-        """An id for the next stage that no other stage has or had, in this process or an earlier one."""
+        """An id for the next stage that no other stage has ever had, in this process or an earlier one."""
         return f"s{self.records.stages_made}"
 
     def commit(self, stage: str) -> Allocation:
         """Turn a stage into an allocation of its job.
 
-        Errors: StaleHandle when it was committed, released or has expired.
+        Errors: StaleHandle if it has been committed or released, or has expired.
         """
         with self.lock:
             changes.expire_stages(self)
@@ -900,7 +900,7 @@ class ResourceGraph:
     def release(self, stage: str) -> None:
         """Release what a stage locks.
 
-        Errors: StaleHandle when it was committed, released or has expired.
+        Errors: StaleHandle if it has been committed or released, or has expired.
         """
         with self.lock:
             changes.expire_stages(self)
@@ -943,17 +943,17 @@ class ResourceGraph:
 
     @locked
     def copy(self, where: Where = "/", *, job: str | None = None, at: Time | None = None) -> ResourceGraph:
-        """What is available of a subtree, with the way up to the root, as a graph of its own (RFC 4 Copy, rule C1).
+        """What is available of a subtree, with the path up to the root, as a new graph (RFC 4 Copy, rule C1).
 
-        Its suppliers in auxiliary graphs are copied as ways without units, so no pool that draws from them (`draw`) can be
-        allocated in the copy; :meth:`check` warns of these. The copy of a job has the units that the job holds.
+        Its suppliers in auxiliary graphs are copied without units, so no pool that draws from them (`draw`) can be allocated in
+        the copy; :meth:`check` warns about these. The copy of a job has the units that the job holds.
 
         Args:
             where: top of the subtree.
             job: copy what this job holds at the moment instead of what is available: what a nested instance starts from.
             at: moment in seconds; now by default.
 
-        Errors: InsufficientResources when nothing of it is available; UnknownJob; UnknownPool, also for a pool outside the
+        Errors: InsufficientResources if nothing of it is available; UnknownJob; UnknownPool, also for a pool outside the
         containment tree.
         """
         if job is not None:
@@ -962,12 +962,12 @@ class ResourceGraph:
 
     @locked
     def duplicate(self, where: Where = "/") -> ResourceGraph:
-        """Everything, unchanged, sharing nothing with this graph (RFC 4 Duplicate): the graph, or a pool and all below it.
+        """An independent duplicate of the graph, or of a pool and everything below it, with its records (RFC 4 Duplicate).
 
         Args:
-            where: top of the subtree. It becomes the root of the new graph, and keeps its name, its uuid and what is held in it.
-                Its suppliers in auxiliary graphs are copied as ways without units: as with :meth:`copy`, no pool that draws from
-                them can be allocated.
+            where: top of the subtree. It becomes the root of the new graph, and keeps its name, its uuid and its records.
+                Its suppliers in auxiliary graphs are copied without units: as with :meth:`copy`, no pool that draws from them
+                can be allocated.
 
         Errors: UnknownPool, also for a pool outside the containment tree.
         """
@@ -977,7 +977,7 @@ class ResourceGraph:
         """Add another graph to this one (RFC 4 Merge, rule M1).
 
         Args:
-            other: stays as it is.
+            other: the graph to add; it is not changed.
             at: path or URI for its root; by default its own path, from the common ancestor on. A URI of an auxiliary hierarchy,
                 such as ``power:/pdu0``, puts it below a pool outside the containment tree.
 
@@ -993,8 +993,8 @@ class ResourceGraph:
         """Remove a pool and everything below it from a hierarchy (RFC 4 Unlink).
 
         Args:
-            where: the pool; a URI of an auxiliary hierarchy removes it from that one.
-            hierarchy: names the hierarchy instead.
+            where: the pool; a URI of an auxiliary hierarchy removes it from that hierarchy.
+            hierarchy: the hierarchy, if `where` does not name it.
 
         Errors: StillHeld when a job holds something there; UsageError for the root.
         """
@@ -1004,16 +1004,16 @@ class ResourceGraph:
     def move(self, where: Where, to: Where) -> None:
         """Move a pool and everything below it to another place (RFC 4 Merge: from its place to a path or URI).
 
-        In the containment tree it keeps its uuid, name, state, tags, and the edges of auxiliary graphs. No job may hold anything
-        of it, now or later, nor all of the pool it is put in. In an auxiliary hierarchy its place in the tree stays the same: the
-        edge that leads to it comes from another pool. Handles are stale afterwards.
+        In the containment tree it keeps its uuid, name, state, tags and edges in auxiliary graphs. No job may hold anything of
+        it, now or later, or hold the new parent exclusively. A move in an auxiliary hierarchy replaces the edge from its parent
+        there and leaves the containment tree unchanged. Handles are stale afterwards.
 
         Args:
             where: the pool.
-            to: the pool it is put in; or its new path, which may give it another name. A URI such as ``power:/pdu1`` names the
-                pool of that hierarchy that it is put below.
+            to: the new parent; or the new path, which may give it another name. A URI such as ``power:/pdu1`` names the new
+                parent in that hierarchy.
 
-        Errors: StillHeld; MergeConflict for a name that is taken there; UsageError for the root, and for a place in itself;
+        Errors: StillHeld; MergeConflict for a name that is taken there; UsageError for the root, and for a place inside itself;
         UnknownPool; nothing changes then.
         """
         joining.move(self, where, to)
@@ -1033,14 +1033,14 @@ class ResourceGraph:
         self.structure = self.records = self.planner = gone
         self._matcher = None
         self.sink = None
-        # A planner and its levels refer to each other, as do a structure and its lookup: counting references frees neither.
+        # A planner and its levels refer to each other, as do a structure and its lookup: reference counting frees neither.
         gc.collect()
 
     def restructure(self, structure: Structure, records: Records) -> None:
-        """Replace structure and records by those of the next generation; handles of the last one are stale from here on."""
+        """Replace structure and records by those of the next generation; handles of the present one become stale."""
         self.withdraw_views()
         records.upstream = self.records.upstream
-        # First: a handle that another thread asks reads the structure before it compares generations.
+        # This comes first: a handle used by another thread reads the structure before it compares generations.
         self.generation += 1
         self.structure, self.records, self.planner = structure, records, records.planner
         self._matcher = None
@@ -1068,10 +1068,10 @@ class ResourceGraph:
             source, target: pools; the edge points from one to the other.
             subsystem: name of the auxiliary graph.
             relation: type of the edge, such as ``supplies``.
-            capacity: units that the edge can carry at once; no limit by default.
-            unit: of the capacity; that of the pools which the graph distributes by default.
-            supply: for a pool with several suppliers: ``all`` of them give all that it draws, or ``any`` of them does; ``all`` by
-                default.
+            capacity: units that the edge can carry at a time; no limit by default.
+            unit: of the capacity; by default that of the pools which the graph distributes.
+            supply: for a pool with several suppliers: whether each of them supplies the full draw (``all``, the default), or
+                any one of them does (``any``).
             attributes: further ones, by name.
             hierarchy: creates the graph if there is none of this name: a hierarchy (True) or not (False).
 
@@ -1098,12 +1098,12 @@ class ResourceGraph:
 
         Args:
             source, target, subsystem: the edge.
-            relation: which one, where there are several between the two pools.
-            capacity: units that the edge can carry at once; `math.inf` for no limit; unchanged by default.
+            relation: selects one of several edges between the two pools.
+            capacity: units that the edge can carry at a time; `math.inf` for no limit; unchanged by default.
             unit, supply, attributes: those to set; an attribute that is None is removed.
 
-        Errors: UsageError where there is no such edge; StillHeld when jobs draw more through it, now or later, and where it had
-        no capacity and jobs may draw through it; nothing changes then.
+        Errors: UsageError if there is no such edge; StillHeld if jobs draw more through it, now or later, or if it had no
+        capacity and jobs may draw through it; nothing changes then.
         """
         values = edges.values_of(capacity, unit, attributes, supply=supply, removable=True)
         edges.change(self, edges.ends_of(self, source, target, subsystem), relation, values)
@@ -1114,7 +1114,7 @@ class ResourceGraph:
 
         Args:
             source, target, subsystem: the edge.
-            relation: which one, where there are several between the two pools.
+            relation: selects one of several edges between the two pools.
 
         Errors: UsageError where there is no such edge; StillHeld when jobs draw through it, now or later; nothing changes then.
         """
@@ -1126,7 +1126,7 @@ class ResourceGraph:
     def apply(self, event: events.Event) -> None:
         """Replay one event of a journal.
 
-        An event may allocate pools that are out of service: its writer has checked that, and jobs keep what was drained.
+        An event may allocate pools that are out of service: its writer has checked that, and jobs keep drained pools.
 
         Errors: InputError for an unknown event; otherwise those of the operation.
         """
@@ -1134,12 +1134,12 @@ class ResourceGraph:
 
     @locked
     def check(self) -> list[Problem]:
-        """Audit the rules on live data; empty when all hold (specs/rules.md)."""
+        """Check all rules on the live data; empty if all hold (specs/rules.md)."""
         return audit.check(self)
 
 
 def all_of(*graphs: ResourceGraph) -> ExitStack:
-    """The locks of several graphs, taken in one order, so that two threads never wait for each other."""
+    """Lock several graphs, in a fixed order, so that two threads cannot deadlock."""
     held = ExitStack()
     for graph in sorted(graphs, key=lambda graph: graph.number):
         held.enter_context(graph.lock)
@@ -1150,9 +1150,9 @@ _Held = dict[int, dict[str, Steps]]
 
 
 def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
-    """What pickle asks a graph for: structure, who holds what, and the clock.
+    """The state of a graph for pickle: structure, records, and clock.
 
-    A sink is not part of it, and neither is the instance above that the graph of a child asks.
+    The sink is not included, nor is the parent instance of a child's graph.
 
     Errors: UsageError for a clock that cannot be pickled; StaleHandle for a destroyed graph.
     """

@@ -1,11 +1,11 @@
 """Searching a graph: criteria as boolean columns (RFC 4 Match and Find).
 
 A comparison becomes one mask over all pools.  What pools of one kind share is tested once per kind and
-spread by one gather; amounts come from the planner as a column; only questions about jobs look at records,
-of which there are as many as pools held, not as pools.
+spread by one gather; amounts come from the planner as a column; only criteria about jobs read the records,
+whose number depends on the pools held, not on all pools.
 
-An empty selection is an answer: a program that looks for GPUs on a machine without any has asked a good question.  For a person
-it is often a slip of the pen, so :func:`unmet` says for commands which value is on no pool at all, and what may have been meant.
+An empty selection is a valid result: a program may look for GPUs on a machine without any.  For a person it is often a typing
+error, so :func:`unmet` reports to commands which values no pool has, and what may have been meant.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def accepted_by(graph: ResourceGraph, accepts: Callable[[Pool], object]) -> Int3
 
 
 class _Search:
-    """One search: the graph, the window that records are asked about."""
+    """One search: the graph and the window."""
 
     def __init__(self, graph: ResourceGraph, window: tuple[int, int]) -> None:
         self.graph = graph
@@ -90,7 +90,7 @@ class _Search:
             case _:
                 raise UsageError(f"expected criteria, got {node!r:.80}", hint="fluxres.syntax.criteria.parse makes them")
 
-    # -- what a kind has ---------------------------------------------------------------------------------------------
+    # -- kinds -------------------------------------------------------------------------------------------------------
 
     def _by_kind(self, test: Callable[[Kind], bool]) -> Mask:
         of_kind = np.fromiter((test(kind) for kind in self.structure.kinds), np.bool_, len(self.structure.kinds))
@@ -109,7 +109,7 @@ class _Search:
     def _property(self, node: Compare) -> Mask:
         return self._by_kind(lambda kind: _qualified(dict(kind.properties), node))
 
-    # -- what a column has -------------------------------------------------------------------------------------------
+    # -- columns -----------------------------------------------------------------------------------------------------
 
     def _id(self, node: Compare) -> Mask:
         return _numbers(self.structure.id, node) & (self.structure.id >= 0)
@@ -137,7 +137,7 @@ class _Search:
         found[np.fromiter(vertices, np.int64)] = True
         return found
 
-    # -- what a pool is called ---------------------------------------------------------------------------------------
+    # -- names and places --------------------------------------------------------------------------------------------
 
     def _name(self, node: Compare) -> Mask:
         wanted = _names(node)
@@ -148,7 +148,7 @@ class _Search:
     def _matching(self, text_of: Callable[[int], str], node: Compare) -> Mask:
         if not node.texts:
             return np.zeros(self.structure.n, np.bool_)
-        # A glob has no inverse: every name is made and looked at.
+        # A glob cannot be looked up: every name is built and tested.
         return self._only(v for v in range(self.structure.n) if _text_matches(text_of(v), node))
 
     def _path(self, node: Compare) -> Mask:
@@ -201,12 +201,12 @@ class _Search:
         return forest.with_below(tops) if place.above_roots else forest.below(tops)
 
     def _contained(self, node: Compare) -> Compare:
-        """The globs that are about containment: no URIs of auxiliary hierarchies."""
+        """The globs that apply to containment, without URIs of auxiliary hierarchies."""
         names = [subsystem.name for subsystem in self.structure.subsystems.values() if subsystem.hierarchy]
         return replace(node, values=tuple(text for text in node.texts if not any(_in_hierarchy(text, name) for name in names)))
 
     def _in_auxiliary(self, node: Compare, found_at: Callable[[Place], Mask]) -> Mask:
-        """What globs of URIs find in auxiliary hierarchies."""
+        """Pools that URI globs find in auxiliary hierarchies."""
         structure, found = self.structure, np.zeros(self.structure.n, np.bool_)
         for subsystem in structure.subsystems.values():
             patterns = [text for text in node.texts if _in_hierarchy(text, subsystem.name)]
@@ -232,7 +232,7 @@ class _Search:
                 found[subsystem.members] = True
         return found
 
-    # -- who holds what ----------------------------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------------------------------
 
     def _when(self, node: Compare) -> tuple[int, int]:
         if node.when is None:
@@ -282,7 +282,7 @@ class _Search:
 
 
 def _in_hierarchy(pattern: str, name: str) -> bool:
-    """Whether a glob is one of URIs of this hierarchy."""
+    """Whether a glob matches URIs of this hierarchy."""
     before, colon, _ = pattern.partition(":/")
     return bool(colon) and fnmatch.fnmatchcase(name, before)
 
@@ -294,7 +294,7 @@ def _text_matches(text: str, node: Compare) -> bool:
 
 
 def _names(node: Compare) -> set[str] | None:
-    """The names a comparison lists, hostlists unfolded; None for a glob."""
+    """The names that a comparison lists, hostlists expanded; None for a glob."""
     return None if node.op == "~" else set(node.names())
 
 
@@ -326,11 +326,11 @@ def _qualified(have: Mapping[str, object], node: Compare) -> bool:
 
 
 _COMPARED_MAX: Final = 1000
-"""Known values that a wrong one is compared with: more take longer than a reader waits for a hint."""
+"""Known values that a wrong one is compared with: with more of them a hint takes too long."""
 
 
 def unmet(graph: ResourceGraph, criteria: Criteria) -> Iterator[str]:
-    """A sentence for each value asked for that no pool of the graph has."""
+    """A sentence for each requested value that no pool of the graph has."""
     match criteria:
         case And() | Or():
             for item in criteria.items:
@@ -367,7 +367,7 @@ def _kinds(graph: ResourceGraph) -> Iterator[Kind]:
 
 
 def _known(graph: ResourceGraph, key: str) -> Iterable[str] | None:
-    """The values that pools of the graph have for a key; None for a key without a list of them."""
+    """The values that pools of the graph have for a key; None for a key whose values are not listed."""
     structure = graph.structure
     match key:
         case "type":

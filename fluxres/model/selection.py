@@ -1,4 +1,4 @@
-"""The result of a search: pools as one array of vertex numbers, which become objects when they are read."""
+"""The result of a search: pools as an array of vertex numbers, which become objects when they are read."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Selection:
     def vertices(self) -> Int32:
         """Vertex numbers, ascending.
 
-        Errors: StaleHandle after the graph changed its structure, or was destroyed.
+        Errors: StaleHandle after the graph has changed its structure, or was destroyed.
         """
         if self._generation != self.graph.generation:
-            len(self.graph)  # of a graph that was destroyed, StaleHandle says so
+            len(self.graph)  # StaleHandle, if it was destroyed
             raise StaleHandle("this selection was made before the graph changed its structure", hint="search again")
         return self._vertices
 
@@ -71,7 +71,7 @@ class Selection:
     def __getitem__(self, at: int | slice) -> Pool | Selection:
         """A pool by its position, or some of the pools.
 
-        Errors: UnknownPool beyond the end; UsageError for a step backwards (a selection is in vertex order).
+        Errors: UnknownPool beyond the end; UsageError for a negative step (a selection is in vertex order).
         """
         vertices = self.vertices
         if isinstance(at, slice):

@@ -1,8 +1,8 @@
-"""Co-allocation: disjoint pools for several requests at once, or for none.
+"""Co-allocation: disjoint pools for all of several requests, or for none.
 
-Requests are matched one after another, each with the matches of those before it locked.  A request that finds nothing although it
-would alone is matched before the others in another try: the one with the least choice goes first.  If no order works, they are
-matched as one request, whose parts the matcher weighs against each other.
+Requests are matched one after another, each with the matches of the previous ones locked.  A request that finds nothing, but
+would alone, is matched before the others in another attempt.  If no order works, all are matched as one request, whose parts the
+matcher weighs against each other.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Part(NamedTuple):
     """One of several requests.
 
     Args:
-        place: its name in a refusal.
+        place: its name in refusals.
         job: id; empty where no job was named.
         request: None for pools by name.
-        pools: the pools by name, by windows in which they draw different units.
+        pools: pools by name, by windows in which they draw different units.
         length: ticks; FOREVER without end.
     """
 
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     length: int
 
     def named(self) -> list[Share]:
-        """The pools by name, as they are locked and allocated."""
+        """The pools by name, as shares to lock and allocate."""
         return [
             Share(self.place, self.job, named, start, end, implies=implicit(named, drawn), drawn=drawn, is_routed=False)
             for (start, end), named, drawn in self.pools
@@ -62,9 +62,9 @@ class Shortage:
     """Which of several requests has no match, and why.
 
     Args:
-        number: its position among them, from 0 on.
+        number: its position, from 0.
         job: id; empty where no job was named.
-        refusal: the reasons; its earliest start is that of all together.
+        refusal: the reasons; `earliest` is the earliest start of all together.
         is_alone: whether it has no match even without the others.
         is_never: whether this machine can never match all of them at once, even with nothing held and everything up.
     """
@@ -93,7 +93,7 @@ class Shortage:
         """The reasons as an error.
 
         Args:
-            said: the refusal as an error, to word it in another way than the model does.
+            said: the refusal as an error, if the model's wording is not wanted.
         """
         error = matching.refused(self.refusal) if said is None else said
         where = f"{self.place}: {error.where}" if error.where else self.place
@@ -129,7 +129,7 @@ def parts_of(
 
     Args:
         wanted: pairs of a request, or pools by name, and a job.
-        length: in ticks; where it is None each request says how long.
+        length: in ticks; None for the durations of the requests.
         sought_only: refuse pools by name.
 
     Errors: UsageError, InputError, UnknownPool with the number of the part.
@@ -190,7 +190,7 @@ def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], length: in
 
 
 class _Fit(NamedTuple):
-    """The match of each part at one start; or the part without one, and the matches of those before it in the order."""
+    """The match of each part at one start; or the part without a match, and the matches of the parts before it."""
 
     matches: dict[int, Placement]
     order: list[int]
@@ -198,8 +198,8 @@ class _Fit(NamedTuple):
 
 
 def _fit(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> _Fit:
-    """Matches of all parts at one start, in the order given, or with those first that found nothing in a try before."""
-    order = sorted(range(len(parts)), key=lambda i: parts[i].request is not None)  # pools by name go first: they leave no choice
+    """Matches of all parts at one start, in the given order, or with those first that found nothing in an earlier attempt."""
+    order = sorted(range(len(parts)), key=lambda i: parts[i].request is not None)  # pools by name have no alternative
     first: _Fit | None = None
     tried: set[tuple[int, ...]] = set()
     while tuple(order) not in tried and len(tried) <= len(parts):
@@ -215,7 +215,7 @@ def _fit(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
 
 
 def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> _Fit | None:
-    """Matches of all parts, matched as one request; None where that finds none, or is not possible."""
+    """Matches of all parts, matched as one request; None if that finds none, or is not possible."""
     named = [i for i in range(len(parts)) if parts[i].request is None]
     sought = [i for i in range(len(parts)) if parts[i].request is not None]
     if len(sought) < 2 or len({parts[i].length for i in sought}) > 1:
@@ -232,7 +232,7 @@ def _weighed(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: st
 
 
 def _meet(graph: ResourceGraph, found: Iterable[tuple[str, Placement]]) -> bool:
-    """Whether two jobs would be in an exclusive pool (rule A8), as two parts of one request may be."""
+    """Whether two jobs would share an exclusive pool (rule A8), as two parts of one request may."""
     if not len(graph.structure.exclusive_composites):
         return False
     inside: dict[int, str] = {}
@@ -267,11 +267,11 @@ def _fit_in(graph: ResourceGraph, parts: Sequence[Part], order: Sequence[int], s
 def match_joined(
     graph: ResourceGraph, requests: Sequence[Request], start: int, end: int, policy: str | Policy
 ) -> list[Placement] | None:
-    """A match for each request, disjoint, by matching them as one; None where there is none, or none that can be split.
+    """Disjoint matches for requests, found by matching them as one; None if there is no match, or it cannot be split.
 
     The matcher weighs the parts of one request against each other, so requests with the same window and constraint can be joined.
-    The match is split by slots.  A pool outside any slot, and units of one pool for two requests, cannot be attributed to a
-    request, and the nodes of one request would have to meet those of another.
+    The match is split by slots.  It cannot be split where a pool is outside any slot, where two requests have units of one pool,
+    or where a request asks for units between nodes, because nodes of different requests would be connected.
     """
     if any(request.constraint != requests[0].constraint for request in requests):
         return None
@@ -291,7 +291,7 @@ def _meets(request: Request) -> bool:
 
 
 def _is_in_slots(vertices: Sequence[Vertex]) -> bool:
-    """Whether everything that is allocated is part of a slot."""
+    """Whether everything that the request allocates is part of a slot."""
     return all(
         vertex.is_slot or (bool(vertex.children) and not vertex.is_exclusive and _is_in_slots(vertex.children))
         for vertex in vertices
@@ -317,12 +317,12 @@ def _apart(graph: ResourceGraph, found: Placement, lengths: Sequence[tuple[int, 
         group, count = group + slots, count + counts
     within = found.vertices[found.whole]
     if (owner < 0).any() or (_around(graph, within, found.shared) >= 0).any():
-        return None  # a pool that is only shared may belong to another request
+        return None  # a shared pool may belong to another request
     return [_attributed(graph, found, np.flatnonzero(owner == number), *part) for number, part in enumerate(parts)]
 
 
 def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np.ndarray:
-    """By vertex, the position of the exclusive pool that it is or is in; -1 for none."""
+    """By vertex, the position of the exclusive pool that contains it, or that it is; -1 for none."""
     at = whole.searchsorted(vertices, "right") - 1
     ends = graph.structure.accounts.end[whole]
     return np.where(at >= 0, np.where(vertices < ends[at], at, -1), -1) if len(whole) else np.full(len(vertices), -1)
@@ -363,7 +363,7 @@ def match(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str |
 
 
 def start_of_all(graph: ResourceGraph, parts: Sequence[Part], after: int, policy: str | Policy) -> int | None:
-    """The first start in ticks at which all requests have a match together; None when there is none.
+    """The first start in ticks at which all requests have a match together; None if there is none.
 
     Cost: a match of all parts for each moment at which a record ends and each of them alone could start.
     """
@@ -372,7 +372,7 @@ def start_of_all(graph: ResourceGraph, parts: Sequence[Part], after: int, policy
     while start is not None:
         if _fit(graph, parts, start, policy).failed is None:
             return start
-        # Sliding the window gains free units only where a record ends.
+        # Moving the window frees units only where a record ends.
         at = int(moments.searchsorted(start, "right"))
         start = _start_of_each(graph, parts, int(moments[at]), policy) if at < len(moments) else None
     return None
@@ -399,7 +399,7 @@ def _start_of_each(graph: ResourceGraph, parts: Sequence[Part], after: int, poli
 
 
 def why_not(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> Shortage | None:
-    """The part that has no match, and why; None when all have one."""
+    """The part that has no match, and why; None if all have one."""
     fit = _fit(graph, parts, start, policy)
     return None if fit.failed is None else _shortage(graph, parts, fit, start, policy)
 
@@ -436,10 +436,10 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 
 
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
-    """Whether even the idle machine with everything up cannot match all parts at once."""
+    """Whether all parts cannot match at once even on an idle machine with everything up."""
     requests = [part.request for part in parts if part.request is not None]
     if any(request.constraint is not None or _meets(request) for request in requests):
-        return False  # these cannot be joined: a request has one constraint, and one place where its nodes meet
+        return False  # these cannot be joined: a request has a single constraint, and connects its nodes in one place
     if graph.matcher.satisfiable(joined(requests)):
         return False
     structure = surgery.duplicate(graph.structure)
@@ -447,7 +447,7 @@ def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy)
     return _fit(type(graph)(structure), parts, 0, policy).failed is not None
 
 
-# -- giving --------------------------------------------------------------------------------------------------------------
+# -- allocating ----------------------------------------------------------------------------------------------------------
 
 
 def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Allocation]:

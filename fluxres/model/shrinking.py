@@ -1,8 +1,8 @@
-"""Giving back by request: which of the pools that a job holds answer it.
+"""Freeing by request: which of the job's pools match it.
 
-What the job holds is a machine of its own, in which the request is matched as on any other: so slots, counts and constraints
-mean the same as when the pools were given.  States do not count, for what is down can be given back.  What lies below
-a pool held whole has no record that could be taken back alone; it is matched only as a part of that pool.
+The pools that the job holds form a machine, on which the request is matched as on any other, so slots, counts and constraints
+have the same meaning as in an allocation.  States are ignored, because pools that are down can be freed.  Pools below one that is
+held exclusively have no record that could be freed alone; they are matched only as parts of that pool.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Answer = tuple[list[tuple[int, int]], int]
-"""Vertices with amounts, and the number of slots they make."""
+"""Vertices with amounts, and their number of slots."""
 
 
 def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, end: int | None, policy: str | Policy) -> Answer:
-    """What of the pools that a job holds answers a request.
+    """Which of the job's pools match a request.
 
     Args:
-        start, end: window in ticks: what is held throughout it where both are given, else whenever the pool is held.
+        start, end: window in ticks: units held throughout it if both are given, else whenever the pool is held.
 
-    Errors: UnknownJob; NotHeld when the job does not hold that; UsageError, InfeasibleRequest for the request.
+    Errors: UnknownJob; NotHeld if the job does not hold such pools; UsageError, InfeasibleRequest for the request.
     Cost: arrays over the machine, and a match on what the job holds.
     """
     held = _held(graph, job, start, end)
@@ -75,14 +75,14 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
 
 
 def _held(graph: ResourceGraph, job: str, start: int | None, end: int | None) -> dict[int, int]:
-    """By pool the units that can be taken back in the window: as many as are held at the worst moment of it."""
+    """By pool, the units that can be freed in the window: the fewest that are held at any moment of it."""
     pools = sorted(graph.records.require_job(job))
     least = {v: _least(graph.records.steps_of(v, job), start, end) for v in pools}
     return {v: amount for v, amount in least.items() if amount}
 
 
 def _implied(graph: ResourceGraph, job: str, start: int | None, end: int | None) -> dict[int, int]:
-    """By pool what was charged below a supplier that the job holds whole: it goes back with units of that."""
+    """By pool, the units charged below a supplier that the job holds exclusively: they are freed with units of the supplier."""
     pools = graph.records.implied.get(job, {})
     least = {v: _least(pools[v], start, end) for v in sorted(pools)}
     return {v: amount for v, amount in least.items() if amount}
@@ -96,12 +96,12 @@ def _least(spans: Steps, start: int | None, end: int | None) -> int:
 
 
 def _on_the_way(graph: ResourceGraph, job: str, held: dict[int, int], picks: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What of the edges goes back with units of suppliers: as much as they carried of these to the pools they were drawn for.
+    """Units of edges that are freed with units of suppliers: what the edges carried of them to the pools that draw.
 
-    Where such a pool goes itself, all that was drawn for it goes with it (rule F2), and nothing has to be said here.
+    If such a pool is freed itself, everything drawn for it is freed anyway (rule F2), and is not included here.
 
     Args:
-        held: by account the units that can be given back.
+        held: by account, the units that can be freed.
     """
     structure, drawn = graph.structure, graph.records.drawn
     accounts, named = structure.accounts, dict(picks)
@@ -117,7 +117,7 @@ def _on_the_way(graph: ResourceGraph, job: str, held: dict[int, int], picks: lis
     for v, units in picks:
         parts = sorted(by_account.get(v, ()), reverse=True) if v < structure.n else []
         left = units - (held.get(v, 0) - sum(n for _, n in parts))
-        for consumers, most in parts:  # what was drawn for the last pools goes first, as it does in the records
+        for consumers, most in parts:  # units drawn for the last pools go first, as in the records
             less = min(most, left)
             for edge, own in by_account.items() if less > 0 else ():
                 of_edge = dict(own).get(consumers, 0)
@@ -132,19 +132,19 @@ def _on_the_way(graph: ResourceGraph, job: str, held: dict[int, int], picks: lis
 
 
 def _leads_on(structure: Structure, v: int, edge: int) -> bool:
-    """Whether what a supplier gives may go along an edge."""
+    """Whether units of a supplier may flow through an edge."""
     of_graph, *ends = structure.accounts.edge(edge)
     for feeds in structure.feeds:
         if feeds.graph is of_graph:
             starts = [v]
-            if not (feeds.above == v).any():  # it hangs on a supplier, and that has the edges
+            if not (feeds.above == v).any():  # a supplier above it has the edges
                 starts = [u for u in (*feeds.suppliers(v), structure.parent.item(v)) if u >= 0]
             return set[int]().union(*(downward(feeds, u) for u in starts)).issuperset(ends)
     return False
 
 
 def _converted(units: int, from_unit: str | None, to_unit: str | None) -> int:
-    """Whole units of an edge that carry no more than these units of a supplier; none where the units do not convert."""
+    """Whole units of an edge, converted from units of a supplier, rounded down; 0 if the units do not convert."""
     try:
         return floor(unit.convert(units, from_unit, to_unit)) if from_unit != to_unit else units
     except InputError:
@@ -152,7 +152,7 @@ def _converted(units: int, from_unit: str | None, to_unit: str | None) -> int:
 
 
 def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> tuple[Structure, Int32]:
-    """What is held as a machine with everything up, and the number of each of its pools and edges in the real one."""
+    """The held pools as a machine with everything up, and the numbers of its pools and edges in the real machine."""
     size = np.zeros(structure.n, np.int64)
     for v, amount in sorted(amounts.items()):
         if v >= structure.n:
@@ -186,7 +186,7 @@ def _match(graph: ResourceGraph, amounts: dict[int, int], request: Request, poli
 
 
 def _lacking(machine: Structure, held: Structure, request: Request) -> str:
-    """A type of the request that the machine has and of which nothing is held, empty for none."""
+    """A type of the request that the machine has but the job does not hold; empty for none."""
     named = (vertex.type for vertex in request.vertices() if not vertex.is_slot)
     return next((name for name in named if name in machine.types and name not in held.types), "")
 

@@ -1,8 +1,8 @@
 """What pools draw from their suppliers, and jobs through the edges of auxiliary graphs.
 
-Pools that are named draw by themselves: a node of 400 W takes them from its PDU, whichever job gets it by any name.  What is
-drawn through an edge is in the way of changes that would take the edge or its capacity (rule F1).  All times count there: callers
-leave out what is over (`changes.lasting`).
+Pools allocated by name draw by themselves: a node of 400 W takes these from its PDU, whichever job gets it.  While something is
+drawn through an edge, the edge cannot be removed or lose capacity (rule F1).  Those checks consider all records; callers leave
+out the ended ones (`changes.lasting`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 Named = list[tuple[int, int]]
 Part = tuple[tuple[int, int], Named, Rows]
-"""A window, what is given in it, and for which pool what of it is drawn."""
+"""A window, what is allocated in it, and which part of it is drawn for which pool."""
 
 
 def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str | None = None) -> tuple[Named, Rows]:
-    """Pools with what they draw, and for which pool that is.
+    """Pools with what they draw, and for which pool it is drawn.
 
-    Nothing is added of a type of which units are named, nor of a graph that counts it: then so much is drawn, and no more.
+    If units of a type are named, only these are drawn, and nothing is added of this type, nor of a graph that distributes it.
 
     Args:
-        job: that is given them; what it has throughout the window draws already, and does not draw twice (rule F2).
+        job: the job that gets them; pools that it has throughout the window draw already, and do not draw twice (rule F2).
 
-    Errors: InfeasibleRequest where nothing supplies a pool.  Cost: none where no pool draws anything.
+    Errors: InfeasibleRequest if nothing supplies a pool.  Cost: none if no pool draws anything.
     """
     if not graph.structure.kinds.may_draw:
         return named, NO_ROWS
@@ -64,7 +64,7 @@ def with_draws(graph: ResourceGraph, named: Named, window: tuple[int, int], job:
 
 
 class NamingConsumers:
-    """Lets a refusal of units that nobody named say which pools draw them.
+    """Adds to a refusal of units that the caller did not name which pools draw them.
 
     Args:
         drawn: (pool, account, units) of what pools draw by themselves.
@@ -96,7 +96,7 @@ def _name_consumers(graph: ResourceGraph, drawn: Rows, error: InsufficientResour
 
 
 def by_window(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[Part]:
-    """As :func:`with_draws`, by the windows in which it differs, for a job that has some of the pools for a part of the time."""
+    """As :func:`with_draws`, split into windows in which the draws differ because the job has some of the pools already."""
     found: list[Part] = []
     for part in pairwise(_moments(graph, named, window, job)):
         charged, drawn = with_draws(graph, named, part, job)
@@ -108,7 +108,7 @@ def by_window(graph: ResourceGraph, named: Named, window: tuple[int, int], job: 
 
 
 def drawn_already(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[tuple[int, int, int]]:
-    """(pool, start, end) of what a job holds exclusively in pools and draws something by itself: none of it draws twice."""
+    """(pool, start, end) of pools that draw by themselves and that the job already holds exclusively: they do not draw twice."""
     records, accounts = graph.records, graph.structure.accounts
     if not graph.structure.kinds.may_draw or not records.is_holder(job):
         return []
@@ -125,7 +125,7 @@ def drawn_already(graph: ResourceGraph, named: Named, window: tuple[int, int], j
 
 
 def _moments(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[int]:
-    """The ends of a window, and where in it the holdings of a job begin and end, in these pools and around them."""
+    """The ends of a window, and the moments in it at which a job's records of these pools, or above them, begin or end."""
     records, accounts = graph.records, graph.structure.accounts
     start, end = window
     found = {start, end}
@@ -141,7 +141,7 @@ def _has(records: Records, job: str, window: tuple[int, int], v: int) -> bool:
 
 
 class _Charge:
-    """Units of suppliers, one draw after the other."""
+    """Charges draws to suppliers, one after the other."""
 
     def __init__(
         self, graph: ResourceGraph, matcher: Matcher, window: tuple[int, int], but: Callable[[int], bool] | None
@@ -168,7 +168,7 @@ class _Charge:
             raise InfeasibleRequest(message, where=self._graph.structure.where(start), hint=WITH_UNITS)
 
     def _draw(self, start: int, givers: tuple[int, ...], units: int) -> None:
-        # What lacks is asked of those that have it at other times: then it is refused for now, and not for ever.
+        # Missing units are charged to suppliers that have them at other times, so that the refusal is for now and not for ever.
         planner, accounts = self._graph.planner, self._graph.structure.accounts
         lacking, taken = units, dict.fromkeys(givers, 0)
         for most in (lambda u: planner.free(u, *self._window), accounts.units.item):
@@ -188,7 +188,7 @@ Ends = tuple[str, int, int]
 
 
 def require_drawn(records: Records, after: Structure, between: Iterable[Ends]) -> None:
-    """Refuse where an edge would carry less than jobs draw through it, or where it is not known how much that is.
+    """Refuse if an edge would carry less than jobs draw through it, or if it is not known how much they draw.
 
     Errors: StillHeld.
     """
@@ -215,10 +215,10 @@ def require_drawn(records: Records, after: Structure, between: Iterable[Ends]) -
 
 
 def require_kept(records: Records, after: Structure, old_to_new: Int32) -> None:
-    """Refuse where an edge through which jobs draw would go with a pool that is unlinked.
+    """Refuse if an edge through which jobs draw would be removed with a pool that is unlinked.
 
     Args:
-        old_to_new: int32 by vertex, -1 for what is gone.
+        old_to_new: int32 by vertex, -1 for removed pools.
 
     Errors: StillHeld.
     """
@@ -248,7 +248,7 @@ def _may_draw(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
     """A job that may draw through an edge without a capacity: up from its pools, or along a route to another place.
 
     Args:
-        goes: the edge is to be removed. Where the graph counts and limits nothing, that takes nothing from jobs.
+        goes: the edge is to be removed. In a graph that neither distributes nor limits anything, jobs lose nothing by that.
     """
     feeds = next((feeds for feeds in records.structure.feeds if feeds.graph is subsystem), None)
     if feeds is None or not records.held:
@@ -258,12 +258,12 @@ def _may_draw(records: Records, subsystem: Subsystem, src: int, dst: int, *, goe
 
 
 def _supplied(records: Records, feeds: Feeds, src: int, dst: int, *, takes: bool) -> str | None:
-    """A job that holds units of a supplier on one side of an edge, and something that is supplied on the other.
+    """A job that holds units of a supplier on one side of an edge, and a supplied pool on the other.
 
-    The supplier may be on the side that is supplied as well: what it gives comes through the edge.
+    The supplier may also be on the supplied side, if its own units come through the edge.
 
     Args:
-        takes: jobs may lose what they draw: where no supplier on either side has units, what is supplied is enough.
+        takes: jobs may lose what they draw: if no supplier on either side has units, holding a supplied pool is enough.
     """
     structure = records.structure
     up: set[int] = set()
@@ -272,7 +272,7 @@ def _supplied(records: Records, feeds: Feeds, src: int, dst: int, *, takes: bool
         if ((feeds.above == above) & (feeds.below == below)).any():
             up |= _upward(structure, feeds, above)
             down |= (found := downward(feeds, below))
-            up |= _counted(structure, feeds, found)  # what has no units above it is drawn from here, and through the edge
+            up |= _counted(structure, feeds, found)  # a supplier without units above it draws from here, through the edge
     if takes and not any(structure.type.item(v) in feeds.counted for v in up):
         up = set(records.held)
     for owner in sorted({owner for v in up for owner in records.held.get(v, ()) if owner != ELSEWHERE}):
@@ -289,7 +289,7 @@ def _routed(records: Records) -> str | None:
 
 
 def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:
-    """A supplier, what supplies it, and the units that hang on them."""
+    """A supplier, its own suppliers, and the pools with units attached to them."""
     found, left = set[int](), [v]
     while left:
         u = left.pop()
@@ -304,13 +304,13 @@ def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:
 
 
 def _counted(structure: Structure, feeds: Feeds, vertices: set[int]) -> set[int]:
-    """Those of some suppliers, and of what hangs on them, that have something to give."""
+    """Those of some suppliers, and of the pools attached to them, that have units to give."""
     found = {w for u in vertices for w in (u, *feeds.hung_on(u), *structure.children(u).tolist())}
     return {w for w in found if structure.type.item(w) in feeds.counted}
 
 
 def downward(feeds: Feeds, v: int) -> set[int]:
-    """A pool and what is supplied through it."""
+    """A pool and everything supplied through it."""
     found, left = {v}, [v]
     while left:
         below = feeds.below[feeds.above == left.pop()].tolist()

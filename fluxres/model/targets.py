@@ -1,7 +1,7 @@
 """The names that callers use for pools, as vertex numbers and amounts.
 
-A person types a path, a program passes handles, a search returns a selection, an event has pairs.  All of them are resolved here,
-so every operation accepts all of them, with the same messages.
+A person types a path, a program passes handles, a search returns a selection, an event contains pairs.  All of them are resolved
+here, so every operation accepts all of them, with the same messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Where = str | int | Pool
 """A path, URI or uuid; a vertex number; a handle."""
 Targets = Where | Selection | Mapping[Where, int | None] | Iterable[Where | tuple[Where, int | None]]
-"""One pool or edge with a capacity, or many, with amounts or all units."""
+"""One or more pools, or edges with a capacity, with amounts or all units."""
 
 
 def vertex(graph: ResourceGraph, where: Where) -> int:
@@ -110,7 +110,7 @@ class Place:
         structure: of the resource graph.
         vertices: one pool; or all roots of an auxiliary hierarchy, for ``power:/``.
         name: of the auxiliary graph, None for containment.
-        above_roots: whether the place is ``power:/``, above the roots.
+        above_roots: whether the place is ``power:/``, that is all roots.
     """
 
     structure: Structure
@@ -133,11 +133,11 @@ class Place:
 
 
 def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> Place:
-    """Where a query starts, and in which hierarchy or graph.
+    """The start of a query, and its hierarchy or graph.
 
     Args:
         where: a pool; a URI also names the hierarchy, and ``power:/`` all of one.
-        hierarchy: name of the hierarchy or graph, which overrides that of a URI; containment by default.
+        hierarchy: name of the hierarchy or graph, which overrides a URI; containment by default.
 
     Errors: as :func:`vertex`; UnknownGraph; UsageError for a pool that is not in it.
     """
@@ -159,7 +159,7 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
     v = vertex(graph, where)
     if not structure.is_member(structure.subsystem(hierarchy), v):
         graphs = ", ".join([structure.hierarchy] * (v < structure.tree_end) + structure.graphs_of(v)) or "none"
-        raise UsageError(f"does not stand in '{hierarchy}'", where=structure.where(v), hint=f"its graphs are {graphs}")
+        raise UsageError(f"is not in '{hierarchy}'", where=structure.where(v), hint=f"its graphs are {graphs}")
     return Place(structure, [v], hierarchy)
 
 
@@ -178,7 +178,7 @@ def is_request(wanted: object, graph: ResourceGraph) -> TypeGuard[Wanted]:
 
 
 def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tuple[int, int | None]]:
-    """Numbers of pools and edges, and amounts; None where no amount was given. A text may name several, with brackets.
+    """Numbers of pools and edges, and amounts, None if none was given. A text may name several, with brackets.
 
     Errors: as :func:`vertex` and :func:`vertices_named`; UsageError for an amount that is not a whole number.
     """
@@ -205,7 +205,7 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
 
 
 def pools(graph: ResourceGraph, targets: Targets | Sequence[Where], what: str) -> list[int]:
-    """Vertices of pools, where edges are not allowed.
+    """Vertices of pools; edges are not allowed.
 
     Errors: as :func:`vertex`; UsageError for an edge.
     """
@@ -217,7 +217,7 @@ def pools(graph: ResourceGraph, targets: Targets | Sequence[Where], what: str) -
 
 
 def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]]:
-    """As :func:`resolve`, with the size of the pool where no amount was given."""
+    """As :func:`resolve`, with the size of the pool if no amount was given."""
     size = graph.structure.accounts.size
     return [(v, size.item(v) if amount is None else amount) for v, amount in resolve(graph, targets)]
 

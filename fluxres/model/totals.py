@@ -1,8 +1,8 @@
-"""Sums of units by type, of everything or of a part (RFC 4 Aggregation): what is counted, and in which units.
+"""Sums of units by type, of everything or of a part (RFC 4 Aggregation): which pools are counted, and in which units.
 
-Three things are never added: units of unlike measure, units that a pool only passes on (800 W of a PDU are 800 W of the feed
-above it), and units of pools that a copy has only as the way from its root.  A machine with none of these, as most are, is summed
-by the planner, which knows the answer for any subtree of containment without looking at its pools.
+Three things are never added up: units that do not convert, units that a pool only passes on (800 W of a PDU are 800 W of the feed
+above it), and units of pass-through pools of a copy.  Most machines have none of these; then the planner has the sum for any
+subtree of containment without looking at its pools.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Mask = NDArray[np.bool_]
 
 
 def considered(structure: Structure) -> Mask | None:
-    """By vertex, the pools that a search can find; None for all.
+    """By vertex, whether a search can find the pool; None for all.
 
-    What is a way outside the tree has nothing to give and nothing in it (rules M1, N1); the way within the tree has.
+    A pass-through pool outside the tree is left out: it has no units and contains nothing (rules M1, N1).
     """
     outside = structure.ways[structure.tree_end :]
     if not outside.any():
@@ -40,7 +40,7 @@ def considered(structure: Structure) -> Mask | None:
 
 
 def giving(structure: Structure) -> Mask | None:
-    """By vertex, the pools with units to give, whichever job holds them; None for all."""
+    """By vertex, whether the pool has units of its own, held or not; None for all."""
     return None if structure.units is structure.size else ~structure.ways
 
 
@@ -62,11 +62,11 @@ def drawn(graph: ResourceGraph) -> tuple[Int32, Int32]:
     """(pool, supplier) of one type, for pools whose units are those of a supplier above them."""
     if not graph.structure.may_pass_on:
         return _NONE, _NONE
-    return graph.matcher.typology.paths.drawn  # a machine in which nothing passes anything on does not pay for its import
+    return graph.matcher.typology.paths.drawn  # only machines with supply graphs pay for this import
 
 
 def topmost(graph: ResourceGraph, chosen: Mask) -> Mask:
-    """Of these pools those that are added up: of suppliers of one type the ones that none of the others supplies."""
+    """The pools to add up: of suppliers of one type, those that no other of them supplies."""
     below, above = drawn(graph)
     passed_on = below[chosen[above]]
     if not len(passed_on):
@@ -77,7 +77,7 @@ def topmost(graph: ResourceGraph, chosen: Mask) -> Mask:
 
 
 def _that_give(graph: ResourceGraph, chosen: Mask) -> Int32:
-    """Of these pools those whose free units are added up, ascending."""
+    """The pools whose free units are added up, ascending."""
     gives = giving(graph.structure)
     return np.flatnonzero(topmost(graph, chosen if gives is None else chosen & gives)).astype(np.int32)
 
@@ -102,7 +102,7 @@ def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: b
 
 
 def _is_plain(graph: ResourceGraph, lo: int, hi: int) -> bool:
-    """Whether the pools of a slice are all added up, each type in its one unit."""
+    """Whether all pools of a slice are added up, and each type has a single unit."""
     if not graph.structure.sums.is_plain:
         return False
     below, above = drawn(graph)
@@ -115,9 +115,9 @@ def _by_type(graph: ResourceGraph, v: int, start: int, end: int, every: bool) ->
     if structure.unavailable_above(v) >= 0:
         totals = np.zeros(0, np.int64)
     else:
-        totals = graph.planner.totals(v, start, end, barred if len(barred) else None)[: len(structure.types)]  # then come edges
+        totals = graph.planner.totals(v, start, end, barred if len(barred) else None)[: len(structure.types)]  # edges follow
     types = structure.types
-    if len(totals) < len(types):  # the kinds of a graph outlive its pools: there may be types of which none is left
+    if len(totals) < len(types):  # kinds outlive pools, so there may be types without a pool
         totals = np.pad(totals, (0, len(types) - len(totals)))
     units = totals.tolist()
     present = np.unique(structure.type[v : structure.end.item(v)]).tolist() if every else None
@@ -132,9 +132,9 @@ class Total:
 
     Args:
         type: of the pools.
-        pools: how many they are.
-        units: of those that are added up, in `unit`.
-        available: units free in those that have any to give.
+        pools: their number.
+        units: units of those that are added up, in `unit`.
+        available: free units of those that have units of their own.
     """
 
     type: str
@@ -145,7 +145,7 @@ class Total:
 
 
 def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
-    """Pools and units of the whole graph by type, pools outside containment included."""
+    """Pools and units of the graph by type, including pools outside containment."""
     structure, sums = graph.structure, graph.structure.sums
     every = np.ones(structure.n, np.bool_)
     pools = np.bincount(sums.code, minlength=sums.count)

@@ -1,4 +1,4 @@
-"""What the face answers with: spans, allocations and stages."""
+"""The values that `ResourceGraph` returns: spans, allocations and stages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Span:
 
 
 def columns(named: Iterable[Target]) -> Held:
-    """Pairs of vertex and amount as columns; amounts of a vertex named twice add up."""
+    """Pairs of vertex and amount as columns; amounts of a repeated vertex are added."""
     total: dict[int, int] = {}
     for v, amount in named:
         total[v] = total.get(v, 0) + amount
@@ -68,20 +68,20 @@ def columns(named: Iterable[Target]) -> Held:
 
 
 class Allocation:
-    """Pools with units given to one job; iterates over the pools.  A value: it does not follow later changes.
+    """Pools with units allocated to one job; iterates over the pools.  A value: it does not follow later changes.
 
-    Two are equal that have the same job and the same spans of the same pools.
+    Two allocations are equal if they have the same job and the same spans of the same pools.
 
     Args:
-        graph: whose pools they are.
+        graph: the graph of the pools.
         job: id of the job.
-        held: pools, and edges with a capacity, with the units of each, as columns or as pairs; empty where `several` says it.
+        held: pools, and edges with a capacity, with the units of each, as columns or as pairs; empty if `several` is given.
         window: (start, end) in ticks, from the beginning of the earliest record to the end of the latest.
-        nslots: number of slots of the requests; 0 where pools were named, None where it is unknown.
-        implied: what was drawn below pools held exclusively, in the graph of R where a parent instance gives it on request.
-        several: the records, where they differ in their windows: (vertex, start, end, units), by vertex and start.
+        nslots: number of slots of the requests; 0 if pools were named, None if unknown.
+        implied: units drawn below pools held exclusively; in the graph of R, a parent instance gives them on request.
+        several: the records, if their windows differ: (vertex, start, end, units), by vertex and start.
 
-    Cost: O(1); pools and spans are made when they are first asked for.
+    Cost: O(1); pools and spans are created when they are first read.
     """
 
     __slots__ = (
@@ -120,13 +120,13 @@ class Allocation:
     def of_records(
         cls, graph: ResourceGraph, job: str, held: Sequence[Record], nslots: int | None = None, implied: Sequence[Target] = ()
     ) -> Allocation:
-        """The allocation of records with windows of their own, in order of vertex and start."""
+        """The allocation of records with different windows, ordered by vertex and start."""
         window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
         return cls(graph, job, [], window, nslots, implied, held)
 
     @classmethod
     def of_windows(cls, graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
-        """The allocation of what a job got in consecutive windows."""
+        """The allocation of a job over consecutive windows."""
         spans: dict[int, Steps] = {}
         for (start, end), named in parts:
             for v, amount in named:
@@ -135,7 +135,7 @@ class Allocation:
 
     @property
     def held(self) -> Held:
-        """Pools, and edges with a capacity, with the units of each: the largest amount, and nothing below an exclusive pool."""
+        """Pools, and edges with a capacity, each with its largest amount; without pools below an exclusive one."""
         if isinstance(self._held, list):
             self._held = _most(self._structure, self._several) if self._several else columns(self._held)
         return self._held
@@ -150,7 +150,7 @@ class Allocation:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """The pools that carry a record, in vertex order."""
+        """The pools that have a record, in vertex order."""
         if self._pools is None:
             vertices = np.unique(np.array([v for v, *_ in self._several], np.int32)) if self._several else self.held[0]
             self._pools = self._graph.handles(vertices[vertices < self._structure.n], self._generation)
@@ -177,15 +177,15 @@ class Allocation:
         """End of the latest span in seconds; infinity is no end."""
         return seconds(self.window[1])
 
-    def R(self, scheduling: bool | str = False) -> dict[str, Any]:  # noqa: N802 - what everybody calls it
+    def R(self, scheduling: bool | str = False) -> dict[str, Any]:  # noqa: N802 - its usual name
         """The resource set of the job, R version 1 (RFC 20), as plain values.
 
-        It has ranks, cores and gpus, node names, properties and times, and the number of slots of the requests. Of what is
-        held that number is left out where pools were named, or some went back by name.
+        It has ranks, cores and gpus, node names, properties and times, and the number of slots of the requests. That number is
+        left out if some pools were allocated or freed by name.
 
         Args:
-            scheduling: with the graph of what is held (RFC 40), for a scheduler below; read again, it is what
-                :meth:`ResourceGraph.copy` makes of the job. ``jgf_shorthand`` leaves out what is below pools held whole.
+            scheduling: include the graph of the pools (RFC 40), for a nested scheduler; reading it yields the graph that
+                :meth:`ResourceGraph.copy` returns for the job. ``jgf_shorthand`` leaves out what is below exclusive pools.
 
         Errors: UsageError for another form of the graph.
         """
@@ -223,7 +223,7 @@ class Allocation:
 
 
 def _most(structure: Structure, records: Sequence[Record]) -> Held:
-    """The largest amount of each pool, without what is below an exclusive one: R has one window and one amount for each pool."""
+    """The largest amount of each pool, without pools below an exclusive one: R has one window, and one amount for each pool."""
     amounts = {v: amount for v, _, _, amount in sorted(records, key=itemgetter(3))}
     size, end, reach = structure.accounts.size, structure.accounts.end, 0
     named: list[Target] = []
@@ -258,7 +258,7 @@ class Stage:
             staged = self.graph.records.stages.get(self.stage)
         except StaleHandle:  # the graph was destroyed
             staged = None
-        if staged is None or staged.expires <= now_ticks(self.graph.clock):  # unlike now(), this asks no instance above
+        if staged is None or staged.expires <= now_ticks(self.graph.clock):  # unlike now(), this does not ask the parent instance
             return f"{what}: committed, released or expired>"
         pools = len(staged.targets)
         return f"{what}: {pools} pool{'s' * (pools != 1)}>"
@@ -277,7 +277,7 @@ class Stage:
         return self.graph.commit(self.stage)
 
     def release(self) -> None:
-        """Give the pools back.
+        """Release the pools.
 
         Errors: StaleHandle when it is no longer active.
         """

@@ -1,7 +1,7 @@
-"""Visiting pools one after the other (RFC 4 Traversal): in containment, in auxiliary hierarchies, along the edges of any graph.
+"""Visiting pools in order (RFC 4 Traversal): in containment, in auxiliary hierarchies, along the edges of any graph.
 
-A walk hands out objects, so it costs by the pools it visits; which ones come next is read from columns.  In a hierarchy no pool
-can come twice.  A graph that is none may have cycles and several ways to a pool: each pool is visited when it is first met.
+A walk creates an object for each pool that it visits; the order comes from the columns.  In a hierarchy no pool can come twice.
+A graph that is not a hierarchy may have cycles and several paths to a pool: each pool is visited when it is first met.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORDERS: Final = ("pre", "post", "bfs")
 
 
 def walk(graph: ResourceGraph, place: Place, order: str, prune: Prune | None, sort: Sort | None) -> Iterator[Pool]:
-    """Visit what is below some pools, these included; see :meth:`ResourceGraph.walk`."""
+    """Visit pools and everything below them; see :meth:`ResourceGraph.walk`."""
     if order not in ORDERS:
         raise UsageError(f"order: expected 'pre', 'post' or 'bfs', got {order!r}")
     for name, given in (("prune", prune), ("sort", sort)):
@@ -59,7 +59,7 @@ class _Walk:
                     v = end.item(v)
 
     def in_depth(self, *, pre: bool) -> Iterator[Pool]:
-        # What was pushed and is still to be looked into, the last first; -1 - v: what is below v is done.
+        # A stack of vertices to visit; -1 - v means that everything below v has been visited.
         pending = self._ordered(None)[::-1]
         while pending:
             v = pending.pop()
@@ -90,7 +90,7 @@ class _Walk:
         return Pool(self._graph, v, self._generation)
 
     def _enters(self, v: int) -> bool:
-        """Whether to visit a pool and go on below it."""
+        """Whether to visit a pool and what is below it."""
         self._require_current()
         if self._met is not None:
             if v in self._met:
@@ -99,7 +99,7 @@ class _Walk:
         return self._prune is None or not self._prune(self._pool(v))
 
     def _ordered(self, v: int | None) -> list[int]:
-        """The pools next below, or the tops for None, in the order in which to visit them."""
+        """The children of a pool, or the tops for None, in the order in which to visit them."""
         self._require_current()
         found: list[int] = self._tops if v is None else self._next(v).tolist()
         if self._met is not None:

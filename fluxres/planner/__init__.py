@@ -1,4 +1,4 @@
-"""What is free when.  Pure functions of vertex numbers, ticks and units; nothing here knows about jobs."""
+"""How many units of which pool are free when.  Knows vertex numbers, ticks and units, but not jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One level of a machine, mostly its nodes, as a matcher sees it: which are held, which are touched, how much is used inside.
+"""One level of a machine, mostly its nodes, for a matcher: which pools are held, which are touched, how much is used inside.
 
 These are RFC 4's pruning filters, exact in time.  Three things are kept for the pools of a level, each to answer one question:
 
@@ -8,8 +8,8 @@ These are RFC 4's pruning filters, exact in time.  Three things are kept for the
 free through the whole window, because different cores may be busy at different moments.  A matcher uses it to skip pools, and
 looks at the units themselves in the few that remain.
 
-A level is created by the first question about it and receives every change from then on.  Setting a mark needs no other
-information; clearing one requires looking up what else marks the pool, which costs only where something does.
+A level is created by the first query about it and receives every change from then on.  Setting a mark needs no other
+information; clearing one requires looking up what else marks the pool.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Level:
         vertices = columns.vertices(kind)
         return columns.dtype(kind) is None and bool((columns.ends[vertices[:-1]] <= vertices[1:]).all())
 
-    # -- questions --------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------
 
     def edges(self, kind: int) -> tuple[Ints, Ints]:
         """Per pool, the ordinals [first, stop) of the pools of another type below it."""
@@ -338,7 +338,7 @@ def _add(steps: list[tuple[int, int]], start: int, end: int, amount: int) -> Non
 
 
 def _cut(steps: list[tuple[int, int]], moment: int) -> int:
-    """The index of the step that begins at a moment after the first, which is made where there is none."""
+    """The index of the step that begins at a moment after the first; it is created if there is none."""
     k = bisect_left(steps, (moment, -1))
     if k == len(steps) or steps[k][0] != moment:
         steps.insert(k, (moment, steps[k - 1][1]))

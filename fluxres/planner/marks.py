@@ -1,9 +1,9 @@
 """Marked pools of one level over time, such as which nodes are taken: one bit per node and one row per breakpoint.
 
-The planner's own rows (`block.py`) contain the use of each pool, in blocks that are small because a change must touch little.  A
-matcher asks the opposite question: of *all* nodes, which are unmarked through a window?  Ten thousand nodes are 160 words, so
-here a row spans the level, a window is one `bitwise_or` over its rows, and the number of marks in each row is stored beside it: a
-window whose fullest row leaves too few nodes is skipped without being read.
+The planner's own rows (`block.py`) contain the use of each pool, in small blocks so that a change touches little.  A matcher asks
+the opposite question: of *all* nodes, which are unmarked through a window?  Ten thousand nodes are 160 words, so here a row spans
+the level, a window is one `bitwise_or` over its rows, and the number of marks in each row is stored with it: a window whose
+fullest row leaves too few nodes is skipped without reading it.
 
 Marks are set and cleared, not counted: before it clears one, the caller must ensure that nothing else marks the pool
 (`level.py` does).
@@ -125,7 +125,7 @@ class Marks(Breakpoints):
             return  # the mark changes at both breakpoints, which are new
         self._settle(i, j)
 
-    # -- questions --------------------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------------------
 
     def folded(self, start: int, end: int) -> Words:
         """Pools marked at any moment of the window; must not be written to."""

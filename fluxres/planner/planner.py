@@ -5,8 +5,8 @@ below it (rule A5) is never recorded: a pool is *covered* while one job holds al
 its five or six ancestors.  A pool of size 1 is held exclusively whenever it is used, so its own timeline is enough; larger pools
 have a second timeline of bits, which `cover` maintains.
 
-The caller is not trusted: units are checked against the size at every moment (rule A1), in `hold` and in `release`, because a
-planner with silently wrong records would allocate units twice.  Which job holds the units is the caller's business.
+`hold` and `release` check units against the size at every moment (rule A1), because a planner with silently wrong records would
+allocate units twice.  The caller records which job holds the units.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Planner:
         of_type: returns the ascending vertices (int32) of a type number, so that they are shared and not computed again.
 
     Cost: nothing per pool; arrays are shared, tables are made on first use.
-    Errors: every change raises UsageError or LimitExceeded and then has changed nothing.
+    Errors: a change that raises UsageError or LimitExceeded changes nothing.
 
     A rack of two nodes with two units of memory each:
 

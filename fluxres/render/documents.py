@@ -31,7 +31,7 @@ def _others(p: Pool) -> list[Document]:
 
 
 def pool(p: Pool, at: float | None = None, during: tuple[float, float] | None = None) -> Document:
-    """One pool: RFC 4's base data, its places, and what is held of it.
+    """One pool: RFC 4's base data, its paths and URIs, and its holders.
 
     Args:
         at, during: the time or window of `available`, `allocated` and `jobs`; now by default.

@@ -1,6 +1,6 @@
-"""Invariants of every schedule, whatever made it; tests run this over all schedules they produce.
+"""Invariants of every schedule, whatever produced it; tests run this over all schedules they produce.
 
-Nothing here knows how a schedule was made.  It only looks at the records: whether anything was held twice, whether a job started
+This only looks at the records: whether anything was held twice, whether a job started
 before it was submitted or could start, whether a job exceeded its limit.  To check promises of policies it needs the reservations
 made along the way, which a `Watched` policy records.
 """

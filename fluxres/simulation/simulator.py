@@ -249,7 +249,7 @@ class Simulator:
                 raise InputError(
                     f"{dependency}: no job {value} was submitted before it",
                     where=f"job {job.id}",
-                    hint="in a hierarchy give a Workload that says has_dependencies: it keeps such jobs together",
+                    hint="in a hierarchy, give a Workload with has_dependencies: it keeps such jobs together",
                 )
             number = site.names[value]
             if number is None:

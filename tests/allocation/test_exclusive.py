@@ -20,7 +20,7 @@ def two() -> ResourceGraph:
     return ResourceGraph(expand(Recipe("cluster", ids=None, children=(node,)), origin=uuids.new_origin()))
 
 
-def test_rule_a8_a_second_job_is_refused_by_name(two: ResourceGraph) -> None:
+def test_rule_a8_second_job_is_refused_by_name(two: ResourceGraph) -> None:
     two.allocate("/cluster/node0/core0", job="a", start=0, end=10)
     two.allocate("/cluster/node0/core1", job="a", start=0, end=20)
     with pytest.raises(InsufficientResources, match="node0 is exclusive to one job, and a holds /cluster/node0/core1 in it"):
@@ -34,7 +34,7 @@ def test_rule_a8_a_second_job_is_refused_by_name(two: ResourceGraph) -> None:
     assert two.check() == []
 
 
-def test_rule_a8_a_request_is_placed_elsewhere_or_later(two: ResourceGraph) -> None:
+def test_rule_a8_request_is_placed_elsewhere_or_later(two: ResourceGraph) -> None:
     two.allocate("slot=1/core=2", job="a", start=0, duration_s=10)
     assert [pool.path for pool in two.allocate("slot=2/core", job="b", start=0, duration_s=10).pools] == [
         "/cluster/node1/core0",
@@ -58,7 +58,7 @@ def test_rule_a8_check_names_the_pool_and_both_jobs(two: ResourceGraph) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_rule_a8_holds_in_random_courses(two: ResourceGraph, seed: int) -> None:
+def test_rule_a8_holds_in_random_histories(two: ResourceGraph, seed: int) -> None:
     source = random.Random(seed)
     for _ in range(60):
         job, start = source.choice("abc"), source.randrange(20)

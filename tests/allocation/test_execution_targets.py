@@ -1,4 +1,4 @@
-"""Targets of R pool by pool and in columns, and host lists by number against those by text."""
+"""Targets of R pool by pool and in columns, and host lists built from numbers compared with those from text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def disjoint(structure: Structure, wanted: list[int]) -> list[int]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, FLAT.n - 1), min_size=1, max_size=20))
-def test_few_and_many_pools_give_the_same_r(wanted: list[int]) -> None:
+def test_few_and_many_pools_yield_the_same_r(wanted: list[int]) -> None:
     vertices = np.array(disjoint(FLAT, wanted), np.int32)
     amounts = FLAT.size[vertices]
     few = resource_set(FLAT, vertices, amounts, 0, 10)
@@ -57,7 +57,7 @@ def test_few_and_many_pools_give_the_same_r(wanted: list[int]) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 5, 12])
-def test_whole_nodes_in_many_ways(number: int) -> None:
+def test_complete_nodes_however_they_are_held(number: int) -> None:
     nodes = FLAT.of_type("node")[:number]
     below = np.array(sorted(v for node in nodes.tolist() for v in range(node + 1, FLAT.end.item(node)) if FLAT.parent[v] == node))
     whole, parts = (resource_set(FLAT, v.astype(np.int32), FLAT.size[v], 0, 10) for v in (nodes, below))
@@ -67,7 +67,7 @@ def test_whole_nodes_in_many_ways(number: int) -> None:
     assert set(whole["execution"].get("properties", {})) == (set() if number < 3 else {"fat", "class=x"})
 
 
-def test_ranks_that_are_not_their_own_numbers() -> None:
+def test_ranks_that_differ_from_positions() -> None:
     structure = machine(4)
     structure.rank[structure.rank >= 0] = 7 - 2 * structure.rank[structure.rank >= 0]
     node, core = structure.of_type("node")[:1], structure.of_type("core")[4:5]
@@ -76,8 +76,8 @@ def test_ranks_that_are_not_their_own_numbers() -> None:
     assert r["execution"]["nodelist"] == ["node[1,0]"]
 
 
-def test_a_rank_that_stands_on_scattered_pools() -> None:
-    """The first topmost pool is the target; what else has the rank is in no children of it."""
+def test_rank_of_scattered_pools() -> None:
+    """The first topmost pool is the target; other pools of the rank are not among its children."""
     structure = machine(4)
     structure.rank[structure.rank == 2] = 0
     node = structure.of_type("node")[2:3]
@@ -85,7 +85,7 @@ def test_a_rank_that_stands_on_scattered_pools() -> None:
     assert r["execution"]["R_lite"] == [{"rank": "0", "children": {"core": ""}}]
 
 
-def test_a_node_without_cores_is_there_when_all_above_it_is_held() -> None:
+def test_node_without_cores_is_listed_if_a_pool_above_is_held() -> None:
     racks = (Recipe("rack", ids=0, children=(Recipe("node", 2), Recipe("node", basename="fat", children=(Recipe("core", 2),)))),)
     structure = expand(Recipe("cluster", children=racks), origin=uuids.new_origin())
     r = resource_set(structure, structure.of_type("rack"), np.ones(1, np.int64), 0, 10)["execution"]
@@ -94,7 +94,7 @@ def test_a_node_without_cores_is_there_when_all_above_it_is_held() -> None:
 
 
 @pytest.mark.parametrize("taken_out", [0, 3, 11])
-def test_what_stands_outside_the_tree_is_no_target(taken_out: int) -> None:
+def test_pools_outside_the_tree_are_not_targets(taken_out: int) -> None:
     structure = machine(12)
     node = structure.of_type("node").item(taken_out)
     power = np.array([0], np.int32), np.array([node], np.int32)
@@ -117,7 +117,7 @@ texts = st.from_regex(r"\A(n|node|n-)(0{0,2}[0-9]{1,3})\Z") | st.sampled_from(OD
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(texts, min_size=2, max_size=12).filter(lambda names: len(names) % 2 == 0), st.data())
-def test_hosts_are_folded_as_text_is(names: list[str], data: st.DataObject) -> None:
+def test_hosts_fold_like_text(names: list[str], data: st.DataObject) -> None:
     structure = machine(len(names), names)
     hosts = Hosts(structure.of_type("node"))
     for _ in range(3):
@@ -125,7 +125,7 @@ def test_hosts_are_folded_as_text_is(names: list[str], data: st.DataObject) -> N
         assert hosts.folded(structure, np.array(some)) == hostlist.format([names[at] for at in some])
 
 
-def test_a_name_that_no_host_list_says_is_refused() -> None:
+def test_name_that_no_host_list_can_contain_is_refused() -> None:
     structure = machine(2, ["a b", "c"])
     with pytest.raises(InputError, match="'a b'"):
         resource_set(structure, structure.of_type("node"), np.ones(2, np.int64), 0, 1)

@@ -1,4 +1,4 @@
-"""What a match gives is kept together; whoever looks, and whatever is done next, meets the same records as if it were not."""
+"""A match is stored as a batch; every later query and change sees the same records as without batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine() -> ResourceGraph:
 
 
 def trace(g: ResourceGraph) -> Any:
-    """All that the records and the planner say."""
+    """The complete state of the records and the planner."""
     return (
         {v: dict(holders) for v, holders in g.records.held.items() if holders},
         {job: set(pools) for job, pools in g.records.pools_of.items()},
@@ -48,7 +48,7 @@ step = st.one_of(
 
 
 class Twins:
-    """One graph gets matches as they are, the other the pools of the same matches by name."""
+    """One graph gets matches as batches, the other the pools of the same matches by name."""
 
     def __init__(self) -> None:
         self.one, self.other = machine(), machine()
@@ -90,7 +90,7 @@ class Twins:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(step, max_size=10))
-def test_matches_kept_together_are_records_like_any_other(steps: list[tuple[str, Any, Any, Any]]) -> None:
+def test_batches_behave_like_other_records(steps: list[tuple[str, Any, Any, Any]]) -> None:
     twins = Twins()
     for kind, what, job, window in steps:
         if kind == "request":
@@ -110,7 +110,7 @@ def test_matches_kept_together_are_records_like_any_other(steps: list[tuple[str,
     assert trace(twins.one) == trace(twins.other)
 
 
-def test_a_sink_that_looks_while_all_is_given_back() -> None:
+def test_sink_reads_records_while_a_job_is_freed() -> None:
     g = machine()
     seen = []
     g.sink = lambda event: seen.append((event["event"], len(g.records.held)))
@@ -120,7 +120,7 @@ def test_a_sink_that_looks_while_all_is_given_back() -> None:
     assert (g.jobs(), g.records.held, g.check()) == ([], {}, [])
 
 
-def test_what_ended_is_dropped_whole() -> None:
+def test_ended_batch_is_dropped_completely() -> None:
     g = machine()
     g.allocate("slot=1/node", job="a", duration_s=5)
     g.allocate("slot=1/license=4", job="b", duration_s=9)

@@ -1,4 +1,4 @@
-"""What a pool drew by itself goes with it from each supplier, where parts of it stay (rules F2 and A6)."""
+"""A pool's own draw is freed with it from each supplier, while parts of it stay (rules F2 and A6)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def watts(graph: ResourceGraph, at: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize("give_back", ["free", "shrink"])
-def test_rule_f2_a_node_that_goes_takes_of_each_supplier_what_it_drew_there(give_back: str) -> None:
+def test_rule_f2_freed_node_frees_its_draw_from_each_supplier(give_back: str) -> None:
     graph = sites.graph(CARDS)
     graph.allocate("slot=1/[core=1;power=250]", job="j", duration_s=10)
     before = state(graph)
@@ -41,10 +41,10 @@ def test_rule_f2_a_node_that_goes_takes_of_each_supplier_what_it_drew_there(give
     assert state(graph) == before
 
 
-def test_rule_f2_what_stays_of_a_node_that_goes_draws_on() -> None:
+def test_rule_f2_remaining_parts_of_a_freed_node_keep_drawing() -> None:
     graph = sites.graph(CARDS)
     graph.allocate("/m/node0/core0", job="j", start=0, end=10)
-    graph.allocate("slot=1/[core=1;power=250]", job="j", start=0, end=10)  # the other core, which draws no more than that
+    graph.allocate("slot=1/[core=1;power=250]", job="j", start=0, end=10)  # the other core draws no more than that
     before = state(graph)
     for _ in range(3):
         graph.allocate("/m/node0", job="j", start=0, end=5)
@@ -54,7 +54,7 @@ def test_rule_f2_what_stays_of_a_node_that_goes_draws_on() -> None:
 
 
 @pytest.mark.parametrize("down", ["while it is drawn", "when it goes"])
-def test_rule_f2_a_supplier_that_is_down_for_a_time_changes_nothing_of_what_goes(down: str) -> None:
+def test_rule_f2_supplier_outage_does_not_change_what_is_freed(down: str) -> None:
     graph = sites.graph(CARDS)
     if down == "while it is drawn":
         graph.set_state("power:/pdu1", "down")
@@ -68,9 +68,9 @@ def test_rule_f2_a_supplier_that_is_down_for_a_time_changes_nothing_of_what_goes
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_rule_a6_growing_and_shrinking_leaves_what_was_drawn(seed: int) -> None:
+def test_rule_a6_growing_and_shrinking_restores_the_draws(seed: int) -> None:
     source = random.Random(f"grown/{seed}")
-    graph = sites.graph(random_machine(source, (0, 0, 8, 40, 100)))  # of even parts, which are never rounded
+    graph = sites.graph(random_machine(source, (0, 0, 8, 40, 100)))  # equal parts, which are never rounded
     asked = source.choice(("slot=1/[core=1;power=80]", "slot=1/[gpu=1;power=120]", "slot=1/core=1", "slot=2/gpu", "slot=1/node"))
     try:
         graph.allocate(asked, job="j", start=2, end=8)

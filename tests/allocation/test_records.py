@@ -1,4 +1,4 @@
-"""The single writer: what it refuses, what it says then, and that a refusal leaves no trace."""
+"""The single writer: what it refuses, with which message, and that a refusal leaves no trace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LICENSE, FEATURE, BUNDLE = "/demo/license", "/demo/license/feature0", "/demo/bun
 
 
 def trace(g: ResourceGraph) -> Any:
-    """All that the records and the planner say."""
+    """The complete state of the records and the planner."""
     return (
         {v: dict(holders) for v, holders in g.records.held.items()},
         {job: set(pools) for job, pools in g.records.pools_of.items()},
@@ -80,7 +80,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[FluxresError], str]] = [
 
 
 @pytest.mark.parametrize(("operation", "arguments", "error", "message"), REFUSED)
-def test_a_refusal_names_the_reason_and_changes_nothing(
+def test_refusal_names_the_reason_and_changes_nothing(
     operation: str, arguments: dict[str, Any], error: type[FluxresError], message: str
 ) -> None:
     g = machine()
@@ -93,7 +93,7 @@ def test_a_refusal_names_the_reason_and_changes_nothing(
     assert g.check() == []
 
 
-def test_a_refusal_knows_the_earliest_time_and_who_is_in_the_way() -> None:
+def test_refusal_names_the_earliest_time_and_the_holders() -> None:
     g = machine()
     g.allocate([(MEMORY, 3)], job="a", start=0, end=10)
     g.allocate([(MEMORY, 3)], job="b", start=5, end=20)
@@ -104,7 +104,7 @@ def test_a_refusal_knows_the_earliest_time_and_who_is_in_the_way() -> None:
     g.allocate([(MEMORY, 6)], job="c", start=20, end=25)
 
 
-def test_where_own_records_lie_below_the_earliest_time_is_not_claimed() -> None:
+def test_refusal_has_no_earliest_time_if_own_records_are_below() -> None:
     g = machine()
     g.allocate(CORE, job="a", start=0, end=13)
     g.allocate("/demo/rack", job="b", start=20, end=30)
@@ -134,7 +134,7 @@ def test_allocate_grows_and_free_shrinks_under_one_name() -> None:
     assert trace(g) == trace(machine())
 
 
-def test_what_is_held_whole_absorbs_the_jobs_own_records_below_for_that_window() -> None:
+def test_exclusive_pool_absorbs_own_records_below_for_its_window() -> None:
     g = machine()
     g.allocate(CORE, job="a", start=0, end=20)
     g.allocate(NODE, job="a", start=5, end=10)
@@ -146,7 +146,7 @@ def test_what_is_held_whole_absorbs_the_jobs_own_records_below_for_that_window()
     assert g.check() == []
 
 
-def test_a_larger_pool_is_exclusive_when_one_job_has_all_of_it_and_not_when_two_share_it() -> None:
+def test_larger_pool_is_exclusive_only_if_one_job_holds_all_units() -> None:
     g = machine()
     g.allocate([(LICENSE, 2)], job="a")
     g.allocate([(LICENSE, 2)], job="b")
@@ -163,7 +163,7 @@ def test_a_larger_pool_is_exclusive_when_one_job_has_all_of_it_and_not_when_two_
     assert g.check() == []
 
 
-def test_a_stage_locks_for_others_commits_for_its_job_and_expires() -> None:
+def test_stage_locks_commits_and_expires() -> None:
     now = [0.0]
     g = machine()
     g.clock = lambda: now[0]
@@ -191,7 +191,7 @@ def test_a_stage_locks_for_others_commits_for_its_job_and_expires() -> None:
     assert g.check() == []
 
 
-def test_a_stage_falls_at_a_change_and_at_no_question() -> None:
+def test_stage_expires_at_a_change_and_not_at_a_query() -> None:
     now, events = [0.0], []
     g = machine()
     g.clock = lambda: now[0]
@@ -222,7 +222,7 @@ def test_a_stage_falls_at_a_change_and_at_no_question() -> None:
     assert g.pool(NODE).available(at=8) == 1
 
 
-def test_a_stage_may_name_a_pool_twice() -> None:
+def test_stage_may_name_a_pool_twice() -> None:
     g = machine()
     g.stage([(LICENSE, 2), (LICENSE, 2)], job="a").commit()
     assert g.pool(LICENSE).holder == "a"
@@ -230,7 +230,7 @@ def test_a_stage_may_name_a_pool_twice() -> None:
     assert g.check() == []
 
 
-def test_committing_after_the_pool_went_down_keeps_what_was_promised() -> None:
+def test_commit_succeeds_after_the_pool_went_down() -> None:
     g = machine()
     stage = g.stage(NODE, job="a")
     g.set_state(NODE, "down")
@@ -239,7 +239,7 @@ def test_committing_after_the_pool_went_down_keeps_what_was_promised() -> None:
     assert g.check() == []
 
 
-def test_a_job_cannot_take_whole_what_lies_above_its_own_stage() -> None:
+def test_job_cannot_hold_a_pool_above_its_own_stage_exclusively() -> None:
     g = machine()
     stage = g.stage(NODE, job="a")
     with pytest.raises(InsufficientResources, match="cannot be allocated exclusively: a holds"):
@@ -249,7 +249,7 @@ def test_a_job_cannot_take_whole_what_lies_above_its_own_stage() -> None:
     assert g.check() == []
 
 
-def test_a_commit_that_would_complete_a_pool_over_another_job_is_refused_and_stays_staged() -> None:
+def test_commit_that_would_enclose_another_job_is_refused_and_stays_staged() -> None:
     g = machine()
     g.allocate([(LICENSE, 2)], job="a")
     stage = g.stage([(LICENSE, 2)], job="a")
@@ -263,7 +263,7 @@ def test_a_commit_that_would_complete_a_pool_over_another_job_is_refused_and_sta
     assert g.pool(LICENSE).holder == "a"
 
 
-def test_records_that_ended_are_dropped_on_request() -> None:
+def test_ended_records_are_dropped_on_request() -> None:
     g = machine()
     g.allocate(CORE, job="a", start=0, end=10)
     g.allocate(CORE, job="b", start=10, end=20)
@@ -274,7 +274,7 @@ def test_records_that_ended_are_dropped_on_request() -> None:
     assert g.check() == []
 
 
-def test_the_audit_sees_what_is_wrong() -> None:
+def test_audit_finds_wrong_records() -> None:
     g = machine()
     g.allocate([(MEMORY, 3)], job="a")
     v = g.vertex(MEMORY)

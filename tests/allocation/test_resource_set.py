@@ -1,4 +1,4 @@
-"""R version 1 (RFC 20): ranks, logical ids, hosts, properties, times and slots of what a job was given."""
+"""R version 1 (RFC 20): ranks, logical ids, hosts, properties, times and slots of an allocation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def execution(r: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_whole_nodes_share_an_entry() -> None:
+def test_complete_nodes_share_an_entry() -> None:
     r = execution(machine().allocate("slot=4/node", job="a", at=10, duration_s=60).R())
     assert r == {
         "R_lite": [{"rank": "0-3", "children": {"core": "0-3", "gpu": "0-1"}}],
@@ -47,7 +47,7 @@ def test_whole_nodes_share_an_entry() -> None:
     }
 
 
-def test_parts_of_nodes_have_logical_ids_whatever_lies_between() -> None:
+def test_parts_of_nodes_have_logical_ids_whatever_levels_are_between() -> None:
     g = machine()
     g.allocate("slot=3/core", job="a")
     second = execution(g.allocate("slot=2/[core;gpu]", job="b").R())
@@ -61,7 +61,7 @@ def test_parts_of_nodes_have_logical_ids_whatever_lies_between() -> None:
     assert named["nslots"] == 1, "each target is a slot where a request had none"
 
 
-def test_what_stands_on_no_target_is_not_in_r() -> None:
+def test_pools_on_no_target_are_not_in_r() -> None:
     g = machine()
     r = execution(g.allocate([("/cluster/license", 2)], job="a").R())
     assert (r["R_lite"], r["nodelist"]) == ([], [])
@@ -98,7 +98,7 @@ def test_r_names_exactly_the_cores_and_gpus_that_are_held(data: st.DataObject) -
     assert [name for text in r["nodelist"] for name in hostlist.parse(text)] == [nodes[rank].name for rank in ranks]
 
 
-def test_the_graph_comes_on_request() -> None:
+def test_graph_is_included_on_request() -> None:
     g = machine()
     a = g.allocate("slot=1/node", job="a", duration_s=60)
     assert "scheduling" not in a.R()
@@ -113,7 +113,7 @@ def test_the_graph_comes_on_request() -> None:
         a.R(scheduling="xml")
 
 
-def test_the_graph_of_a_job_that_grew_has_the_most_it_ever_holds() -> None:
+def test_graph_of_a_job_that_grew_has_its_maximum() -> None:
     g = machine()
     memory = "/cluster/rack0/n000/socket0/memory0"
     g.allocate([(memory, 2)], job="a", start=0, end=100)
@@ -123,7 +123,7 @@ def test_the_graph_of_a_job_that_grew_has_the_most_it_ever_holds() -> None:
 
 
 @pytest.mark.parametrize("form", ["jgf", "jgf_shorthand"])
-def test_a_scheduler_below_can_read_the_graph(form: str) -> None:
+def test_nested_scheduler_can_read_the_graph(form: str) -> None:
     g = machine()
     r = g.allocate("slot=2/[core=2;memory=4]", job="a").R(scheduling=form)
     read = jgf.read(yaml_document.load(json.dumps(r).encode()))
@@ -133,13 +133,13 @@ def test_a_scheduler_below_can_read_the_graph(form: str) -> None:
     assert len(read.edges) == len(read.nodes) - 1
 
 
-def test_what_is_no_property_of_a_job_is_left_out() -> None:
+def test_properties_hidden_from_jobs_are_left_out() -> None:
     node = Recipe("node", count=1, properties={"+batch": None, "a|b": None, "fast@gpu": None}, children=(Recipe("core"),))
     g = ResourceGraph(expand(Recipe("cluster", children=(node,)), origin=uuids.new_origin()))
     assert execution(g.allocate("slot/node", job="a").R())["properties"] == {"fast@gpu": "0"}
 
 
-def test_a_target_without_cores_has_an_empty_set_of_them() -> None:
+def test_target_without_cores_has_an_empty_core_set() -> None:
     g = machine()
     r = execution(g.allocate([("/cluster/rack0/n001/socket0/memory0", 2)], job="a").R())
     assert (r["R_lite"], r["nodelist"]) == ([{"rank": "1", "children": {"core": ""}}], ["n001"])
@@ -149,7 +149,7 @@ def slots(graph: ResourceGraph) -> dict[str, int | None]:
     return {job: execution(graph.allocation(job).R()).get("nslots") for job in graph.jobs()}
 
 
-def test_slots_are_those_of_the_requests_as_long_as_they_are_known() -> None:
+def test_slots_are_those_of_the_requests_while_known() -> None:
     g = machine()
     with g.stage("slot=3/core", job="a") as stage:
         assert execution(stage.commit().R())["nslots"] == 3
@@ -167,7 +167,7 @@ def test_slots_are_those_of_the_requests_as_long_as_they_are_known() -> None:
     assert slots(g) == {"a": 2, "b": None, "c": None}
 
 
-def test_a_refusal_of_more_leaves_the_slots_known() -> None:
+def test_refused_grow_leaves_the_slots_known() -> None:
     g = machine()
     g.allocate("slot=3/core", job="a")
     with pytest.raises(UsageError):
@@ -175,7 +175,7 @@ def test_a_refusal_of_more_leaves_the_slots_known() -> None:
     assert slots(g) == {"a": 3}
 
 
-def test_slots_come_back_with_the_journal_and_the_snapshot() -> None:
+def test_slots_survive_journal_and_snapshot() -> None:
     g, again, seen = machine(), machine(), list[dict[str, Any]]()
     g.sink = seen.append
     g.allocate_all([("slot=2/core", "a"), ("slot=2/gpu", "b")])
@@ -196,7 +196,7 @@ def test_slots_come_back_with_the_journal_and_the_snapshot() -> None:
     assert slots(restored) == slots(g)
 
 
-def test_a_job_that_holds_a_pool_and_later_all_around_it_has_the_latter_in_r() -> None:
+def test_r_contains_the_exclusive_pool_above_a_pool_held_earlier() -> None:
     node = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 4)])
     graph = fluxres.build(fluxres.Resource("rack", 2, children=[node]), name="lab")
     graph.allocate(["/lab/rack1/node0/core1", "/lab/rack0/node1/core3"], job="j", start=0, end=5)

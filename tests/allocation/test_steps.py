@@ -1,4 +1,4 @@
-"""Step functions against the plainest thing there is: a list with one number a tick."""
+"""Step functions compared with a list with one number per tick."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_canonical_keeps_the_values_and_merges_neighbours(values: list[int]) -> 
 
 
 @given(amounts, windows, st.integers(1, 3))
-def test_add_adds_at_every_moment_of_the_window_and_nowhere_else(values: list[int], window: tuple[int, int], more: int) -> None:
+def test_add_changes_every_moment_of_the_window_and_no_other(values: list[int], window: tuple[int, int], more: int) -> None:
     start, end = window
     grown = steps.add(of_list(values), start, end, more)
     assert held_at(grown) == [value + (more if start <= tick < end else 0) for tick, value in enumerate(values)]
@@ -54,7 +54,7 @@ def test_within_and_least(values: list[int], window: tuple[int, int]) -> None:
 
 
 @given(amounts, windows, st.integers(0, 3), st.integers(1, 5))
-def test_whole_names_exactly_the_moments_that_reach_the_size(
+def test_whole_returns_exactly_the_moments_that_reach_the_size(
     values: list[int], window: tuple[int, int], extra: int, size: int
 ) -> None:
     start, end = window

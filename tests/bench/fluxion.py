@@ -1,4 +1,4 @@
-"""What Fluxion took, for comparison: an optimised build on the same kind of machine, medians, in microseconds.
+"""Times of Fluxion for comparison: an optimised build on the same kind of machine, medians, in microseconds.
 
 Of the queue more is known where a recorded one is given: its file has, for each job, when Fluxion started it and how long it
 took.

@@ -1,7 +1,7 @@
 """The machines and the queue of the matching benchmark.
 
 *rack*: cluster → N/16 racks → 16 nodes → 2 sockets → 22 cores, 2 GPUs and 4 memory pools of 32 GB each (59 pools a node).
-*flat*: cluster → N nodes → 44 cores and 4 GPUs.  The queue: 70 % jobs of whole nodes, log-uniform 1 … N/4; 30 % one slot of 1 …
+*flat*: cluster → N nodes → 44 cores and 4 GPUs.  The queue: 70 % exclusive nodes, log-uniform 1 … N/4; 30 % one slot of 1 …
 16 cores, half of them with a GPU; durations of 600 … 43,200 s.
 """
 
@@ -35,7 +35,7 @@ def machine(shape: str, nodes: int) -> Structure:
 
 @dataclass(frozen=True)
 class Job:
-    """One job of the queue; `fluxion` is what Fluxion did with it, by column of the recorded queue."""
+    """One job of the queue; `fluxion` is Fluxion's result, by column of the recorded queue."""
 
     nodes: int
     cores: int

@@ -1,7 +1,7 @@
-"""The operations of the matching benchmark, each as a caller meets it.
+"""The operations of the matching benchmark, as seen by a caller.
 
-An operation begins with the text of a jobspec, one that was read before, and ends with R as JSON; what it gave is freed outside
-the measurement, and timed by itself.  Times are processor times, so that neighbours on the machine do not count; a figure is
+An operation begins with the text of a jobspec, one that was read before, and ends with R as JSON; the allocation is freed outside
+the measurement, and timed separately.  Times are processor times, so that neighbours on the machine do not count; a figure is
 the least and the median of many runs.
 """
 
@@ -65,13 +65,13 @@ def resident_mb() -> float:
 
 
 def peak_mb() -> float:
-    """The most it ever was."""
+    """Its maximum."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024 / 1e6
 
 
 def timed(call: Callable[[], object], after: Callable[[], object] = lambda: None) -> tuple[Figure, Figure]:
-    """Figures of a call, and of what follows each time."""
+    """Times of a call, and of what follows each time."""
     taken: list[float] = []
     following: list[float] = []
     clock = time.process_time
@@ -103,7 +103,7 @@ def allocate(graph: ResourceGraph, text: str, policy: str, job: str = "job") -> 
 
 
 def single(graph: ResourceGraph, column: Column, names: Sequence[str]) -> None:
-    """The requests by name, on an idle machine; and what can never be."""
+    """The requests by name, on an idle machine, including an impossible one."""
     texts = machines.documents(column.nodes)
     for name in names:
         if name == "64 nodes" and column.nodes < 64:
@@ -135,7 +135,7 @@ def queue(graph: ResourceGraph, column: Column, jobs: Sequence[Job]) -> None:
     taken = []
     for number, job in enumerate(jobs):
         text = job.document()
-        as_request(text)  # the benchmark is about requests that were read before
+        as_request(text)  # the benchmark measures requests that were read before
         began = time.process_time()
         given = graph.allocate_orelse_reserve(text, job=f"job{number}", policy=column.policy)
         orjson.dumps(given.R())

@@ -1,7 +1,7 @@
 """All of the matching benchmark at one size: `python -m tests.bench.match_table --nodes 1024 [--shape rack] [--queue FILE]`.
 
-What is measured stands in `match_measures.py`: through the face, from the text of a request to the text of R.  Each policy
-runs in a process of its own, whose memory is told too.  Beside each figure stands Fluxion's, where there is one.
+`match_measures.py` defines what is measured: calls of the API, from the text of a request to the text of R.  Each policy
+runs in its own process, whose memory is reported.  Fluxion's time is shown next to each figure, if there is one.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Column = dict[str, Any]
 
 
 def pyplot() -> Any:
-    """Matplotlib, ready to draw; imported here, because the tests beside this file do not need it."""
+    """Matplotlib, ready to draw; imported here, because the tests in this directory do not need it."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -56,7 +56,7 @@ def against_nodes(columns: Sequence[Column], file: Path) -> None:
 
 
 def against_reservations(columns: Sequence[Column], file: Path) -> None:
-    """The mean of each tenth of a queue against the number of jobs that stand before it."""
+    """The mean of each tenth of a queue against the number of jobs before it."""
     drawing, axis = pyplot().subplots(figsize=(6, 3.6))
     long = [c for c in columns if c["nodes"] == 10_240 and c["queue_jobs"] == 10_000]
     for column in sorted(long, key=lambda column: str(column["policy"])):

@@ -1,6 +1,6 @@
-"""What a scheduler does all day, on the El Capitan file: looking up, giving and taking, totals, searching, copying.
+"""Frequent operations of a scheduler on the El Capitan file: lookup, allocate and free, totals, search, copy.
 
-The targets stand in specs/performance.md; here is only what is measured.
+specs/performance.md has the targets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What it costs that nodes draw power: requests with watts beside the same ones without, in one run.
+"""The cost of nodes that draw power: requests with watts compared with the same ones without, in one run.
 
 Run it with `pytest tests/bench/test_charges.py -m bench`.
 """
@@ -49,9 +49,7 @@ def there_and_back(graph: ResourceGraph, text: str) -> float:
         ("slot=512/core=8", "slot=512/[core=8;power=100]"),
     ],
 )
-def test_a_charged_request_costs_at_most_three_times_as_much(
-    benchmark: Any, site: ResourceGraph, plain: str, charged: str
-) -> None:
+def test_charged_request_costs_at_most_three_times_as_much(benchmark: Any, site: ResourceGraph, plain: str, charged: str) -> None:
     there_and_back(site, plain)
     without = []
 

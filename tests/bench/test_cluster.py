@@ -1,4 +1,4 @@
-"""Cluster files: what reading and writing cost, and the memory of a whole process that reads a million pools."""
+"""Cluster files: what reading and writing cost, and the memory of a process that reads a million pools."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_expand_a_million(benchmark: BenchmarkFixture) -> None:
 
 
 @pytest.mark.parametrize("path", LARGE, ids=lambda path: path.stem)
-def test_peak_memory_of_the_whole_process(path: Path) -> None:
+def test_peak_memory_of_the_process(path: Path) -> None:
     out = subprocess.run([sys.executable, "-c", PEAK, str(path)], check=True, capture_output=True, text=True).stdout
     pools, peak_kib = map(int, out.split())
     print(f"{path.stem}: {pools} pools, {peak_kib / 1024:.0f} MiB at most")

@@ -1,6 +1,6 @@
-"""Whole commands as a user times them: a new process each, on the El Capitan file, 1.4 million pools.
+"""Complete commands, each in a new process, on the El Capitan file, 1.4 million pools.
 
-`pytest tests/bench/test_commands.py -m bench`.  The targets stand in specs/performance.md: 2 s for the load, 0.5 s for every
+`pytest tests/bench/test_commands.py -m bench`.  The targets are in specs/performance.md: 2 s for the load, 0.5 s for every
 later command, 0.15 s for help.  Python must be allowed to keep its byte code, as in any installation.
 """
 
@@ -45,7 +45,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run a command in a store of its own."""
+    """Run a command with a separate store."""
     folder: Path = tmp_path_factory.mktemp("store")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment["FLUXRES_STORE"] = str(folder / "bench.db")

@@ -1,4 +1,4 @@
-"""The formats of Flux at the sizes of large machines, and the memory of a whole process that reads JGF."""
+"""The formats of Flux at the sizes of large machines, and the memory of a process that reads JGF."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Views and surgery on a million pools: 80 racks of 128 nodes of 96 cores, and a power hierarchy over the nodes.
 
-Figures and how to repeat them are in specs/performance.md; here is only what is measured.
+specs/performance.md has the results, and how to repeat them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_extract_a_rack_pruned_and_cut(benchmark: Any, big: Structure) -> None:
     benchmark(lambda: surgery.extract(big, 1, keep, sizes))
 
 
-def test_extract_what_a_job_holds(benchmark: Any, big: Structure) -> None:
+def test_extract_the_pools_of_a_job(benchmark: Any, big: Structure) -> None:
     keep = np.zeros(big.n, np.bool_)
     keep[5:900_000:97] = True
     benchmark(lambda: surgery.extract_many(big, keep))

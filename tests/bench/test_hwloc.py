@@ -1,4 +1,4 @@
-"""hwloc XML: a large node, and a thousand files that are alike. The targets stand in specs/hwloc.md."""
+"""hwloc XML: a large node, and a thousand similar files. The targets are in specs/hwloc.md."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_node_of_512_processing_units(benchmark: Any) -> None:
     assert benchmark(lambda: hwloc.read(source)).structure.n == 1 + 8 * (2 + 4 * (1 + 8 * 3))
 
 
-def test_a_thousand_nodes_that_are_alike(benchmark: Any) -> None:
+def test_thousand_similar_nodes(benchmark: Any) -> None:
     sources = [Source(node(2, 8, 8, f"n{i}", (1 << 36) - 4096 * i)) for i in range(1_000)]
     made = benchmark.pedantic(lambda: hwloc_cluster.read_many(sources, cluster="alike"), rounds=3)
     assert made.structure.n == 1 + 1_000 * (1 + 2 * (2 + 8 * (1 + 8 * 3)))

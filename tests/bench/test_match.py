@@ -1,6 +1,6 @@
 """Matching on the machines of the benchmark, from the text of a request to that of R.
 
-Run it with `pytest tests/bench/test_match.py -m bench`; `match_table.py` prints the same operations beside Fluxion's figures.
+Run it with `pytest tests/bench/test_match.py -m bench`; `match_table.py` prints the same operations next to Fluxion's figures.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_allocate_and_free(benchmark: Any, idle: ResourceGraph, what: str) -> No
     benchmark(there_and_back)
 
 
-def test_what_can_never_be(benchmark: Any, idle: ResourceGraph) -> None:
+def test_impossible_request(benchmark: Any, idle: ResourceGraph) -> None:
     assert not benchmark(idle.satisfiable, TEXTS["N+1 nodes"])
 
 

@@ -70,7 +70,7 @@ def test_construction(benchmark: Any, frontier: dict[str, np.ndarray]) -> None:
 
 
 def test_first_totals_of_the_machine(benchmark: Any, frontier: dict[str, np.ndarray]) -> None:
-    """Includes the tables that are made when first asked for."""
+    """Includes the tables that are created on first use."""
     total = benchmark.pedantic(lambda planner: planner.totals(0, 0, 1), setup=lambda: ((Planner(**frontier),), {}), rounds=10)
     assert total[CORE] == 80 * 160 * 64
 
@@ -146,7 +146,7 @@ def workload(nodes: np.ndarray) -> list[tuple[np.ndarray, int, int]]:
 
 @pytest.fixture(scope="module")
 def cluster() -> dict[str, np.ndarray]:
-    """10,240 nodes, with all that is in them."""
+    """10,240 nodes, with their contents."""
     return machine(64, 160)
 
 

@@ -1,6 +1,6 @@
-"""What a store costs at the size of El Capitan: 1.26 million pools.
+"""The cost of a store at the size of El Capitan: 1.26 million pools.
 
-`pytest tests/bench/test_store.py -m bench`; the figures stand in specs/store.md.
+`pytest tests/bench/test_store.py -m bench`; the results are in specs/store.md.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_load_without_events(benchmark: Any, store: SqliteStore) -> None:
     assert len(benchmark(store.load)) == 1_258_543
 
 
-def test_load_with_as_many_events_as_there_may_be(benchmark: Any, store: SqliteStore, large: Structure) -> None:
+def test_load_with_the_maximum_number_of_events(benchmark: Any, store: SqliteStore, large: Structure) -> None:
     nodes = large.of_type("node")
     store.put("replay", ResourceGraph(large))
     with store.writing("replay") as tx:

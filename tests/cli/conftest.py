@@ -1,4 +1,4 @@
-"""A store of its own for every test, and three ways to run commands: in this process, in another one, as a transcript."""
+"""A separate store for every test, and three ways to run commands: in this process, in another one, as a transcript."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Invoke = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in, with no store yet, and a clock that stands still."""
+    """A working directory without a store, and a fixed clock."""
     for name in [name for name in os.environ if name.startswith(("FLUXRES_", "NO_COLOR", "TERM"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

@@ -1,4 +1,4 @@
-"""Whatever words follow the name of a command, it answers or refuses (rule E1)."""
+"""Whatever words follow the name of a command, it succeeds or reports an error (rule E1)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ WORDS = [
     "é" * 300,
     "9" * 400,
 ]
-# What no command line can hold: a NUL.
+# A command line cannot contain a NUL.
 OTHERS = st.text(st.characters(exclude_characters="\0"), max_size=5)
-# What would run any word as a program only says what it would do.
+# Commands that would run a word as a program only print what they would do.
 HARMLESS = {"hierarchy": ["--dry-run"]}
 READING = {"info", "show", "find", "when", "why", "available", "allocated", "aggregate", "log", "formats", "check", "completion"}
 
 
 @pytest.fixture
 def stored(tiny: Invoke, place: Path) -> Path:
-    """The data folder of a store with a machine and a job, to begin from again and again."""
+    """The data directory of a store with a machine and a job, from which each example starts."""
     shutil.copy(MACHINE, place / "machine.yaml")
     tiny("allocate", "/tiny/rack0/node0", "--job", "j1")
     tiny("stage", "/tiny/rack1/node3", "--job", "j2")
@@ -41,7 +41,7 @@ def stored(tiny: Invoke, place: Path) -> Path:
 
 @given(st.sampled_from(list(COMMANDS)), st.lists(st.sampled_from(WORDS) | OTHERS, max_size=7))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_command_answers_or_refuses(stored: Path, command: str, words: list[str]) -> None:
+def test_every_command_succeeds_or_reports_an_error(stored: Path, command: str, words: list[str]) -> None:
     result = CliRunner().invoke(program, [command, *HARMLESS.get(command, []), *words])
     assert result.exception is None or isinstance(result.exception, SystemExit), (command, words, result.exc_info)
     assert result.exit_code in (0, 1, 2, 3, 4)
@@ -52,7 +52,7 @@ def test_every_command_answers_or_refuses(stored: Path, command: str, words: lis
         assert checked.exit_code in (0, 2), checked.output
 
 
-# What is likely to be understood, by the names of parameters.
+# Plausible values, by the names of parameters.
 LIKELY_WORDS = {
     "words": "/tiny/rack0 /tiny/rack1/node3/core[0-3] /tiny/rack0/node1/memory=8 power:/pdu0",
     "nodes tasks cores gpus": "1 2 3 40 0 2-3",
@@ -91,7 +91,7 @@ LIKELY = {name: words.split() for names, words in LIKELY_WORDS.items() for name 
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[str]:
-    """A command with as many words as it takes, most of them likely ones, and options that it has."""
+    """A command with the number of words that it accepts, mostly plausible ones, and with its options."""
     name = draw(st.sampled_from([name for name in COMMANDS if name != "completion"]))
     command = program.get_command(click.Context(program), name)
     assert command is not None
@@ -110,7 +110,7 @@ def lines(draw: st.DrawFn) -> list[str]:
 
 @given(lines())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_line_that_parses_answers_or_refuses(stored: Path, line: list[str]) -> None:
+def test_every_parsed_line_succeeds_or_reports_an_error(stored: Path, line: list[str]) -> None:
     result = CliRunner().invoke(program, line)
     assert result.exception is None or isinstance(result.exception, SystemExit), (line, result.exc_info)
     assert result.exit_code in (0, 1, 2, 3, 4)

@@ -1,4 +1,4 @@
-"""`fluxres load` of what is no machine: the place, the value, the way out, exit status 2, and the store as it was."""
+"""`fluxres load` of invalid input: place, value, hint, exit status 2, and an unchanged store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nested(levels: int) -> str:
     return "resources: " + "[{type: a, with: " * levels + "[]" + "}]" * levels
 
 
-#: what is wrong: the text behind the first line, ``line:column: path``, what the message says, what the way out says
+#: name: the text after the first line, ``line:column: path``, part of the message, part of the hint
 TEXTS: dict[str, tuple[str, str, str, str]] = {
     "unknown key": ("resources:\n  - type: node\n    cuont: 2\n", "4:5: resources[0].cuont", "'cuont'", "did you mean 'count'?"),
     "unknown key at the top": ("resorces: []\n", "2:1: resorces", "unknown key", "did you mean 'resources'?"),
@@ -111,7 +111,7 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
 
 
 def told(fluxres: Invoke, source: str) -> str:
-    """The message of a load that fails, with the store as it was."""
+    """The message of a load that fails and leaves the store unchanged."""
     before = [(path, path.read_bytes()) for path in sorted(Path(os.environ["XDG_DATA_HOME"]).rglob("*.db"))]
     assert len(before) == 1
     told = fluxres("load", source, "--replace", status=2).stderr
@@ -121,7 +121,7 @@ def told(fluxres: Invoke, source: str) -> str:
 
 
 @pytest.mark.parametrize("what", TEXTS)
-def test_a_bad_document_is_refused_with_place_and_way_out(what: str, tiny: Invoke, place: Path) -> None:
+def test_invalid_document_is_refused_with_place_and_hint(what: str, tiny: Invoke, place: Path) -> None:
     text, where, message, way_out = TEXTS[what]
     (place / "bad.yaml").write_bytes(f"fluxres: 1\n{text}".encode("utf-8", "surrogateescape"))
     line = told(tiny, "bad.yaml")
@@ -142,14 +142,14 @@ def test_a_bad_document_is_refused_with_place_and_way_out(what: str, tiny: Invok
         ("text.txt", r"text\.txt: unrecognized format \(a cluster file begins with 'fluxres: 1'.*\)"),
     ],
 )
-def test_a_source_that_is_no_document_is_refused_by_name(source: str, expected: str, tiny: Invoke, place: Path) -> None:
+def test_source_that_is_not_a_document_is_refused_by_name(source: str, expected: str, tiny: Invoke, place: Path) -> None:
     (place / "folder").mkdir()
     (place / "empty.yaml").touch()
     (place / "text.txt").write_text("hello\n")
     assert re.fullmatch(f"fluxres: ERROR {expected}\n", told(tiny, source))
 
 
-def test_a_file_that_may_not_be_read_is_refused_by_name(tiny: Invoke, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_refused_by_name(tiny: Invoke, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "bad.yaml").write_text("fluxres: 1\n")
     system = os.open
 
@@ -158,7 +158,7 @@ def test_a_file_that_may_not_be_read_is_refused_by_name(tiny: Invoke, place: Pat
             raise PermissionError(13, "Permission denied")
         return system(path, *args, **more)
 
-    # Root may read any file, so the answer of the system is played.
+    # Root may read any file, so the system's answer is simulated.
     monkeypatch.setattr(os, "open", refusing)
     assert "bad.yaml: cannot be read: Permission denied (check the permissions" in told(tiny, "bad.yaml")
 
@@ -171,13 +171,13 @@ def test_a_document_that_is_too_long_is_refused(tiny: Invoke, place: Path, monke
     assert "bad.yaml: more than 20 bytes (write repeated" in told(tiny, "bad.yaml")
 
 
-def test_a_bad_document_makes_no_store(fluxres: Invoke, place: Path) -> None:
+def test_invalid_document_creates_no_store(fluxres: Invoke, place: Path) -> None:
     (place / "bad.yaml").write_text("fluxres: 2\n")
     fluxres("load", "bad.yaml", status=2)
     assert not list(place.parent.rglob("*.db"))
 
 
-def test_a_save_reports_what_it_leaves_out(tiny: Invoke, place: Path) -> None:
+def test_save_reports_losses(tiny: Invoke, place: Path) -> None:
     tiny("stage", "/tiny/rack0", "--job", "j1")
     told = "left out: stage s0 of job j1: files do not store temporary locks\n"
     for dest in ("m.yaml", "-"):
@@ -186,7 +186,7 @@ def test_a_save_reports_what_it_leaves_out(tiny: Invoke, place: Path) -> None:
         assert told not in shown.stdout
 
 
-def test_load_says_which_pools_draw_more_than_they_can_be_given(fluxres: Invoke, place: Path) -> None:
+def test_load_reports_pools_whose_draw_cannot_be_supplied(fluxres: Invoke, place: Path) -> None:
     site = """
 fluxres: 1
 name: m
@@ -208,7 +208,7 @@ graphs:
     assert fluxres("load", "m.yaml", "--replace").stderr == ""
 
 
-def test_an_amount_with_a_unit_is_refused_with_the_unit_that_counts(tiny: Invoke) -> None:
+def test_amount_with_a_unit_is_refused_with_the_unit_of_the_pool(tiny: Invoke) -> None:
     told = tiny("allocate", "/tiny/rack0/node0/memory=10GiB", "--job", "j", status=2).stderr
     assert told.startswith("fluxres: ERROR /tiny/rack0/node0/memory: amount: expected a number of units, got '10GiB'")
     assert "give a number" in told

@@ -1,4 +1,4 @@
-"""specs/cli.md knows every command, every option, every key and every exit status there is."""
+"""specs/cli.md describes every command, option, key and exit status."""
 
 from __future__ import annotations
 

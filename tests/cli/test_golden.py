@@ -1,7 +1,7 @@
-"""What people see, word for word: each file in golden/ is a transcript that has to come out again.
+"""The exact output of commands: each file in golden/ is a transcript that must be reproduced.
 
 A line `$ fluxres …` is a command, then comes its standard output, standard error with `! ` before each line, and
-`(status N)` unless that is 0.  All commands of a file share a store and a clock that stands at 1000.  To take the present output
+`(status N)` unless that is 0.  All commands of a file share a store and a clock fixed at 1000.  To accept the present output,
 for right, run with `UPDATE_GOLDEN=1` and read the difference.
 """
 

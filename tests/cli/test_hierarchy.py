@@ -1,4 +1,4 @@
-"""`fluxres hierarchy` as people use it: at a terminal, in a pipe, and impatiently."""
+"""`fluxres hierarchy` at a terminal, in a pipe, and interrupted."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def test_policies_are_given_by_level(fluxres: Invoke) -> None:
         (["-T", "9999"], 2, "at most 1024"),
     ],
 )
-def test_what_cannot_be_is_refused(fluxres: Invoke, words: list[str], status: int, told: str) -> None:
+def test_invalid_hierarchies_are_refused(fluxres: Invoke, words: list[str], status: int, told: str) -> None:
     assert told in fluxres("hierarchy", *SMALL, *words, status=status).stderr
 
 
-def test_failed_jobs_give_status_5_after_the_answer() -> None:
+def test_failed_jobs_exit_with_status_5_after_the_output() -> None:
     status, out, err = finish(process("hierarchy", *SMALL, "-T", "2", "-J", "4", "--job", "sh -c 'echo oops >&2; exit 9'"))
     assert status == 5
     assert "4 failed" in out
@@ -96,7 +96,7 @@ def test_failed_jobs_give_status_5_after_the_answer() -> None:
 
 
 def started(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], str, Path]:
-    """A run whose jobs do not end, in a group of its own, with the mark of its processes; all its jobs have begun."""
+    """A run whose jobs do not end, in its own process group, with the mark of its processes; all its jobs have begun."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     running = process(
@@ -137,7 +137,7 @@ def test_a_signal_ends_every_process_and_leaves_nothing(number: signal.Signals, 
     assert list(folder.iterdir()) == []
 
 
-def test_ctrl_c_while_instances_begin(tmp_path: Path) -> None:
+def test_ctrl_c_while_instances_start(tmp_path: Path) -> None:
     running = process("hierarchy", *SMALL, "-T", "2x2", "--no-flat", "-J", "8", "--job", SLEEPER, "--grace", "1")
     own = Path(f"/proc/{running.pid}/task/{running.pid}/children")
     assert eventually(lambda: bool(own.read_text()))
@@ -157,11 +157,11 @@ def test_no_process_outlives_a_killed_command(tmp_path: Path) -> None:
     assert eventually(lambda: not any(map(is_alive, everyone)))
 
 
-def test_a_second_ctrl_c_does_not_wait_for_deaf_jobs(tmp_path: Path) -> None:
+def test_second_ctrl_c_does_not_wait_for_jobs_that_ignore_signals(tmp_path: Path) -> None:
     deaf = f"{sys.executable} -c 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'"
     running, mark, _ = started(tmp_path, "--job", deaf, "--grace", "300")
     for _ in range(10):
-        # Two that arrive before the first was handled are one, which a busy machine makes of them whenever it likes.
+        # Two signals that arrive before the first is handled become one, which may happen on a busy machine.
         running.send_signal(signal.SIGINT)
         if eventually(lambda: running.poll() is not None, 5):
             break
@@ -182,13 +182,13 @@ graphs:
 """
 
 
-def test_a_part_that_cannot_be_fed_is_refused_for_its_power(fluxres: Invoke, place: Path) -> None:
+def test_part_that_cannot_be_supplied_is_refused_for_its_power(fluxres: Invoke, place: Path) -> None:
     (place / "fed.yaml").write_text(FED, encoding="utf-8")
     told = fluxres("hierarchy", "--machine", "fed.yaml", "-T", "2", "-J", "2", "-d", status=3).stderr
     first, *more = told.splitlines()
     assert first.startswith("fluxres: ERROR tree: there is nothing left for tree.2: resources[0].with[0]: ")
     assert "lack 400 power (pdu: 200 of 1000 W free)" in first
-    assert "(the children share the whole machine, and its suppliers cannot feed all of it at once" in first
+    assert "(the children share the complete machine, and its suppliers cannot supply all of it" in first
     assert "smaller fan-out" not in told
     assert [line.partition(":")[0] for line in more] == ["  resources[0].with[0].draw.power"]
 

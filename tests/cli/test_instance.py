@@ -1,4 +1,4 @@
-"""`fluxres instance run`: the jobs of a workload, by the clock on the wall."""
+"""`fluxres instance run`: the jobs of a workload in real time."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ def test_commands_dependencies_limits_and_refusals(place: Path) -> None:
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_a_model_is_played(place: Path, inventory: str) -> None:
+def test_model_workload_is_run(place: Path, inventory: str) -> None:
     words = ("instance", "run", "ensemble:jobs=40,run=0.02s", "--machine", "node=8", "--inventory", inventory)
     status, out, err = finish(process(*words))
     assert (status, err) == (0, "")
     assert sum("completed" in line for line in out.splitlines()) == 40
 
 
-def test_jobs_come_when_they_are_due(place: Path) -> None:
+def test_jobs_are_submitted_when_due(place: Path) -> None:
     source = write(place, job("first", run=0.01), job("second", run=0.01, submit=0.5))
     told = json.loads(finish(process("instance", "run", source, *MACHINE, "--json"))[1])
     assert [one["name"] for one in told["jobs"]] == ["first", "second"]
     assert told["jobs"][1]["submitted_s"] >= 0.5
 
 
-def test_ctrl_c_ends_what_runs(place: Path) -> None:
+def test_ctrl_c_ends_running_jobs(place: Path) -> None:
     told = place / "pid"
     command = [sys.executable, "-c", f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"]
     running = process("instance", "run", write(place, job("long", command, duration=900)), *MACHINE)
@@ -100,7 +100,7 @@ def test_ctrl_c_ends_what_runs(place: Path) -> None:
     assert eventually(lambda: not Path("/proc", told.read_text()).exists())
 
 
-def test_what_cannot_be_is_refused(fluxres: Invoke, place: Path) -> None:
+def test_invalid_runs_are_refused(fluxres: Invoke, place: Path) -> None:
     assert "jobs.yaml" in fluxres("instance", "run", "jobs.yaml", *MACHINE, status=2).stderr
     source = write(place, job("one", run=1))
     assert "nonesuch" in fluxres("instance", "run", source, *MACHINE, "-Q", "nonesuch", status=2).stderr

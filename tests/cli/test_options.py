@@ -1,4 +1,4 @@
-"""Options that are everywhere, and words that mean pools."""
+"""Common options, and words that name pools."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_options_may_precede_or_follow_the_command(tiny: Invoke) -> None:
     assert tiny("-o", "paths", "find", "type=rack", "-o", "folded").stdout == "/tiny/rack[0-1]\n"
 
 
-def test_the_store_is_an_option_a_variable_or_the_data_folder(
+def test_store_is_an_option_a_variable_or_the_data_directory(
     fluxres: Invoke, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fluxres("load", str(MACHINE))
@@ -71,7 +71,7 @@ def test_a_command_without_a_store_leaves_none_behind(fluxres: Invoke, place: Pa
     assert not (place.parent / "data").exists()
 
 
-def test_errors_are_json_when_the_answer_would_be(tiny: Invoke) -> None:
+def test_errors_are_json_if_the_output_would_be(tiny: Invoke) -> None:
     for args in (["show", "/tiny/x", "--json"], ["--json", "shwo"], ["info", "--nope", "-o", "json"]):
         told = json.loads(tiny(*args, status=2).stderr)
         assert set(told) >= {"error", "message", "where", "hint", "status"}
@@ -85,7 +85,7 @@ def test_every_command_answers_in_json(name: str) -> None:
     assert set(command.outputs) <= {*OUTPUTS, *JOB_OUTPUTS}  # type: ignore[attr-defined]  # as above
 
 
-def test_commands_of_commands_have_the_options_too() -> None:
+def test_subcommands_have_the_common_options() -> None:
     group = commands()["graphs"]
     assert isinstance(group, Group)
     assert all("--json" in str([p.opts for p in sub.params]) for sub in group.commands.values())
@@ -113,7 +113,7 @@ def test_brackets_fold_any_part_of_a_path(graph: ResourceGraph) -> None:
     assert paths(graph, "power:/pdu[0-1]=5", "tiny:/login1") == [("power:/pdu0", 5), ("power:/pdu1", 5), ("/tiny/login1", None)]
 
 
-def test_what_commands_print_folded_they_read_again(graph: ResourceGraph, tiny: Invoke) -> None:
+def test_folded_output_is_accepted_as_input(graph: ResourceGraph, tiny: Invoke) -> None:
     for criteria in ("type=core", "type=node", "all", "rank=2", "type=switch"):
         if criteria == "all":
             criteria = "size>=0"
@@ -121,7 +121,7 @@ def test_what_commands_print_folded_they_read_again(graph: ResourceGraph, tiny: 
         assert sorted(v for v, _ in arguments.targets(graph, words)) == graph.find(criteria).vertices.tolist()
 
 
-def test_a_name_with_brackets_is_taken_as_it_is(tiny: Invoke, place: Path) -> None:
+def test_real_name_with_brackets_takes_precedence(tiny: Invoke, place: Path) -> None:
     (place / "odd.yaml").write_text("fluxres: 1\nname: odd\nresources: [{type: node, names: ['a[0-1]']}]\n", encoding="utf-8")
     loaded = tiny("load", "odd.yaml", status=0)
     assert loaded.exit_code == 0
@@ -130,7 +130,7 @@ def test_a_name_with_brackets_is_taken_as_it_is(tiny: Invoke, place: Path) -> No
     assert paths(graph, f"/odd/{name}") == [(f"/odd/{name}", None)]
 
 
-def test_more_pools_than_the_bound_are_refused_before_they_are_made() -> None:
+def test_more_pools_than_the_bound_are_refused_before_expansion() -> None:
     with pytest.raises(LimitExceeded, match=str(limits.IDSET_COUNT_MAX)):
         folded.expand("/a[0-9999]/b[0-9999]/c[0-9999]")
 
@@ -154,7 +154,7 @@ def test_machines_go_through_pipes(tiny: Invoke) -> None:
     tiny("save", "-", "--changed-only", status=2)
 
 
-def test_what_fluxion_would_not_see_and_what_a_reader_ignores_is_reported(fluxres: Invoke, tmp_path: Path) -> None:
+def test_pools_hidden_from_fluxion_and_ignored_keys_are_reported(fluxres: Invoke, tmp_path: Path) -> None:
     machine, graph = str(ROOT / "data" / "clusters" / "demo.yaml"), str(tmp_path / "demo.jgf")
     note = "fluxres: Fluxion does not see power: 2 roots; network: 3 pools outside containment\n"
     assert fluxres("convert", machine, graph).stderr.endswith(note)

@@ -1,4 +1,4 @@
-"""Commands as processes: what only shows when there are two of them, a terminal goes away, or somebody is impatient."""
+"""Commands as processes: concurrent commands, closed terminals, interrupts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ print([name for name in {heavy} if name in sys.modules], status)
     assert "aggregate" in shown.stdout
 
 
-def test_a_command_imports_what_it_needs_and_no_networkx(tiny: Invoke) -> None:
+def test_command_imports_only_what_it_needs_and_no_networkx(tiny: Invoke) -> None:
     code = """
 import sys
 from fluxres.cli.main import main
@@ -50,7 +50,7 @@ print([name for name in ("networkx", "rich", "yaml", "hypothesis") if name in sy
         assert shown.stdout.splitlines()[-1] == "[] 0", command
 
 
-def test_two_at_once_give_a_node_to_one_of_them(tiny: Invoke) -> None:
+def test_two_concurrent_commands_allocate_a_node_only_once(tiny: Invoke) -> None:
     started = [process("allocate", "/tiny/rack0/node0", "--job", f"j{i}") for i in range(4)]
     ended = [finish(running) for running in started]
     assert sorted(status for status, *_ in ended) == [0, 1, 1, 1]
@@ -69,7 +69,7 @@ def test_a_waiting_command_reports_the_lock_holder_and_continues(tiny: Invoke) -
     assert (status, out) == (0, "/tiny/rack0: down\n")
 
 
-def test_who_waits_too_long_gives_up_with_status_4(tiny: Invoke) -> None:
+def test_command_that_waits_too_long_gives_up_with_status_4(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
         status, out, err = finish(process("state", "/tiny/rack0", "down", "--wait", "0.1"))
     assert (status, out) == (4, "")
@@ -83,7 +83,7 @@ def test_reading_does_not_wait(tiny: Invoke) -> None:
     assert (status, out) == (0, "/tiny/rack0\n")
 
 
-def test_ctrl_c_ends_quietly_with_the_store_as_it_was(tiny: Invoke) -> None:
+def test_ctrl_c_ends_quietly_and_leaves_the_store_unchanged(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
         waiting = process("state", "/tiny/rack0", "down", "--wait", "50")
         assert waiting.stderr is not None
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_quietly_with_the_store_as_it_was(tiny: Invoke) -> None:
     assert tiny("find", "state=down").stdout == ""
 
 
-def test_ctrl_c_while_a_class_is_made_shows_no_traceback() -> None:
+def test_ctrl_c_while_a_class_is_created_shows_no_traceback() -> None:
     code = """
 import fluxres.cli.program
 from fluxres.cli.main import main
@@ -120,16 +120,16 @@ def test_ctrl_c_at_any_moment_shows_no_traceback(tiny: Invoke) -> None:
         time.sleep(pause_s)
         running.send_signal(signal.SIGINT)
         status, _, err = finish(running)
-        # A command interrupted after its commit has done its work, and says 130 all the same.
+        # A command interrupted after its commit has done its work, and exits with 130 nevertheless.
         assert finish(process("free", f"j{pause_s}"))[0] in (0, 2)
         came_so_far = "Traceback" not in err or ("in main" in err and "init_import_site" not in err)
         if status == -signal.SIGINT or not came_so_far:
-            continue  # Python had not come to the program yet
+            continue  # Python had not started the program yet
         assert status in (0, 130), err
         assert "Traceback" not in err
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     running = process("--store", str(MACHINE.with_name("none.db")), "formats", stdout=writer)
@@ -138,7 +138,7 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert (status, err) == (141, "")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(tiny: Invoke) -> None:
+def test_reader_that_stops_early_is_not_an_error(tiny: Invoke) -> None:
     running = process("find", "type=core", "-o", "paths")
     assert running.stdout is not None
     running.stdout.readline()
@@ -157,7 +157,7 @@ def test_a_full_disk_for_standard_output_is_an_error(tiny: Invoke) -> None:
 
 
 def closing(*closed: int) -> Callable[[], None]:
-    """What a child does first: close some of its standard streams, as `>&-` does in a shell."""
+    """For a child: close some of its standard streams first, like `>&-` in a shell."""
 
     def close() -> None:
         for number in closed:
@@ -178,7 +178,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("what", COMMANDS)
-def test_an_answer_to_a_closed_standard_output_is_lost_with_status_4(what: str, tiny: Invoke) -> None:
+def test_output_lost_to_a_closed_standard_output_exits_with_status_4(what: str, tiny: Invoke) -> None:
     status, _, err = finish(process(*COMMANDS[what], preexec_fn=closing(1)))
     assert status == 4
     if what == "JSON":
@@ -187,7 +187,7 @@ def test_an_answer_to_a_closed_standard_output_is_lost_with_status_4(what: str, 
         assert err == "fluxres: ERROR standard output: Bad file descriptor\n"
 
 
-def test_what_was_granted_with_standard_output_closed_is_not_called_refused(tiny: Invoke) -> None:
+def test_allocation_with_standard_output_closed_is_not_reported_as_refused(tiny: Invoke) -> None:
     status, _, err = finish(process("allocate", "/tiny/rack0/node0", "--job", "j1", preexec_fn=closing(1)))
     assert (status, err) == (4, "fluxres: ERROR standard output: Bad file descriptor\n")
     assert [span["job"] for span in json.loads(tiny("allocated", "--json").stdout)["allocated"]] == ["j1"]
@@ -195,7 +195,7 @@ def test_what_was_granted_with_standard_output_closed_is_not_called_refused(tiny
 
 
 @pytest.mark.parametrize("closed", [(0,), (2,), (0, 2), (0, 1, 2)])
-def test_closed_streams_change_no_status_but_that_of_a_lost_answer(closed: tuple[int, ...], tiny: Invoke) -> None:
+def test_closed_streams_change_the_status_only_if_output_is_lost(closed: tuple[int, ...], tiny: Invoke) -> None:
     lost = 4 if 1 in closed else 0
     started = process("allocate", "/tiny/rack0/node0", "--job", "j1", preexec_fn=closing(*closed))
     assert finish(started)[0] == lost
@@ -215,7 +215,7 @@ def test_a_full_disk_for_standard_error_does_not_change_the_status(tiny: Invoke)
         assert finish(process("save", "out.hq", stderr=full))[0] == 0
 
 
-def test_a_typo_in_a_file_is_named_by_line_and_column(place: Path) -> None:
+def test_typing_error_in_a_file_is_reported_by_line_and_column(place: Path) -> None:
     (place / "site.yaml").write_text("fluxres: 1\nname: x\nresources:\n  - {type: node, cuont: 2}\n", encoding="utf-8")
     status, out, err = finish(process("load", "site.yaml"))
     assert (status, out) == (2, "")
@@ -250,7 +250,7 @@ def terminal(*args: str) -> str:
     return seen.decode().replace("\r\n", "\n")
 
 
-def test_a_terminal_gets_the_same_text_with_colour_and_a_pipe_gets_none(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_the_same_text_with_colour_and_pipe_without(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny("state", "/tiny/rack0", "down")
     plain = tiny("find", "type=rack").stdout
     coloured = terminal("find", "type=rack")
@@ -296,7 +296,7 @@ def test_completion_scripts_name_the_command(fluxres: Invoke, shell: str) -> Non
     assert "_FLUXRES_COMPLETE" in script
 
 
-def test_what_takes_long_shows_a_bar_on_a_terminal_only() -> None:
+def test_progress_bar_is_shown_on_a_terminal_only() -> None:
     code = """
 import time
 from fluxres.cli.progress import progress

@@ -1,4 +1,4 @@
-"""Words that ask for resources: what is a request, where it comes from, and how a refusal is told in wall-clock time."""
+"""Requests on the command line: what counts as a request, where it comes from, and refusals in wall-clock time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_request_in_the_language_of_another_system(tiny: Invoke) -> None:
     assert [len(each["pools"]) for each in json.loads(both.stdout)["allocations"]] == [2, 1]
 
 
-def test_a_query_keeps_a_request_to_the_nodes_that_meet_it(tiny: Invoke) -> None:
+def test_requires_query_restricts_a_request_to_matching_nodes(tiny: Invoke) -> None:
     (first, _), *_ = taken(tiny, "slot=1/node")
     (other, _), *_ = taken(tiny, "slot=1/node", "--requires", "-rank:0")
     assert (first, other) == ("/tiny/rack0/node0", "/tiny/rack0/node1")
@@ -90,7 +90,7 @@ def test_a_query_keeps_a_request_to_the_nodes_that_meet_it(tiny: Invoke) -> None
         (["-N1", "--requires", "(ssd", "--job", "j"], "query:"),
     ],
 )
-def test_a_query_is_for_a_request_and_is_checked(tiny: Invoke, words: list[str], said: str) -> None:
+def test_requires_query_needs_a_request_and_is_checked(tiny: Invoke, words: list[str], said: str) -> None:
     assert said in tiny("allocate", *words, status=2).stderr
 
 
@@ -122,14 +122,14 @@ def test_a_slot_that_only_a_task_names_is_noted(tiny: Invoke, place: Path) -> No
     assert told.stdout == tiny("when", JOBSPEC).stdout
 
 
-def test_an_allocation_by_request_is_what_was_announced(tiny: Invoke) -> None:
+def test_allocation_by_request_equals_the_dry_run(tiny: Invoke) -> None:
     announced = taken(tiny, "slot=3/[core=2;memory=16]", "--policy", "high", "--duration", "1h")
     given = json.loads(tiny("allocate", "slot=3/[core=2;memory=16]", "--job", "j1", "--policy", "high", "--json").stdout)
     assert [(pool["path"], pool["amount"]) for pool in given["pools"]] == announced
     assert [(span.pool, span.amount) for span in open_store().load("tiny").allocation("j1").spans] == announced
 
 
-def test_a_dry_run_leaves_the_store_as_it_was(tiny: Invoke) -> None:
+def test_dry_run_does_not_change_the_store(tiny: Invoke) -> None:
     before = tiny("log").stdout
     for words in (["slot=2/node"], ["slot=2/node", "--or-reserve", "--duration", "1h"], ["/tiny/rack0"]):
         shown = tiny("allocate", *words, "--job", "j1", "--dry-run").stdout
@@ -139,7 +139,7 @@ def test_a_dry_run_leaves_the_store_as_it_was(tiny: Invoke) -> None:
     assert tiny("allocated").stdout.splitlines()[1:] == []
 
 
-def test_why_ends_as_allocate_would(tiny: Invoke) -> None:
+def test_why_exits_with_the_status_of_allocate(tiny: Invoke) -> None:
     tiny("allocate", "/tiny/rack0", "--job", "j1", "--duration", "1h")
     for shape, status in (("slot=5/node", 0), ("slot=6/node", 1), ("slot=9/node", 3)):
         told = json.loads(tiny("why", shape, "--duration", "1h", "--json", status=status).stdout)
@@ -152,7 +152,7 @@ def test_why_ends_as_allocate_would(tiny: Invoke) -> None:
         assert ("free from 4600 on" in refused) is (status == 1)
 
 
-def test_what_when_prints_is_a_start_that_works(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_prints_a_start_that_works(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "system", clock.fixed(DAY_S + 0.25))
     tiny("allocate", "/tiny/rack0", "--job", "j1", "--duration", "1h")
     first = tiny("when", "slot=8/node", "--duration", "1h").stdout.splitlines()[0]
@@ -189,7 +189,7 @@ def test_a_stage_is_listed_without_adding_units_that_differ(tiny: Invoke) -> Non
 
 @pytest.mark.parametrize("command", [["allocate"], ["stage"]], ids=" ".join)
 @pytest.mark.parametrize(("given", "end"), [([], 1600.0), (["--end", "4000"], 4000.0), (["--end", "-"], None)])
-def test_an_end_on_the_command_line_goes_before_that_of_the_jobspec(
+def test_end_on_the_command_line_overrides_the_jobspec(
     tiny: Invoke, command: list[str], given: list[str], end: float | None
 ) -> None:
     told = json.loads(tiny(*command, "-", "--job", "j1", *given, "--json", stdin=JOBSPEC).stdout)
@@ -220,7 +220,7 @@ PART = PartReport("resources[0]", "node", 4, 5, 2, 2, (HELD,))
 REFUSAL = Refusal((PART,), {"resources[0]": 2}, earliest=DAY_S + 0.5)
 
 
-def test_a_refusal_speaks_of_dates() -> None:
+def test_refusal_contains_dates() -> None:
     date, later = (clock_text(seconds) for seconds in (DAY_S, DAY_S + 1))
     assert refusals.lines(REFUSAL, "now") == [
         f"Not now. The earliest start is {later}.",
@@ -240,7 +240,7 @@ def clock_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).isoformat()
 
 
-def test_a_refusal_for_good_and_one_that_is_not_known() -> None:
+def test_permanent_and_undecided_refusals() -> None:
     for_good = replace(REFUSAL, never=True, earliest=None)
     assert (
         refusals.lines(for_good, "now")[-1]
@@ -256,7 +256,7 @@ def test_a_refusal_for_good_and_one_that_is_not_known() -> None:
     assert "together" in refusals.error(together).message
 
 
-def test_a_refusal_names_some_holders_and_counts_the_rest() -> None:
+def test_refusal_names_some_holders_and_counts_the_rest() -> None:
     many = replace(HELD, code="held-above", holders=tuple((f"j{i}", float(i)) for i in range(9)))
     line = refusals.lines(replace(REFUSAL, parts=(replace(PART, causes=(many,)),)), "now")[2]
     assert line == "  3 are held through a pool above, by j0 until 0, j1 until 1, j2 until 2, j3 until 3 and 5 more"
@@ -266,11 +266,11 @@ def test_a_refusal_names_some_holders_and_counts_the_rest() -> None:
 
 
 def sets(text: str) -> list[dict[str, Any]]:
-    """The resource sets of an answer: one a line."""
+    """The resource sets of an output, one per line."""
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_an_allocation_is_answered_as_a_resource_set(tiny: Invoke) -> None:
+def test_allocation_is_printed_as_a_resource_set(tiny: Invoke) -> None:
     (given,) = sets(tiny("allocate", "slot=2/core=2", "--job", "j1", "--duration", "1h", "-o", "R").stdout)
     assert given == {
         "version": 1,
@@ -309,7 +309,7 @@ def test_a_resource_set_carries_its_graph(tiny: Invoke) -> None:
     assert len(whole["scheduling"]["graph"]["nodes"]) == len(names) + 5
 
 
-def test_what_lists_no_allocations_has_no_resource_sets(tiny: Invoke) -> None:
+def test_commands_without_allocations_have_no_resource_sets(tiny: Invoke) -> None:
     assert "find has no output 'R'" in tiny("find", "type=node", "-o", "R", status=2).stderr
 
 
@@ -325,7 +325,7 @@ graphs:
 EDGE = "power: power:/pdu -> /m/node0"
 
 
-def test_what_is_drawn_through_an_edge_with_a_capacity_is_named_in_every_answer(fluxres: Invoke, place: Path) -> None:
+def test_draws_through_limited_edges_are_named_in_every_output(fluxres: Invoke, place: Path) -> None:
     (place / "m.yaml").write_text(POWERED)
     fluxres("load", "m.yaml")
     wanted = "slot=1/[node{x};pdu=500]"
@@ -339,7 +339,7 @@ def test_what_is_drawn_through_an_edge_with_a_capacity_is_named_in_every_answer(
     assert "power: power:/pdu -> /m/node0" in fluxres("stage").stdout
     fluxres("stage", "--commit", "s0")
     assert "power: power:/pdu -> /m/node0" in fluxres("allocated", "s").stdout
-    # An edge is named on the command line as answers name it.
+    # An edge is named on the command line as in the output.
     assert "100 W" in fluxres("grow", "s", f"{EDGE}=100").stdout
     assert "500 W" in fluxres("free", "s", f"{EDGE}=100").stdout
     fluxres("stage", EDGE, "--job", "t", status=1)
@@ -357,7 +357,7 @@ def test_an_expired_stage_does_not_affect_queries(tiny: Invoke, monkeypatch: pyt
     assert json.loads(tiny("find", "available=0", "--json").stdout)["count"] == 0
     assert json.loads(tiny("info", "--json").stdout)["stages"] == []
     assert "j1" not in tiny("show").stdout
-    # No question is written down; the stage falls with the next change.
+    # Queries are not recorded; the stage expires with the next change.
     assert tiny("log", "--json").stdout == before
     tiny("allocate", "/tiny/rack0", "--job", "j2")
     assert [event["event"] for event in json.loads(tiny("log", "--json").stdout)["log"]][-2:] == ["release", "allocate"]

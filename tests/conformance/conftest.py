@@ -1,4 +1,4 @@
-"""Recorded facts of other systems, from the folder given with `--cases`; the project itself has none of them."""
+"""Recorded facts of other systems, from the directory given with `--cases`; the project itself contains none of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Load = Callable[[str], list[Case]]
 
 @pytest.fixture(scope="session")
 def cases(request: pytest.FixtureRequest) -> Path:
-    """The folder of cases; without one, the tests that need it are skipped."""
+    """The directory of cases; without one, the tests that need it are skipped."""
     given = request.config.getoption("--cases")
     if given is None:
         pytest.skip("compares with recorded facts of other systems: give their folder with --cases DIR")
@@ -32,7 +32,7 @@ def cases(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def minima(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """How many cases of each suite must agree at least; nothing without `--minima`."""
+    """The minimum number of agreeing cases of each suite; empty without `--minima`."""
     given = request.config.getoption("--minima")
     if given is None:
         return {}
@@ -44,7 +44,7 @@ def minima(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def load(cases: Path, minima: dict[str, Any]) -> Load:
-    """Read a file of cases; a folder without it has none, which only matters where some must agree."""
+    """Read a file of cases; without the file there are none, which only matters if some must agree."""
 
     def read(name: str) -> list[Case]:
         if not minima and not (cases / name).is_file():
@@ -56,7 +56,7 @@ def load(cases: Path, minima: dict[str, Any]) -> Load:
 
 @pytest.fixture
 def report(record_property: Callable[[str, object], None]) -> Report:
-    """Hand tallies on for the summary, and fail where something differs or fewer agree than must."""
+    """Pass tallies on for the summary, and fail if something differs or too few cases agree."""
 
     def settle(tallies: Sequence[Tally], least: dict[str, int] | None = None) -> None:
         for each in tallies:

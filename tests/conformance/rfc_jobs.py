@@ -1,4 +1,4 @@
-"""Vectors of the life of jobs: states and what moves them, urgency, dependencies, and names of jobs in a key-value store."""
+"""Vectors of the life of jobs: states and transitions, urgency, dependencies, and names of jobs in a key-value store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of requests: counts, jobspecs, what simple schedulers make of them, short options, and constraints."""
+"""Vectors of requests: counts, jobspecs, their form for simple schedulers, short options, and constraints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def of_count(case: Case) -> Any:
     # These are flux-core's ResourceCount, which has no open counts with steps.
     found = count.parse(given(case, "count")["count"], open_steps=False)
     if case["kind"] == "parse":
-        # Theirs keeps the members of a list even where they are a run.
+        # Theirs keeps the members of a list even if they are a run.
         plain = found.contiguous and not (isinstance(asked["count"], str) and "," in asked["count"])
         return {"min": found.min, "max": found.max, "values": None if plain else list(found.values(EXPANDED_MAX))}
     return list(found.values(EXPANDED_MAX))
@@ -71,7 +71,7 @@ def of_yaml(case: Case) -> Any:
 
 
 def flat_of(values: dict[str, Any], *, containers: bool = False) -> FlatRequest:
-    """What simple schedulers make of a jobspec, which may leave out labels and tasks."""
+    """The form of a jobspec for simple schedulers; the jobspec may leave out labels and tasks."""
 
     def labelled(vertices: list[Any], number: int = 0) -> list[Any]:
         made = []
@@ -109,7 +109,7 @@ def of_request(case: Case) -> Any:
 
 
 def described(flat: FlatRequest) -> dict[str, Any]:
-    """A flat request by the names that flux-core has for its parts."""
+    """A flat request with flux-core's names of its parts."""
     return {
         "nnodes": flat.nnodes,
         "nnodes_max": flat.nnodes_max,

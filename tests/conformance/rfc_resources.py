@@ -1,4 +1,4 @@
-"""Vectors of resource sets: read as machines and as values, their set operations, what pools give of them, graphs beside them."""
+"""Vectors of resource sets: read as machines and as values, their set operations, allocations of pools, graphs in them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def parsed(case: Case) -> Any:
 
 
 def decoded(case: Case) -> Any:
-    """What `flux R decode` with these options says, by the value and by the machine."""
+    """The output of `flux R decode` with these options, from the value and from the machine."""
     value, machine, answer = ResourceSet.parse(case["input"]["R"]), read(case["input"]["R"]), ""
     words = list(case["input"]["args"])
     while words:
@@ -98,7 +98,7 @@ def decoded(case: Case) -> Any:
 
 
 def refused_or_valid(case: Case) -> Any:
-    """A valid R says the same as a value, as a machine, and as the R that is written of the machine."""
+    """A valid R is equivalent as a value, as a machine, and as the R that is written from the machine."""
     asked = case["input"]
     if "R_text" in asked:
         return registry.read(asked["R_text"].encode(), format="R")
@@ -191,7 +191,7 @@ def _step(pool: FluxPool, step: dict[str, Any], case: Case) -> Any:
 
 
 def granted(pool: FluxPool, job: int, request: FlatRequest) -> Any:
-    """What a job is given, as R says it, or the name of the refusal."""
+    """The allocation of a job as R, or the name of the refusal."""
     try:
         made = pool.alloc(job, request).to_dict()["execution"]
     except (InfeasibleRequest, InsufficientResources) as error:
@@ -265,13 +265,13 @@ def _of_shape(text: str) -> FlatRequest:
     return flatten(Request(parse_shape(text), duration_s=DURATION_S), containers=True)
 
 
-# -- TreePool (RFC 49) and graphs (RFC 40) beside R ----------------------------------------------------------------------
+# -- TreePool (RFC 49) and graphs (RFC 40) in R --------------------------------------------------------------------------
 
 
 def of_treepool(case: Case) -> Any:
     match case["kind"]:
         case "config":
-            # The R of a cluster comes out as it went in.
+            # The R of a cluster is unchanged.
             return json.loads(registry.write(read(case["expected"]), format="treepool").data)
         case "op" if case["input"]["op"] == "normalize_ranks":
             return _renumbered(case)
@@ -302,7 +302,7 @@ def _renumbered(case: Case) -> Any:
 
 
 def of_graph(case: Case) -> Any:
-    """Ours and theirs, read again: the graph beside R is the same machine."""
+    """Ours and theirs, read again: the graph in R is the same machine."""
     if case["kind"] != "format":
         raise not_covered(case)
     ours = registry.write(read(given(case, "R")["R"]), format="R", scheduling="jgf").data
@@ -310,7 +310,7 @@ def of_graph(case: Case) -> Any:
 
 
 def _has_gpus_above_cores(topo: Any) -> bool:
-    """Whether a domain has GPUs of its own and other domains in it."""
+    """Whether a domain has its own GPUs and other domains in it."""
     if not isinstance(topo, dict):
         return False
     below = [each for value in topo.values() if isinstance(value, list) for each in value if isinstance(each, dict)]

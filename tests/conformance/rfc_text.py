@@ -161,7 +161,7 @@ def flux_hostlist(words: list[str]) -> str:
         for other in others:
             found = found.xor(other)
     if asked.exclude:
-        # Hosts, or where none of them is there, places.
+        # Hosts, or positions if none of them is present.
         left = found.exclude(asked.exclude)
         found = left if len(left) < len(found) else found[IDset(range(len(found))) - asked.exclude]
     found = found.sort() if asked.sort else found
@@ -192,7 +192,7 @@ def of_duration(case: Case) -> Any:
             return duration.format(float(seconds))
         case "parse" | "reject", str(length):
             return duration.parse(length)
-        case "parse" | "reject", {"datetime_offset": str(away), **rest} if not rest and away != "-":  # `-` is no end here
+        case "parse" | "reject", {"datetime_offset": str(away), **rest} if not rest and away != "-":  # `-` means no end here
             now = 1_000_000.0
             return round(moment.parse(away, now) - now, 6)
     raise not_covered(case)

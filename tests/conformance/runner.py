@@ -1,9 +1,8 @@
-"""How a folder of recorded facts is gone through: which cases are put to our code, which agree, and which are passed over.
+"""Run the recorded facts of a directory: which cases are tested, which agree, and which are skipped.
 
-A folder may hold cases of forms that nobody here has seen.  Such a case is *not covered*: it is counted by its form and fails
-nothing.  A case that is covered agrees, or differs, or differs in a way that is documented (`Deviation`).  Whatever the package
-raises on a covered case other than a `FluxresError` is a difference; what the code in this folder trips over is a form that it
-does not know.
+A directory may contain cases of unknown forms.  Such a case is *not covered*: it is counted by its form and does not fail.  A
+covered case agrees, or differs, or differs in a documented way (`Deviation`).  Any exception of the package on a covered case
+other than a `FluxresError` is a difference; an exception of the code in this directory means an unknown form.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class NotCovered(Exception):
 
 @dataclass(frozen=True)
 class Deviation:
-    """Cases on which we differ knowingly.
+    """Known differences.
 
     Args:
         where: the page of `specs/` that says so.
-        reason: what it says, in a few words.
+        reason: the reason in a few words.
         of: whether a case is one of these.
     """
 
@@ -47,7 +46,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases that are put to the same part of our code.
+    """Cases that test the same part of our code.
 
     Args:
         name: as in the file of minima.
@@ -64,7 +63,7 @@ class Suite:
 
 @dataclass
 class Tally:
-    """What became of the cases of one suite."""
+    """The results of the cases of one suite."""
 
     name: str
     cases: int = 0
@@ -76,11 +75,11 @@ class Tally:
 
     @property
     def covered(self) -> int:
-        """Cases that were put to our code."""
+        """Cases that were tested."""
         return self.agreeing + len(self.differing) + len(self.documented)
 
     def add(self, case: Case, suite: Suite) -> None:
-        """Put one case to our code."""
+        """Test one case."""
         self.cases += 1
         try:
             found = list(suite.differs(case))
@@ -105,12 +104,12 @@ class Tally:
             self.documented.append(f"{told} (documented in {known.where}: {known.reason})")
 
     def pass_over(self, case: Case, form: str | None = None) -> None:
-        """Count a case that no suite takes."""
+        """Count a case that no suite accepts."""
         self.cases += 1
         self.forms[form_of(case) if form is None else form] += 1
 
     def plain(self) -> dict[str, Any]:
-        """As plain values, which travel in the report of a test."""
+        """As plain values, for the report of a test."""
         return {
             "name": self.name,
             "cases": self.cases,
@@ -122,7 +121,7 @@ class Tally:
 
 
 def tally(name: str, cases: Iterable[Case], suites: Sequence[Suite]) -> list[Tally]:
-    """What becomes of cases: a tally for each suite, and one called `name` for what no suite takes."""
+    """Run cases: a tally for each suite, and one named `name` for cases that no suite accepts."""
     tallies = {suite.name: Tally(suite.name) for suite in suites}
     rest = Tally(name)
     for case in cases:
@@ -135,7 +134,7 @@ def tally(name: str, cases: Iterable[Case], suites: Sequence[Suite]) -> list[Tal
 
 
 def wrong(tallies: Sequence[Tally], least: Mapping[str, int] | None = None) -> list[str]:
-    """What differs, and which suites agree in fewer cases than they must."""
+    """Differences, and suites with too few agreeing cases."""
     agreeing = {each.name: each.agreeing for each in tallies}
     return [f"{each.name}: {told}" for each in tallies for told in each.differing] + [
         f"{name}: {agreeing.get(name, 0)} agree, at least {number} must"
@@ -187,7 +186,7 @@ def load(path: Path) -> list[Case]:
 
 
 def differs(expected: Any, got: Any) -> list[str]:
-    """A sentence where two values are not the same."""
+    """A sentence if two values differ."""
     return [] if expected == got else [f"expected {short(expected)}, got {short(got)}"]
 
 
@@ -198,7 +197,7 @@ def short(value: object) -> str:
 
 
 def _holds(test: Callable[[Case], bool], case: Case) -> bool:
-    """Whether a test on the form of a case holds; one that trips over it does not."""
+    """Whether a test on the form of a case holds; false if it raises."""
     try:
         return test(case)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):

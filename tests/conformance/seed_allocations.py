@@ -1,4 +1,4 @@
-"""How recorded choices of HyperQueue, canary, CTest and JQM are repeated: what is asked, taken, returned, and what is left."""
+"""Repeat recorded choices of HyperQueue, canary, CTest and JQM: requests, allocations, returns, and what is left."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def hyperqueue_allocate(case: Case) -> Iterator[str | None]:
 
 
 def checked(expect: dict[str, Any], granted: dict[str, dict[str, Given]]) -> str | None:
-    """What holds of all that was granted, whoever has it."""
+    """Invariants of everything that was granted."""
     indices = [index for given in granted.values() for each in given.values() for index in each.indices or ()]
     whole, shared = (Counter(index.label for index in indices if bool(index.share) is has) for has in (False, True))
     facts = {
@@ -178,7 +178,7 @@ def hyperqueue_environment(case: Case) -> Iterator[str | None]:
 
 def workers_of(case: Case) -> Iterator[Worker]:
     if "workers" not in case["pool"]:
-        # A worker always has cpus, also where a case does not say so.
+        # A worker always has cpus, even if a case does not list them.
         pools = pools_of(case)
         yield Worker(pools if any(pool.name == "cpus" for pool in pools) else [hyperqueue.parse_cpus("1"), *pools])
         return
@@ -370,7 +370,7 @@ MANAGER_KEYS = {"type", "key", "shared", "quantity", "consumption", "list"}
 
 
 def jqm_queues(case: Case) -> Queues:
-    """The queues of a case; managers that are shared are one for all queues, and so are highlanders, which ask the database."""
+    """The queues of a case; managers that are shared are one for all queues, and so are highlanders, which use the database."""
     pool = case["pool"]
     if pool.keys() != {"syntax", "policy", "queues"} or pool["policy"] not in ("poller", "tours"):
         raise NotCovered(f"pool of {', '.join(sorted(pool))}, policy {pool.get('policy')}")
@@ -438,7 +438,7 @@ def jqm_schedule(case: Case) -> Iterator[str | None]:
 def _polled(queues: Queues, expect: dict[str, Any]) -> str | None:
     started = [job.id for job in queues.poll()]
     facts = {
-        "now": expect.get("now"),  # ages only matter beside each other
+        "now": expect.get("now"),  # ages only matter relative to each other
         "expect_started": started if len(queues.managers) == 1 else sorted(started),
         "expect_started_in_order": started,
         "expect_started_count": len(started),

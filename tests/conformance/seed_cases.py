@@ -1,6 +1,6 @@
-"""How the recorded facts about HyperQueue, canary, CTest and JQM are put to our code.
+"""Test our code with the recorded facts about HyperQueue, canary, CTest and JQM.
 
-Each kind of case has one function here, which gives a sentence where we differ and None where we agree, and raises
+Each kind of case has one function here, which returns a sentence if we differ and None if we agree, and raises
 `NotCovered` for a form of an operation that it does not know.
 """
 
@@ -62,7 +62,7 @@ def source(values: Any) -> Source:
 
 
 def normal(kind: Kind) -> dict[str, Any]:
-    """A pool as the cases have it."""
+    """A pool in the form of the cases."""
     if isinstance(kind, Sum):
         return {"kind": "sum", "size": format_amount(kind.amount)}
     plain = hyperqueue.to_plain(Pool("x", kind))
@@ -151,7 +151,7 @@ def export(case: Case, operation: Operation) -> str | None:
         wrong = same(operation["expect_line"], hyperqueue.summary(pools))
         return wrong or same(operation["expect_multiline"], hyperqueue.summary(pools, multiline=True))
     exported = {"resources": [hyperqueue.to_plain(pool) for pool in pools], "coupling": {"weights": []}}
-    read = hyperqueue_workers.read(source(exported), origin=0).structure  # our reader takes what theirs writes
+    read = hyperqueue_workers.read(source(exported), origin=0).structure  # our reader accepts what theirs writes
     return same(operation["expect"], exported) or (None if read.n > 1 else "nothing was read")
 
 
@@ -214,14 +214,14 @@ def ctest_parse(case: Case, operation: Operation) -> str | None:
             if CTEST_TYPE.fullmatch(word)
         }
         plain = {word: [(each.id, each.slots) for each in listed] for word, listed in found.items()}
-        # A machine has nothing of a type without instances.
+        # A machine has no pool of a type without instances.
         return same(expected, plain) or same({word: listed for word, listed in expected.items() if listed}, _of_machine(document))
 
     return refusal(operation["expect"], lambda: ctest_files.parse(source(document).document), agrees)
 
 
 def _of_machine(document: Any) -> dict[str, list[tuple[str, int]]]:
-    """The instances that are written of the machine."""
+    """The instances that are written from the machine."""
     made = ctest_files.read(source(document), origin=0).structure
     (socket,) = json.loads(ctest_written.write(made).data)["local"]
     return {word: [(each["id"], each["slots"]) for each in listed] for word, listed in socket.items()}

@@ -1,4 +1,4 @@
-"""Transcripts of Fluxion's `resource-query`, typed into `fluxres query` and compared byte for byte; and its graph files."""
+"""Transcripts of Fluxion's `resource-query`, replayed in `fluxres query` and compared byte for byte; and its graph files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KNOWN = {"id", "family", "description", "argv", "commands", "commands_text", "ex
 
 
 def replay(case: Case, folder: Path) -> tuple[str, str]:
-    """What a case gives as results, and on standard error."""
+    """The results of a case, and its standard error."""
 
     def filled(text: str) -> str:
         return text.replace("{data}", str(folder)).replace("{out}", "/dev/null")

@@ -1,4 +1,4 @@
-"""Worked examples of the Flux RFC formats, put to whatever here reads, writes or computes the same."""
+"""Worked examples of the Flux RFC formats, tested with our code that reads, writes or computes the same."""
 
 from __future__ import annotations
 

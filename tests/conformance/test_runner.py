@@ -1,4 +1,4 @@
-"""The runner itself, on cases of our own: what counts as agreeing, differing, documented and not covered, and that it goes on."""
+"""The runner itself, on our own cases: what counts as agreeing, differing, documented and not covered, and that it continues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def counts(each: Tally) -> tuple[int, int, int, int, int]:
 # -- the tally -----------------------------------------------------------------------------------------------------------
 
 
-def test_cases_agree_differ_or_are_passed_over_by_form() -> None:
+def test_cases_agree_differ_or_are_skipped_by_form() -> None:
     def differs(case: Case) -> list[str]:
         if case["input"] == "new":
             raise NotCovered("a new form")
@@ -75,7 +75,7 @@ def test_cases_agree_differ_or_are_passed_over_by_form() -> None:
     assert lines[-1] == "in all: 1 of 5 covered cases agree, 1 differ as documented, 5 of 12 are covered"
 
 
-def test_a_file_that_is_no_list_of_cases_is_an_error_with_its_name(tmp_path: Path) -> None:
+def test_file_that_is_not_a_list_of_cases_is_an_error_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "vectors.json"
     file.write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match=r"vectors\.json: expected a list of cases"):
@@ -130,7 +130,7 @@ INPUTS: tuple[Any, ...] = (
 
 @pytest.mark.parametrize("rfc", sorted({19, 20, 22, 23, 25, 29, 31, 35, 40, 45, 46, 49, 14, 999}))
 @pytest.mark.parametrize("kind", KINDS)
-def test_forms_that_are_not_known_fail_nothing(rfc: int, kind: str) -> None:
+def test_unknown_forms_do_not_fail(rfc: int, kind: str) -> None:
     cases = [{"id": str(at), "rfc": rfc, "kind": kind, "input": given, "expected": 1} for at, given in enumerate(INPUTS)]
     found = runner.tally("others", cases, SUITES)
     assert sum(each.cases for each in found) == len(INPUTS)
@@ -141,7 +141,7 @@ MORE = {"source_file": "x", "provenance": "x", "description": "x"}
 
 
 @pytest.mark.parametrize(("system", "kind"), EVERY)
-def test_operations_that_are_not_known_fail_nothing(system: str, kind: str) -> None:
+def test_unknown_operations_do_not_fail(system: str, kind: str) -> None:
     pool = {
         "resources": [{"name": "cpus", "definition": "range(0-3)"}],
         "syntax": "canary-nodes",
@@ -167,7 +167,7 @@ def ctest(local: Any, expect: dict[str, Any]) -> Case:
     return {"id": "a", "system": "ctest", "kind": "parse-pool", "pool": file, "operations": [{"op": "parse", "expect": expect}]}
 
 
-def test_all_that_a_valid_file_says_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_content_of_a_valid_file_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = seed_suite("ctest", "parse-pool")
     one = ctest([{"gpus": [{"id": "0", "slots": 2}, {"id": "1"}], "fpgas": []}], {"ok": True})
     (found,) = runner.tally("others", [one], [suite])
@@ -180,7 +180,7 @@ def test_all_that_a_valid_file_says_is_compared(monkeypatch: pytest.MonkeyPatch)
     assert "expected {'gpus': [('0', 2), ('1', 1)]" in found.differing[0]
 
 
-def test_what_a_valid_jobspec_asks_for_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_of_a_valid_jobspec_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     slot = {"type": "slot", "count": 4, "label": "a", "with": [{"type": "core", "count": "2-4"}]}
     task = {"command": ["x"], "slot": "a", "count": {"per_slot": 1}}
     document = {"version": 999, "resources": [slot], "tasks": [task], "attributes": {"system": {"duration": 1}}}
@@ -193,7 +193,7 @@ def test_what_a_valid_jobspec_asks_for_is_compared(monkeypatch: pytest.MonkeyPat
     assert by_name(runner.tally("others", [case], SUITES))["jobspec"].agreeing == 0
 
 
-def test_allocations_that_follow_others_are_replayed_or_passed_over() -> None:
+def test_dependent_allocations_are_replayed_or_skipped() -> None:
     def step(order: int, shape: str, core: str) -> Case:
         resources = [{"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": int(shape[-1])}]}]
         asked = {"cluster": "C", "shape": shape, "jobspec_resources": resources}
@@ -210,7 +210,7 @@ def test_allocations_that_follow_others_are_replayed_or_passed_over() -> None:
         assert (found.agreeing, found.forms.total(), found.differing) == (agreeing, passed_over, [])
 
 
-# -- the whole run -------------------------------------------------------------------------------------------------------
+# -- complete runs -------------------------------------------------------------------------------------------------------
 
 
 def folder(at: Path, vectors: list[Any], seeds: list[Any]) -> Path:
@@ -221,7 +221,7 @@ def folder(at: Path, vectors: list[Any], seeds: list[Any]) -> Path:
     return at
 
 
-def test_a_folder_of_other_cases_runs_without_minima(tmp_path: Path) -> None:
+def test_directory_of_other_cases_runs_without_minima(tmp_path: Path) -> None:
     good = {"id": "a", "rfc": 22, "kind": "expand", "input": "0-1", "expected": [0, 1]}
     strange = {"id": "b", "rfc": 22, "kind": "op", "input": {"op": "brand-new", "a": "0"}, "expected": 1}
     asked = ctest([{"gpus": [{"id": "0"}]}], {"ok": True})
@@ -242,7 +242,7 @@ def test_a_folder_of_other_cases_runs_without_minima(tmp_path: Path) -> None:
         assert line in told.stdout, told.stdout
 
 
-def test_what_differs_and_what_is_missing_fails_and_nothing_else() -> None:
+def test_only_differences_and_missing_cases_fail() -> None:
     some = Tally("some", cases=9, agreeing=3, documented=["d"], forms=Counter({"new": 5}))
     assert runner.wrong([some, Tally("none")]) == []
     assert runner.wrong([some], {"some": 3}) == []

@@ -1,4 +1,4 @@
-"""Recorded facts of HyperQueue, canary, CTest and JQM: pools, requests, variables and choices that come out the same."""
+"""Recorded facts of HyperQueue, canary, CTest and JQM: pools, requests, variables and choices must be the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suites of RFC vectors share: how what is expected is compared with what our code makes of an input."""
+"""Shared by the suites of RFC vectors: the comparison of expected results with ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def suite(
     """The suite of an RFC, or of the cases of it that `takes` takes.
 
     Args:
-        outcome: what our code makes of the input of a case.
+        outcome: computes our result from the input of a case.
     """
 
     def differs(case: Case) -> list[str]:
@@ -35,7 +35,7 @@ def suite(
 
 
 def agrees(expected: Any, got: Any) -> bool:
-    """Whether a result is what is expected; of mappings, whether it has all that is expected in it."""
+    """Whether a result is the expected one; a mapping must contain everything that is expected."""
     if isinstance(expected, dict) and "error" in expected:
         return isinstance(got, dict) and "error" in got
     if isinstance(expected, dict) and isinstance(got, dict):
@@ -48,7 +48,7 @@ def agrees(expected: Any, got: Any) -> bool:
 
 
 def normal(expected: Any) -> Any:
-    """What is expected, without the one thing that no JSON says: a max of `Infinity` is no max."""
+    """The expected result, where a max of `Infinity`, which JSON cannot express, means no max."""
     return json.loads(json.dumps(expected).replace('"max": "Infinity", ', ""))
 
 

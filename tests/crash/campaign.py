@@ -1,4 +1,4 @@
-"""Rule D1 by force: kill a writing process at random moments, and look at what the store then holds.
+"""Rule D1 by force: kill a writing process at random moments, and check what the store holds afterwards.
 
     python -m tests.crash.campaign --kills 500
 
@@ -33,7 +33,7 @@ from tests.store.graphs import fingerprint, machine
 
 @dataclass
 class Tally:
-    """What was seen."""
+    """The observations."""
 
     kills: int = 0
     done: int = 0
@@ -49,7 +49,7 @@ class Tally:
 
 
 def life(path: Path, state: State, first: int, random: Random, longest_s: float) -> list[dict[str, Any]]:
-    """Fork a writer and kill it; the lines it said."""
+    """Fork a writer and kill it; return the lines that it printed."""
     reader, fd = os.pipe()
     seed, weight_max, life_s = random.randrange(2**32), random.choice((0, 10, 60, 256)), random.uniform(0, longest_s)
     pid = os.fork()
@@ -58,7 +58,7 @@ def life(path: Path, state: State, first: int, random: Random, longest_s: float)
             os.close(reader)
             writer.main(str(path), state, seed, first, fd, weight_max)
         finally:
-            # Whatever goes wrong in the child must end there, and not go on as a second campaign.
+            # An error in the child must end the child, and not continue as a second campaign.
             traceback.print_exc()
             os._exit(1)
     os.close(fd)
@@ -81,7 +81,7 @@ def life(path: Path, state: State, first: int, random: Random, longest_s: float)
 
 
 def judge(path: Path, before: State, said: list[dict[str, Any]], tally: Tally) -> State:
-    """Compare the store with what was said; the state it has."""
+    """Compare the store with the printed lines; return its state."""
     done = [line for line in said if line["word"] == "done"]
     under_way = said[-1]["state"] if said and said[-1]["word"] == "try" else None
     acknowledged = done[-1]["state"] if done else before
@@ -96,7 +96,7 @@ def judge(path: Path, before: State, said: list[dict[str, Any]], tally: Tally) -
 
 
 def look(path: Path, tally: Tally) -> State:
-    """The state a store is in; what is wrong with it goes to the tally."""
+    """The state of a store; problems are added to the tally."""
     with closing(sqlite3.connect(path)) as db:
         (verdict,) = db.execute("PRAGMA integrity_check").fetchone()
     if verdict != "ok":
@@ -110,7 +110,7 @@ def look(path: Path, tally: Tally) -> State:
 
 
 def journal_problems(path: Path, done: set[int]) -> list[str]:
-    """Operations that were reported as done and are in no journal; they tag the root with their number or replace the graph."""
+    """Operations reported as done that are in no journal; they tag the root with their number or replace the graph."""
     store, found = open_store(str(path)), set()
     for entry in store.log(MAIN):
         if entry.command.startswith("operation "):
@@ -121,7 +121,7 @@ def journal_problems(path: Path, done: set[int]) -> list[str]:
 
 
 def campaign(path: Path, kills: int, seed: int, longest_s: float = 0.12) -> Tally:
-    """A number of lives of a writer on one store."""
+    """Run and kill a number of writers on one store."""
     random, tally = Random(seed), Tally()
     graph = machine(4, 20)
     open_store(str(path)).put(MAIN, graph)

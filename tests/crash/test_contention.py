@@ -1,4 +1,4 @@
-"""Several processes at one store: every unit is given once, every grant is kept."""
+"""Several processes on one store: every unit is allocated once, every allocation is kept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(got)
 """
 
 
-def test_rule_d1_what_several_get_at_once_is_whole_whoever_else_writes(tmp_path: Path) -> None:
+def test_rule_d1_co_allocations_are_complete_despite_other_writers(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     store = open_store(str(path))
     store.put("demo", machine(2, 4))

@@ -1,4 +1,4 @@
-"""Rule D1: what was acknowledged survives `kill -9`, what was not is there wholly or not at all."""
+"""Rule D1: acknowledged changes survive `kill -9`; other changes are there completely or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_rule_d1_acknowledged_changes_survive_kills(tmp_path: Path) -> None:
 
 
 def lost(tmp_path: Path, *statements: str) -> campaign.Tally:
-    """What the campaign says of a store that lost something on purpose."""
+    """The campaign's findings on a store that lost something on purpose."""
     path = tmp_path / "x.db"
     store = open_store(str(path))
     store.put(MAIN, machine())
@@ -43,18 +43,18 @@ def lost(tmp_path: Path, *statements: str) -> campaign.Tally:
     return tally
 
 
-def test_the_campaign_is_content_with_a_store_that_kept_everything(tmp_path: Path) -> None:
+def test_campaign_finds_nothing_in_a_complete_store(tmp_path: Path) -> None:
     tally = lost(tmp_path)
     assert (tally.problems, tally.done) == ([], 1)
 
 
-def test_the_campaign_notices_a_lost_operation(tmp_path: Path) -> None:
+def test_campaign_finds_a_lost_operation(tmp_path: Path) -> None:
     tally = lost(tmp_path, "DELETE FROM events WHERE seq = 2", "UPDATE graphs SET seq = 1")
     assert "neither the acknowledged state" in tally.problems[0]
     assert "operation 1 was acknowledged and is not in the journal" in tally.problems[1]
 
 
-def test_the_campaign_notices_a_graph_that_is_gone(tmp_path: Path) -> None:
+def test_campaign_finds_a_lost_graph(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     open_store(str(path)).put("other", machine())
     tally = campaign.Tally()

@@ -1,4 +1,4 @@
-"""A process that changes a store at random and says so: what the kill campaign kills.
+"""A process that changes a store at random and reports each change, for the kill campaign.
 
 Before a change is committed it prints what the store will hold (`try`), after it was committed that it does (`done`).
 A state is the fingerprints of all graphs of the store, by name.
@@ -34,7 +34,7 @@ class Writer:
         self.graph: ResourceGraph | None = None
 
     def run(self) -> None:
-        """One operation after the other, until somebody ends it."""
+        """One operation after the other, until it is killed."""
         operations = [self.transaction] * 12 + [self.reshape] * 3 + [self.save_changes] * 4 + [self.replace, self.put, self.drop]
         while True:
             self.random.choice(operations)()
@@ -44,7 +44,7 @@ class Writer:
         os.write(self.fd, line.encode())
 
     def expect(self, **graphs: ResourceGraph | None) -> None:
-        """Say what the store will hold when the operation is done."""
+        """Print what the store will hold after the operation."""
         for name, graph in graphs.items():
             if graph is None:
                 self.state.pop(name, None)

@@ -1,4 +1,4 @@
-"""Compressed files are opened by their attributes, within bounds; cut, damaged and exploding ones are refused."""
+"""Compressed files are detected by content and opened within bounds; truncated, damaged and exploding ones are refused."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.c
 
 @pytest.mark.parametrize("ending", PACK)
 @given(data=st.binary(max_size=3000))
-def test_what_was_packed_is_opened(ending: str, data: bytes) -> None:
+def test_compressed_content_is_decompressed(ending: str, data: bytes) -> None:
     assert compression.opened(PACK[ending](data), "x") == data
     assert compression.opened(compression.pack(data, ending), "x") == data
     assert compression.pack(data, ending) == compression.pack(data, ending)
 
 
 @pytest.mark.parametrize("ending", PACK)
-def test_files_put_behind_each_other_are_one(ending: str) -> None:
+def test_concatenated_files_are_one(ending: str) -> None:
     pack = PACK[ending]
     big = bytes(range(256)) * 20_000
     assert compression.opened(pack(big) + pack(b"a") + pack(big), "x") == big + b"a" + big
 
 
-def test_zeros_behind_a_file_fill_a_block() -> None:
+def test_trailing_zeros_are_padding() -> None:
     assert compression.opened(gzip.compress(TEXT) + bytes(500), "x") == TEXT
 
 
 @pytest.mark.parametrize("ending", PACK)
-def test_a_file_that_is_cut_short_is_refused(ending: str) -> None:
+def test_truncated_file_is_refused(ending: str) -> None:
     whole = PACK[ending](bytes(range(256)) * 100)
     for end in range(7, len(whole) - 1, 13):
         with pytest.raises(InputError, match=f"is a truncated {ending[1:]} file|is a damaged") as caught:
@@ -63,7 +63,7 @@ def test_a_file_that_is_cut_short_is_refused(ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", PACK)
-def test_a_damaged_file_is_refused_or_what_it_was(ending: str) -> None:
+def test_damaged_file_is_refused_or_unchanged(ending: str) -> None:
     whole = PACK[ending](bytes(range(256)) * 10)
     for at in range(7, len(whole)):
         bad = whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :]
@@ -74,18 +74,18 @@ def test_a_damaged_file_is_refused_or_what_it_was(ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", PACK)
-def test_a_bomb_ends_at_the_bound(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bomb_ends_at_the_bound(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "UNCOMPRESSED_BYTES_FREE", 5 << 20)
     bomb = PACK[ending](bytes(8 << 20))
     assert len(bomb) < 10_000
     with pytest.raises(LimitExceeded, match="decompress to more than 5242880"):
         compression.opened(bomb, "x")
     monkeypatch.setattr(limits, "UNCOMPRESSED_RATIO_MAX", 10_000)
-    if ending not in (".zst", ".bz2"):  # which pack zeros better still
+    if ending not in (".zst", ".bz2"):  # which compress zeros even better
         assert compression.opened(bomb, "x") == bytes(8 << 20)
 
 
-def test_a_bomb_of_a_megabyte_takes_bounded_memory(tmp_path: Path) -> None:
+def test_decompression_bomb_takes_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.yaml.gz"
     packer = zlib.compressobj(9, wbits=31)
     with path.open("wb") as file:
@@ -93,7 +93,7 @@ def test_a_bomb_of_a_megabyte_takes_bounded_memory(tmp_path: Path) -> None:
             file.write(packer.compress(bytes(1 << 20)))
         file.write(packer.flush())
     assert path.stat().st_size > 1 << 20
-    # VmHWM and not ru_maxrss: the latter begins with what the process of the tests had.
+    # VmHWM and not ru_maxrss: the latter starts at the size of the test process.
     code = (
         "import re, fluxres\n"
         "try: fluxres.load(%r)\n"
@@ -106,7 +106,7 @@ def test_a_bomb_of_a_megabyte_takes_bounded_memory(tmp_path: Path) -> None:
     assert int(megabytes) < 700
 
 
-def test_xz_that_asks_for_gigabytes_is_refused() -> None:
+def test_xz_that_needs_gigabytes_is_refused() -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 29}]
     try:
         data = lzma.compress(TEXT, filters=filters)
@@ -143,7 +143,7 @@ def _file(path: Path, data: bytes) -> Path:
     return path
 
 
-def test_bytes_and_streams_are_opened_as_files_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_and_streams_are_opened_like_files(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stdin:
         buffer = io.BytesIO(gzip.compress(TEXT))
 
@@ -153,7 +153,7 @@ def test_bytes_and_streams_are_opened_as_files_are(monkeypatch: pytest.MonkeyPat
     assert Source.open(gzip.compress(TEXT)).data == TEXT
 
 
-def test_places_are_those_of_what_was_compressed() -> None:
+def test_places_refer_to_the_decompressed_text() -> None:
     with pytest.raises(InputError) as caught:
         registry.read(gzip.compress(b"fluxres: 1\nname: a\nresources: 7\n"), file="a.yaml.gz")
     assert caught.value.where.startswith("a.yaml.gz:3:")

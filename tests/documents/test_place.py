@@ -50,7 +50,7 @@ def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @given(plain_values())
-def test_a_copy_is_equal_and_its_own(value: Any) -> None:
+def test_copy_is_equal_and_independent(value: Any) -> None:
     copied = Place().values(value)
     assert copied == value
     assert copied is not value or not isinstance(value, list | dict)

@@ -1,4 +1,4 @@
-"""XML as a tree of elements, and what is refused in it."""
+"""XML as a tree of elements, and refusals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_undeclared_entities(declared: str, used: str) -> None:
         safe_xml.load((declared + used).encode())
 
 
-def test_entities_that_everybody_knows() -> None:
+def test_predefined_entities() -> None:
     found = safe_xml.load(b"<!DOCTYPE a SYSTEM 'a.dtd'><a b='&amp;&lt;&gt;&quot;&apos;&#65;&#x42;'>&amp;</a>")
     assert (found.attributes["b"], found.text) == ("&<>\"'AB", "&")
 
@@ -66,7 +66,7 @@ def test_elements_can_be_folded_into_their_parent() -> None:
     (below,) = found.children
     assert (below.values, below.text, below.children) == ({"x": "long enough to be no small word and on", "": "none"}, "t", [])
     assert safe_xml.load(text).values == {}
-    # The root stays what it is, whatever it is called.
+    # The root is kept, whatever its name is.
     assert safe_xml.load(b"<v k='x'><v k='y'>1</v></v>", folded=("v", "k")).values == {"y": "1"}
 
 

@@ -1,4 +1,4 @@
-"""YAML and JSON come out as plain values with their places; what is not such a document ends in one message."""
+"""YAML and JSON are read as plain values with their places; other input ends in one message."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def test_a_broken_document_is_refused_with_line_column_and_path(source: bytes, w
     assert error.hint or error.message.startswith(("no anchor", "did not", "'<<'", "found"))
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+def test_byte_order_mark_is_not_part_of_the_text() -> None:
     assert load(b"\xef\xbb\xbfa: 1\n").values == {"a": 1}
 
 
-def test_merge_keys_take_what_is_not_there_and_the_first_of_several() -> None:
+def test_merge_keys_add_missing_keys_and_the_first_of_several() -> None:
     text = b"a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  <<: [*a, *b]\n  x: 3\n"
     document = load(text)
     assert document.values["c"] == {"x": 3, "y": 1, "z": 2}  # type: ignore[index]
@@ -143,7 +143,7 @@ e: ~
         (("e",), (11, 4), (11, 1)),
     ],
 )
-def test_the_place_of_a_value_behind_aliases_and_merges(
+def test_place_of_a_value_behind_aliases_and_merges(
     path: tuple[str | int, ...], value: tuple[int, int], key: tuple[int, int]
 ) -> None:
     document = load(LINKED.encode())
@@ -164,7 +164,7 @@ def paths(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=4), PLAIN, min_size=1, max_size=4))
-def test_json_is_read_as_json_and_every_place_is_where_its_value_begins(value: dict[str, object]) -> None:
+def test_json_places_are_where_values_begin(value: dict[str, object]) -> None:
     text = json.dumps(value, indent=1)
     assume("Infinity" not in text)
     document = load(text.encode())
@@ -182,7 +182,7 @@ def test_json_is_read_as_json_and_every_place_is_where_its_value_begins(value: d
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=4), PLAIN, max_size=4).filter(bool))
-def test_what_the_emitter_writes_the_reader_reads(value: dict[str, object]) -> None:
+def test_emitted_documents_are_read_back(value: dict[str, object]) -> None:
     text = yaml_text.block(value)
     document = yaml_document.parse(text.encode())
     assert document.values == value
@@ -196,7 +196,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES, st.sampled_from([None, 1]))
-def test_values_and_levels_of_json_are_counted_as_a_walk_counts_them(value: Any, indent: int | None) -> None:
+def test_values_and_levels_of_json_are_counted_like_in_a_walk(value: Any, indent: int | None) -> None:
     for text in (json.dumps(value, indent=indent), json.dumps(value, ensure_ascii=False)):
         count = yaml_document.count(value, "")
         depth = levels(value)
@@ -225,13 +225,13 @@ def bomb(levels: int) -> bytes:
     return "\n".join(lines).encode()
 
 
-def test_an_alias_bomb_ends_at_the_bound() -> None:
+def test_alias_bomb_ends_at_the_bound() -> None:
     error = refusal(bomb(30))
     assert isinstance(error, LimitExceeded)
     assert f"aliases expand to more than {limits.ALIASED_VALUES_MAX} values" in error.message
 
 
-def test_a_merge_bomb_ends_at_the_bound() -> None:
+def test_merge_bomb_ends_at_the_bound() -> None:
     lines = ["a0: &a0 {x: [1, 2, 3, 4, 5, 6, 7, 8, 9]}"]
     lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 20)}], k{i}: *a{i - 1}}}" for i in range(1, 30)]
     assert isinstance(refusal("\n".join(lines).encode()), LimitExceeded)
@@ -240,18 +240,18 @@ def test_a_merge_bomb_ends_at_the_bound() -> None:
 @pytest.mark.parametrize(
     "text", [b"[" * 100_000, b"- " * 1000, b"a: " + b"{a: " * 300, b"[" * 300 + b"]" * 300, b'{"a":' * 300 + b"1" + b"}" * 300]
 )
-def test_depth_ends_at_the_bound(text: bytes) -> None:
+def test_depth_is_bounded(text: bytes) -> None:
     error = refusal(text)
     assert isinstance(error, LimitExceeded)
     assert f"{limits.DOCUMENT_DEPTH_MAX} levels" in error.message
 
 
-def test_depth_through_aliases_counts() -> None:
+def test_depth_through_aliases_is_bounded() -> None:
     lines = ["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 300))]
     assert f"{limits.DOCUMENT_DEPTH_MAX} levels" in refusal("\n".join(lines).encode()).message
 
 
-def test_bounds_of_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for bound, source in [
         ("DOCUMENT_BYTES_MAX", b"a: 1234567890"),
         ("YAML_BYTES_MAX", b"a: 1234567890"),
@@ -281,9 +281,7 @@ def test_paths_that_are_not_files(tmp_path: Path) -> None:
     assert "is empty" in refusal("").message
 
 
-def test_a_pipe_with_a_name_is_read_and_one_without_a_writer_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_pipe_is_read_and_without_a_writer_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -303,7 +301,7 @@ def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    # Root may read any file, so the answer of the system is played.
+    # Root may read any file, so the system's answer is simulated.
     monkeypatch.setattr("os.open", refuse)
     assert "Permission denied" in refusal(path).message
 
@@ -385,7 +383,7 @@ def test_each_value_has_a_place_in_the_text(text: str) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(SOUP)
-def test_what_is_read_agrees_with_the_parser_of_python(text: str) -> None:
+def test_reader_agrees_with_the_python_parser(text: str) -> None:
     """LibYAML and PyYAML's own parser give the same events, and the composer the same values."""
     try:
         fast = load(text.encode()).values
@@ -397,7 +395,7 @@ def test_what_is_read_agrees_with_the_parser_of_python(text: str) -> None:
         try:
             slow = composer.compose(text)
         except InputError:
-            return  # the two differ in what they refuse, never in what they read
+            return  # the two refuse different texts, but read the same values
     assert fast == slow
 
 

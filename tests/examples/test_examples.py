@@ -1,4 +1,4 @@
-"""The examples do what they say, as their readers run them."""
+"""The examples work as described, run like readers run them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_nested_instances_by_hand() -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The package of the policy as an installer leaves it: its modules, and what its project file says, as metadata."""
+    """The installed package of the policy: its modules, and its project file as metadata."""
     project = tomllib.loads((POLICY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     metadata = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     metadata.mkdir()
@@ -69,12 +69,12 @@ def installed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_policy_of_ones_own_is_twenty_lines() -> None:
+def test_custom_policy_is_twenty_lines() -> None:
     lines = (POLICY / "shortest_first.py").read_text(encoding="utf-8").splitlines()
     assert sum(bool(line.strip()) for line in lines) <= 20
 
 
-def test_a_policy_of_ones_own_is_found_by_its_entry_point(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_policy_is_found_by_its_entry_point(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(installed)
     assert "shortest-first" in names()
     instance, clock = on_nodes(4, "shortest-first:patience-s=100", passes="manual")
@@ -87,7 +87,7 @@ def test_a_policy_of_ones_own_is_found_by_its_entry_point(installed: Path, monke
     instance.finish(short)
     instance.schedule()
     assert long.started_at == 10.0
-    clock.now_s = 150.0  # it is late now, and shorter ones have to leave it its place
+    clock.now_s = 150.0  # it is late now, and shorter jobs must not delay it
     instance.finish(long)
     narrow = instance.submit("slot=1/node", duration_s=5.0)
     instance.schedule()
@@ -95,14 +95,14 @@ def test_a_policy_of_ones_own_is_found_by_its_entry_point(installed: Path, monke
     assert isinstance(instance, Instance)
 
 
-def test_every_process_of_a_hierarchy_finds_it(installed: Path) -> None:
+def test_every_process_of_a_hierarchy_finds_a_custom_policy(installed: Path) -> None:
     start = "import sys; from fluxres.cli.main import main; sys.exit(main())"
     words = ["hierarchy", "-N", "2", "-c", "2", "-T", "2", "-J", "4", "-Q", "shortest-first", "--json"]
     told = json.loads(python("-c", start, *words, PYTHONPATH=str(installed)))
     assert [one["completed"] for one in told["topologies"]] == [4, 4]
 
 
-def test_an_unknown_policy_is_refused_with_the_names_there_are() -> None:
+def test_unknown_policy_is_refused_with_the_known_names() -> None:
     start = "import sys; from fluxres.cli.main import main; sys.exit(main())"
     words = [sys.executable, "-c", start, "hierarchy", "-N", "2", "-Q", "shortest-first", "-d"]
     shown = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, cwd=ROOT, check=False)

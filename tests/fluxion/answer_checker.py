@@ -1,7 +1,7 @@
-"""What an answer has to be, judged from the request and the machine alone.
+"""Checks an answer using only the request and the machine.
 
-A ledger keeps what was granted to whom, for when, as sets of paths.  A grant must contain what was asked for, at pools that
-are up, meet the constraint, and are free for the whole window; what a command gives back must be free again.  Nothing here
+A ledger records which job was granted what, and when, as sets of paths.  A grant must contain what was requested, at pools that
+are up, satisfy the constraint, and are free for the complete window; what a command frees must be free again.  Nothing here
 knows how a match is found, so it cannot tell which of several possible grants is the right one.
 """
 
@@ -22,7 +22,7 @@ END_S = 3_153_600_000
 
 
 class Wrong(AssertionError):
-    """An answer that cannot be right."""
+    """An answer that cannot be correct."""
 
 
 def require(holds: bool, message: str) -> None:
@@ -42,17 +42,17 @@ class Held:
     counted: set[str]
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Whether it has them at any time of a window."""
+        """Whether its window overlaps another one."""
         return self.start < end and start < self.end
 
 
 @dataclass
 class Ledger:
-    """Who has what on a machine.
+    """Which job has what on a machine.
 
     Args:
         filters: which types are counted below which, as the session has them; `ALL` is any type.
-        node_exclusive: whether the policy grants nodes with all below them.
+        node_exclusive: whether the policy grants nodes with everything below them.
     """
 
     machine: Machine
@@ -67,7 +67,7 @@ class Ledger:
         self.counted = self.counted_now()
 
     def counted_now(self) -> set[str]:
-        """Types that a session counts for a job that comes now."""
+        """Types that a session counts for a job that arrives now."""
         return self._leaves() | {low for _, low in self.filters}
 
     def _leaves(self) -> set[str]:
@@ -79,12 +79,12 @@ class Ledger:
         return set().union(*(job.paths for job in held))
 
     def is_free(self, pool: Pool, start: int, end: int) -> bool:
-        """Whether a pool, all above and all below it is held by nobody in a window."""
+        """Whether a pool, everything above and everything below it are unheld in a window."""
         taken = self.taken(start, end)
         return not any(one.path in taken for one in (*pool.above, *pool.walk()))
 
     def grant(self, job: int, request: Values, answer: Sequence[tuple[str, bool, int]], at: int, *, record: bool) -> None:
-        """Check a grant, and note it down.
+        """Check a grant, and record it.
 
         Args:
             answer: path, whether exclusively, and units of each pool of the answer.
@@ -113,12 +113,12 @@ class Ledger:
         return sum(below.get(path, 0) for held in now for path in held.paths)
 
     def found(self, meets: Callable[[Pool], bool]) -> set[str]:
-        """Paths of pools that meet something, and of all above them."""
+        """Paths of pools that satisfy a predicate, and of all above them."""
         chosen = [pool for pool in self.machine.pools() if meets(pool)]
         return {one.path for pool in chosen for one in (pool, *pool.above)}
 
     def earliest(self, request: Values) -> float | None:
-        """The earliest start of a simple request, infinite where there is none; None where that is not plain to see."""
+        """The earliest start of a simple request, infinite if there is none; None if it is not obvious."""
         resources, system = request["resources"], request["attributes"]["system"]
         if len(resources) != 1 or resources[0]["type"] != "slot" or not isinstance(resources[0]["count"], int):
             return None
@@ -132,9 +132,9 @@ class Ledger:
         return math.inf
 
     def _changes(self) -> set[int]:
-        """Moments at which a session looks: where counts at the root change, be it by nothing.
+        """Moments that a session tries: where counts at the root change, even by nothing.
 
-        A job is counted there when it has something of a type that was counted as it got it, or something below it.
+        A job is counted there if it has something of a type that was counted when it was granted, or something below it.
         """
         root = self.machine.root.type
         at_root = {low for high, low in self.filters if high in ("ALL", root)}
@@ -151,7 +151,7 @@ class Ledger:
 
     def _free(self, type_: str, start: int, end: int) -> int:
         """How many pools of a type could be granted for a window, each by itself."""
-        # What an update took over is allocated, whenever it begins, and kept from exclusive requests that start now.
+        # An imported allocation counts as allocated, whenever it begins, and blocks exclusive requests that start now.
         allocated = {path for held in self.jobs.values() if not held.reserved for path in held.paths if start == 0}
         found = 0
         for pool in self.machine.pools():
@@ -166,7 +166,7 @@ class Grant:
     """One answer: the pools in it, and those that the job has exclusively.
 
     Args:
-        whole: types of which each pool is granted with all below it, as it is.
+        whole: types whose pools are granted with everything below them.
     """
 
     def __init__(self, machine: Machine, answer: Sequence[tuple[str, bool, int]], whole: set[str]) -> None:
@@ -186,7 +186,7 @@ class Grant:
         """What is granted only because something above it is."""
 
     def check_pools(self, constraint: Values | None) -> None:
-        """The way to every pool is in it and up, and every node meets the constraint."""
+        """The path to every pool is included and up, and every node satisfies the constraint."""
         require(bool(self.exclusive), "nothing is granted exclusively")
         for path, pool in self.pools.items():
             require(pool.parent is None or pool.parent.path in self.pools, f"{path} is granted without the way to it")
@@ -211,7 +211,7 @@ class Grant:
         require(len(wrong) < len(choices), "; ".join(wrong))
 
     def check_request(self, resources: list[Values], *, flexible: bool) -> None:
-        """What was asked for is in it, and no more where that can be counted."""
+        """The requested resources are included, and no more, as far as that can be counted."""
         require(flexible or not has_siblings(resources), "siblings of one type are granted")
         slots = [one for one in resources if one["type"] == "slot"]
         if flexible and len(slots) > 1:
@@ -243,7 +243,7 @@ class Grant:
         return pool.size
 
     def _slots(self, pool: Pool, slot: Values) -> int:
-        """How many slots the children of a pool make."""
+        """The number of slots that the children of a pool make."""
         if pool.path not in self.pools:
             return 0
         bundles = []
@@ -300,7 +300,7 @@ def _all(resources: list[Values]) -> Iterator[Values]:
 
 
 def has_siblings(resources: list[Values]) -> bool:
-    """Whether two resources side by side ask for the same type, which cannot be granted."""
+    """Whether two sibling resources request the same type, which cannot be granted."""
     types = [one["type"] for one in resources]
     return len(set(types)) < len(types) or any(has_siblings(one.get("with", [])) for one in resources)
 
@@ -319,7 +319,7 @@ def _bundles(units: list[int], each: int) -> int:
 
 
 def meets(constraint: Values, pool: Pool) -> bool:
-    """Whether a pool is as a constraint wants it."""
+    """Whether a pool satisfies a constraint."""
     for operator, values in constraint.items():
         if operator == "properties":
             held = all((key.lstrip("^") in pool.properties) != key.startswith("^") for key in values)

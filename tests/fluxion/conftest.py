@@ -1,4 +1,4 @@
-"""A small machine in each form of file, and sessions on it."""
+"""A small machine in each file format, and sessions on it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MACHINE = (
 
 
 def grug(rules: Sequence[tuple[str, str, int, int]] = MACHINE, *, memory: int = 4) -> str:
-    """A recipe: (source, target, how many, id_scope)."""
+    """A recipe: (source, target, number, id_scope)."""
     kinds = dict.fromkeys(kind for source, target, _, _ in rules for kind in (source, target))
     text = '<?xml version="1.0"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="directed">'
     for number, kind in enumerate(kinds):
@@ -63,7 +63,7 @@ def ask(type_: str, count: object = 1, *below: dict[str, Any], **more: Any) -> d
 
 @dataclass
 class Typed:
-    """A session that is typed into; files of requests are made as they are asked for."""
+    """A session that receives commands; files of requests are created when needed."""
 
     session: Session
     folder: Path
@@ -73,7 +73,7 @@ class Typed:
     files: int = 0
 
     def __call__(self, *lines: str) -> str:
-        """What the lines give as results."""
+        """The results of the lines."""
         before = len(self.out.getvalue())
         self.session.run(lines)
         return self.out.getvalue()[before:]
@@ -90,7 +90,7 @@ class Typed:
         return self(f"match {op} {self.file(jobspec(*resources, **more))}")
 
     def taken(self, *resources: dict[str, Any], **more: Any) -> list[str]:
-        """Names that a match gives exclusively, or the reason why there are none."""
+        """Names that a match takes exclusively, or the reason why there are none."""
         text = self.match(*resources, **more)
         if "No matching" in text:
             return ["unsatisfiable" if "Unsatisfiable" in text else "busy"]

@@ -1,6 +1,6 @@
-"""Random small machines: a tree of pools as a checker sees it, and the file from which a session loads the same tree.
+"""Random small machines: a tree of pools for the checker, and the file from which a session loads the same tree.
 
-The tree is made here, from the rules of the formats; nothing of what reads those files is used.
+The tree is built here by the rules of the formats; the readers of these files are not used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Pool:
 
     @property
     def above(self) -> list[Pool]:
-        """All that it is below of, from its parent to the root."""
+        """All its ancestors, from its parent to the root."""
         return [] if self.parent is None else [self.parent, *self.parent.above]
 
     @property
@@ -58,7 +58,7 @@ class Pool:
 
 @dataclass
 class Machine:
-    """A tree, how it is loaded, and what a checker needs to know of the options."""
+    """A tree, how it is loaded, and the options that the checker needs."""
 
     root: Pool
     load_format: str
@@ -205,7 +205,7 @@ def _with_power(root: Pool, panels: Pool, others: dict[str, str]) -> str:
 
 
 def document(root: Pool, chosen: list[Pool] | None = None, exclusive: frozenset[str] = frozenset(), first: int = 0) -> str:
-    """Pools as a JGF document, all of a tree or those chosen, some of them taken exclusively."""
+    """Pools as a JGF document, a complete tree or some of its pools, some of them taken exclusively."""
     pools = list(root.walk()) if chosen is None else chosen
     keys = {pool.path: str(first + number) for number, pool in enumerate(pools)}
     nodes = [{"id": keys[pool.path], "metadata": _metadata(pool)} for pool in pools]
@@ -244,7 +244,7 @@ def _resource_set(random: Random) -> Machine:
 
 
 def resource_set(ranks: list[int], children: dict[str, int], root: Pool, properties: dict[str, str] | None = None) -> str:
-    """An R of some ranks, each with as many children of each type."""
+    """An R of some ranks, each with the same number of children of each type."""
     names = {node.rank: node.name for node in root.walk() if node.type == "node"}
     held = {type_: ",".join(map(str, range(number))) for type_, number in children.items() if number}
     execution: dict[str, object] = {

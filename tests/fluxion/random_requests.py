@@ -1,4 +1,4 @@
-"""Random requests for a machine, most of them possible on it, as plain values of a jobspec."""
+"""Random requests for a machine, most of them satisfiable, as plain values of a jobspec."""
 
 from __future__ import annotations
 

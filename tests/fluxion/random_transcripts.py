@@ -2,9 +2,9 @@
 
     python -m tests.fluxion.random_transcripts --seconds 60 --seed 1
 
-Each transcript has a machine, options, and some forty command lines.  The same lines are typed into two sessions, one that
-writes JGF and one that writes another form.  What the first grants, gives back and finds has to be right by the ledger of
-:mod:`tests.fluxion.answer_checker`; what the second writes has to say the same.
+Each transcript has a machine, options, and some forty command lines.  The same lines are sent to two sessions, one that
+writes JGF and one that writes another form.  What the first one grants, frees and finds must be correct by the ledger of
+:mod:`tests.fluxion.answer_checker`; the output of the second one must be equivalent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RULE = "INFO: ============================="
 
 
 class Answer(NamedTuple):
-    """One answer of a session: what comes before its block, and the lines of the block."""
+    """One answer of a session: the text before its block, and the lines of the block."""
 
     text: str
     lines: tuple[str, ...]
@@ -69,7 +69,7 @@ class Answer(NamedTuple):
 
 
 def answers(text: str) -> list[Answer]:
-    """The answers in what was written."""
+    """The answers in an output."""
     found = []
     parts = text.split(f"{RULE}\n")
     require(len(parts) % 2 == 1 and not parts[-1], f"no whole blocks: {text[-300:]!r}")
@@ -79,7 +79,7 @@ def answers(text: str) -> list[Answer]:
 
 
 class Typed:
-    """A session, and what it wrote since one last looked."""
+    """A session, and its output since the last read."""
 
     def __init__(self, words: list[str]) -> None:
         self.out, self.errors = io.StringIO(), io.StringIO()
@@ -94,7 +94,7 @@ class Typed:
 
 
 class Transcript:
-    """One transcript, typed as it is made up."""
+    """One transcript, sent while it is generated."""
 
     def __init__(self, random: Random, folder: Path) -> None:
         self.random, self.folder = random, folder
@@ -126,7 +126,7 @@ class Transcript:
         return str(path)
 
     def run(self) -> None:
-        """Type some lines, and give everything back at the end."""
+        """Send some lines, and free everything at the end."""
         moves: list[tuple[int, Callable[[], None]]] = [
             (30, self.match), (4, self.match_many), (10, self.cancel), (8, self.partial_cancel), (12, self.find),
             (4, self.status), (4, self.properties), (5, self.update), (3, self.attach), (2, self.remove), (6, self.junk),
@@ -136,7 +136,7 @@ class Transcript:
         self.give_everything_back()
 
     def type(self, line: str) -> list[Answer]:
-        """Type a line into both sessions; the answers of the first, with which those of the second agree."""
+        """Send a line to both sessions; returns the answers of the first, which those of the second must match."""
         self.lines.append(line)
         self.counts[line.partition(" ")[0]] += 1
         found = answers(self.one(line))
@@ -147,7 +147,7 @@ class Transcript:
     def _compare(self, found: list[Answer], others: list[Answer]) -> None:
         assert self.other is not None
         if self.form == "rlite" and "without cores and gpus" in self.other.errors.getvalue():
-            # It takes nothing and counts no id where the other session goes on.
+            # It takes nothing and uses no id, while the other session continues.
             self.other = None
             return
         blocks = [answer.lines for answer in found]
@@ -194,7 +194,7 @@ class Transcript:
         job = int(answer.get("JOBID") or -1)
         expected = next(number for number in itertools.count(self.next_job) if number not in self.ledger.jobs)
         require(job == expected, f"job id {job}, expected {expected}")
-        # What is no jobspec takes no id.
+        # An invalid jobspec uses no id.
         refused = "fork" in json.dumps(request["resources"])
         records = not operation.startswith("without")
         if records and not refused:
@@ -221,7 +221,7 @@ class Transcript:
         return True
 
     def cancel(self) -> None:
-        """Give back all that a job has."""
+        """Free everything that a job has."""
         if not self.ledger.jobs:
             return
         job = self.random.choice(list(self.ledger.jobs))
@@ -233,7 +233,7 @@ class Transcript:
         self._expect(f"jobid-tag={job}", set())
 
     def partial_cancel(self) -> None:
-        """Give back a part of what a job has."""
+        """Free a part of what a job has."""
         jobs = [job for job, held in self.ledger.jobs.items() if not held.reserved and held.paths]
         if not jobs or self.machine.subsystem != "containment":
             return
@@ -271,7 +271,7 @@ class Transcript:
         require(got == paths, f"find {expression}: {sorted(got ^ paths)} differ")
 
     def find(self) -> None:
-        """What meets an expression, as the ledger has it."""
+        """The pools that satisfy an expression, according to the ledger."""
         expression, meets = self._predicate()
         for _ in range(self.random.choice([0, 0, 1, 2])):
             more, also = self._predicate()
@@ -343,7 +343,7 @@ class Transcript:
             require(re.fullmatch(r"No properties were found for \S+ \(vtx's uniq_id=\d+\)\.\n", text) is not None, text)
 
     def update(self) -> None:
-        """Take over an allocation of a node, or of a part of it."""
+        """Import an allocation of a node, or of a part of it."""
         nodes = [pool for pool in self.machine.pools() if pool.type == "node" and pool.children]
         if not nodes or self.machine.subsystem != "containment":
             return
@@ -394,7 +394,7 @@ class Transcript:
         require(not self.one.errors.getvalue(), self.one.errors.getvalue())
 
     def remove(self) -> None:
-        """Take a node out, and what jobs have there."""
+        """Remove a node, and what jobs have there."""
         nodes = [pool for pool in self.machine.pools() if pool.type == "node" and pool.parent is not None]
         if len(nodes) < 2 or self.machine.subsystem != "containment":
             return
@@ -408,7 +408,7 @@ class Transcript:
             held.paths -= gone
 
     def junk(self) -> None:
-        """A line that is no command, or asks for what is not there: an error, and nothing changes."""
+        """A line that is not a command, or names something that does not exist: an error, and nothing changes."""
         line = self.random.choice(JUNK).format(
             file=self.file(self.random.choice(["{}", "[", "graph: {nodes: [], edges: []}", "\0"]))
         )
@@ -422,7 +422,7 @@ class Transcript:
         self._expect("sched-now=allocated", before)
 
     def give_everything_back(self) -> None:
-        """Cancel all jobs; then the whole machine can be granted."""
+        """Cancel all jobs; then the complete machine can be granted."""
         for job in list(self.ledger.jobs):
             self.type(f"cancel {job}")
             del self.ledger.jobs[job]
@@ -473,7 +473,7 @@ def pools(found: dict[str, Any], subsystem: str) -> list[tuple[str, bool, int]]:
 
 
 def compare(form: str, found: dict[str, Any], text: str, subsystem: str) -> None:
-    """Whether another form says what a graph says."""
+    """Whether another form is equivalent to a graph."""
     if form in ("simple", "pretty_simple"):
         modes = ("s", "x") if form == "simple" else ("shared", "exclusive")
         lines = []
@@ -541,7 +541,7 @@ def _shortened(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """End what takes longer with an exception."""
+    """Stop anything that takes longer with an exception."""
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
         raise TimeoutError(f"no end in {seconds} s")
@@ -556,7 +556,7 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 
 def transcript(seed: int, folder: Path) -> tuple[Counter[str], str]:
-    """Run one transcript; what it did, and what is wrong, with all that leads there."""
+    """Run one transcript; returns what it did, and the problems with all lines that lead to them."""
     made = None
     try:
         with time_limit(HANG_S):
@@ -570,7 +570,7 @@ def transcript(seed: int, folder: Path) -> tuple[Counter[str], str]:
 
 
 def campaign(seed: int, *, seconds: float = 0.0, transcripts: int = 0) -> tuple[Counter[str], list[str]]:
-    """Run transcripts of consecutive seeds for some time, or a number of them; figures and findings."""
+    """Run transcripts of consecutive seeds for some time, or a number of them; returns counts and findings."""
     counts: Counter[str] = Counter()
     findings: list[str] = []
     end = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""What comes and goes: cancel, parts of a cancel, allocations taken over, parts of the graph."""
+"""Changes: cancel, partial cancel, imported allocations, parts of the graph."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def allocated(session: Typed) -> str:
     return " ".join(line.strip(" -").partition("[")[0] for line in lines)
 
 
-def test_cancel_gives_back_everything(two: Typed) -> None:
+def test_cancel_frees_everything(two: Typed) -> None:
     before = picture(two)
     two.match(NODE)
     two.match(CORE)
@@ -71,7 +71,7 @@ def test_cancel_prints_its_visit_counts(two: Typed) -> None:
     )
 
 
-def test_a_part_of_a_job_is_given_back_by_vertices(two: Typed) -> None:
+def test_part_of_a_job_is_freed_by_vertices(two: Typed) -> None:
     two.match(ask("slot", 2, ask("node", 1, ask("core", 2))))
     part = two.file(jgf("/c0", "/c0/n1", "/c0/n1/core0", "/c0/n1/core1"))
     assert two(f"partial-cancel 1 jgf {part}") == ""
@@ -84,7 +84,7 @@ def test_a_part_of_a_job_is_given_back_by_vertices(two: Typed) -> None:
     assert two.console.getvalue() == ""
 
 
-def test_a_part_of_a_job_is_given_back_by_ranks(two: Typed) -> None:
+def test_part_of_a_job_is_freed_by_ranks(two: Typed) -> None:
     two.match(ask("slot", 4, ask("core", 1)))
     lite = [{"rank": "0", "children": {"core": "0-1"}}]
     part = two.file(json.dumps({"version": 1, "execution": {"R_lite": lite, "nodelist": ["n0"]}}))
@@ -101,7 +101,7 @@ def test_a_part_of_a_job_is_given_back_by_ranks(two: Typed) -> None:
     assert two("partial-cancel 1 rv1exec /does/not/exist stats") == ""
 
 
-def test_a_pool_of_which_a_part_stays_held_is_not_given_to_another_job(two: Typed) -> None:
+def test_partly_held_pool_is_not_allocated_to_another_job(two: Typed) -> None:
     two.match(NODE)
     two(f"partial-cancel 1 jgf {two.file(jgf('/c0/n0', '/c0/n0/core0'))}")
     assert allocated(two) == "core1 n0 c0"
@@ -113,7 +113,7 @@ def test_a_pool_of_which_a_part_stays_held_is_not_given_to_another_job(two: Type
     assert two.taken(ask("slot", 2, ask("node", 1))) == ["n0", "n1"]
 
 
-def test_reservations_are_not_given_back_in_part(two: Typed) -> None:
+def test_reservations_are_not_freed_in_part(two: Typed) -> None:
     two.match(NODE, NODE)
     two.match(ask("slot", 2, ask("node", 1)), op="allocate_orelse_reserve")
     two.match(ask("slot", 2, ask("node", 1)), op="allocate_orelse_reserve")
@@ -139,7 +139,7 @@ def test_ids_are_counted_on_from_an_update(two: Typed) -> None:
     file = two.file(jgf("/c0", "/c0/n1", exclusive=("/c0/n1",)))
     two(f"update allocate jgf {file} 7 0 50")
     assert "JOBID=8\n" in two.match(CORE)
-    # What is not free is no allocation, but its id is counted; one in use is passed over.
+    # An update of pools that are not free fails, but uses its id; an id in use is skipped.
     assert "No matching" in two(f"update allocate jgf {file} 6 0 50")
     assert "JOBID=9\n" in two.match(CORE)
     two("update allocate jgf /does/not/exist 20 0 50")
@@ -201,7 +201,7 @@ def test_the_output_of_a_match_can_be_imported(two: Typed) -> None:
         "allocate jgf {} 1 0 99999999999999999999", "allocate jgf {} 1 3153600000 10",
     ],
 )  # fmt: skip
-def test_updates_that_cannot_be_are_refused(two: Typed, words: str) -> None:
+def test_invalid_updates_are_refused(two: Typed, words: str) -> None:
     assert two(f"update {words.format(two.file(TWO))}") == ""
     assert two.told().startswith("ERROR: ")
 
@@ -238,7 +238,7 @@ def test_a_part_is_attached(two: Typed) -> None:
         (jgf("/c0", "/c0/n2", "/c0/n2" + "".join(f"/core{number % 10}" for number in range(limits.DEPTH_MAX))), "nothing leads"),
     ],
 )
-def test_what_cannot_be_attached_changes_nothing(two: Typed, document: str, message: str) -> None:
+def test_refused_attach_changes_nothing(two: Typed, document: str, message: str) -> None:
     before = picture(two)
     two(f"attach {two.file(document)}")
     assert message in two.told()
@@ -259,7 +259,7 @@ def test_a_chain_that_is_too_deep_is_removed_again(two: Typed) -> None:
     assert picture(two) == before
 
 
-def test_a_path_is_removed_with_what_jobs_have_there(two: Typed) -> None:
+def test_path_is_removed_with_its_allocations(two: Typed) -> None:
     two.match(ask("slot", 3, ask("core", 1)))
     assert two("remove /c0/n0 true") == ""
     assert allocated(two) == "core0 n1 c0"
@@ -279,7 +279,7 @@ def test_ranks_are_removed(two: Typed) -> None:
 
 
 @pytest.mark.parametrize("words", ["/c0 true", "/c0/n9 true", "[7] false", "0- false", "/c0/n0 maybe"])
-def test_what_cannot_be_removed_stays(two: Typed, words: str) -> None:
+def test_refused_remove_changes_nothing(two: Typed, words: str) -> None:
     before = picture(two)
     two(f"remove {words}")
     assert two.told().startswith("ERROR: ")
@@ -287,7 +287,7 @@ def test_what_cannot_be_removed_stays(two: Typed, words: str) -> None:
 
 
 def picture(session: Typed) -> list[Any]:
-    """What is in the graph, and what is left of it."""
+    """The content of the graph, and what is free of it."""
 
     def left(vertex: Vertex) -> list[Any]:
         schedule, aggregate = vertex.schedule, vertex.aggregate

@@ -1,4 +1,4 @@
-"""`find`: what meets an expression, and how it is printed."""
+"""`find`: the pools that satisfy an expression, and how they are printed."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def busy(start: Start) -> Typed:
         ("((names=node1))", "node1"),
     ],
 )
-def test_predicates_and_how_they_are_joined(busy: Typed, expression: str, names: str) -> None:
+def test_predicates_and_connectives(busy: Typed, expression: str, names: str) -> None:
     assert found(busy, expression) == names
 
 
-def test_the_answer_names_the_expression_and_ancestors(busy: Typed) -> None:
+def test_answer_names_the_expression_and_ancestors(busy: Typed) -> None:
     assert busy("find   names=node1   and status=up") == (
         "      ------node1[1:x]\n      ---m0[1:x]\nINFO: =============================\n"
         'INFO: EXPRESSION="names=node1 and status=up"\nINFO: =============================\n'
     )
 
 
-def test_counts_are_shown_where_something_is_counted(start: Start) -> None:
+def test_counts_are_shown_if_something_is_counted(start: Start) -> None:
     session = start("-P", "low", "-F", "jgf", graph=FLAT)
     session.match(NODE)
     session.match(ask("slot", 1, ask("core", 1)))

@@ -18,7 +18,7 @@ from tests.fluxion.conftest import Start, ask, grug
 SOCKETS = grug((("cluster", "socket", 2, 0), ("socket", "core", 6, 0), ("socket", "gpu", 1, 0)))
 
 
-def test_slots_side_by_side_may_be_mixed(start: Start) -> None:
+def test_sibling_slots_may_be_mixed(start: Start) -> None:
     session = start("-T", "flexible", "-P", "high", graph=SOCKETS)
     either = (ask("slot", 2, ask("core", 4)), ask("slot", 2, ask("core", 2), ask("gpu", 1)))
     # Each socket makes one slot of either kind; those of four cores have the larger scores.
@@ -43,7 +43,7 @@ def test_choices_may_be_nested(start: Start) -> None:
     assert session.taken(ask("socket", 1, *inner)) == ["core0", "core1", "gpu0"]
 
 
-def test_a_plain_traverser_knows_no_alternatives(start: Start) -> None:
+def test_simple_traverser_has_no_alternatives(start: Start) -> None:
     session = start("-P", "low", graph=SOCKETS)
     assert session.taken(ask("xor_slot", 1, ask("core", 1))) == ["busy"]
 
@@ -62,7 +62,7 @@ needs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), mi
 
 
 @given(st.tuples(st.integers(0, 6), st.integers(0, 6)), needs)
-def test_the_mix_has_the_most_slots(have: tuple[int, int], choices: list[tuple[int, int]]) -> None:
+def test_mix_has_the_most_slots(have: tuple[int, int], choices: list[tuple[int, int]]) -> None:
     def fits(mix: tuple[int, ...]) -> bool:
         return all(sum(choices[number][side] for number in mix) <= have[side] for side in (0, 1))
 

@@ -14,7 +14,7 @@ from tests.fluxion.conftest import Start, ask, grug
 NODE = ask("slot", 1, ask("node", 1))
 
 
-def test_the_lines_of_a_match(start: Start) -> None:
+def test_lines_of_a_match(start: Start) -> None:
     text = start("-P", "low").match(ask("node", 1, ask("slot", 1, ask("socket", 1, ask("core", 1), ask("memory", 3)))))
     assert text == (
         "      ---------------core0[1:x]\n"
@@ -45,7 +45,7 @@ def test_a_level_in_the_middle_cannot_be_left_out(start: Start) -> None:
     assert session.taken(ask("rack", 1, ask("node", 1, ask("socket", 1, ask("slot", 1, ask("core", 1)))))) == ["core7"]
 
 
-def test_a_slot_has_to_be_filled_by_the_children_of_the_level_that_asks_for_it(start: Start) -> None:
+def test_slot_is_filled_by_children_of_its_own_level(start: Start) -> None:
     session = start("-P", "low")
     below = ask("node", 1, ask("slot", 3, ask("core", 2)))
     assert session.taken(below) == ["busy"]
@@ -55,7 +55,7 @@ def test_a_slot_has_to_be_filled_by_the_children_of_the_level_that_asks_for_it(s
     assert len(session.taken(ask("slot", 3, ask("core", 2)))) == 6
 
 
-def test_of_several_pools_either_all_are_granted_or_none(start: Start) -> None:
+def test_all_requested_pools_are_granted_or_none(start: Start) -> None:
     # Only the second node has cores without sockets between.
     paths = ("/c0", "/c0/n0", "/c0/n0/s0", "/c0/n0/s0/core0", "/c0/n1", "/c0/n1/core0")
     kinds = {"c": "cluster", "n": "node", "s": "socket", "core": "core"}
@@ -105,7 +105,7 @@ def test_shared_levels_are_shared(start: Start) -> None:
         ("satisfiability", "Unsatisfiable request\n"),
     ],
 )
-def test_sharing_below_a_slot_can_never_be(start: Start, op: str, answer: str) -> None:
+def test_sharing_below_a_slot_is_impossible(start: Start, op: str, answer: str) -> None:
     session = start()
     assert answer in session.match(ask("slot", 1, ask("node", 1, exclusive=False)), op=op)
     assert "no sharing" in session.told()
@@ -124,7 +124,7 @@ def test_sharing_below_a_slot_can_never_be(start: Start, op: str, answer: str) -
     ],
 )
 @pytest.mark.parametrize("policy", ["low", "high", "first", "hinode"])
-def test_as_many_as_a_range_allows(start: Start, policy: str, count: dict[str, object], cores: int) -> None:
+def test_largest_number_in_a_range_is_taken(start: Start, policy: str, count: dict[str, object], cores: int) -> None:
     taken = start("-P", policy).taken(ask("socket", 1, ask("slot", 1, ask("core", count))))
     assert len(taken) == cores or (cores == 0 and taken == ["busy"])
 
@@ -138,7 +138,7 @@ def test_reservations_come_one_after_another(start: Start) -> None:
     assert "SCHEDULED AT=171\n" in session.match(NODE, op="without_allocating_future", duration=100)
 
 
-def test_a_reservation_goes_into_a_gap(start: Start) -> None:
+def test_reservation_fills_a_gap(start: Start) -> None:
     session = start("-P", "low")
     session.match(ask("slot", 3, ask("node", 1)), duration=100)
     session.match(ask("slot", 4, ask("node", 1)), op="allocate_orelse_reserve", duration=100)
@@ -159,14 +159,14 @@ def test_unsatisfiable_requests_are_distinguished_from_busy_pools(start: Start, 
     ("op", "answer"),
     [("allocate", "busy"), ("allocate_orelse_reserve", "busy"), ("allocate_with_satisfiability", "unsatisfiable")],
 )
-def test_more_nodes_than_are_up_are_not_looked_for(start: Start, op: str, answer: str) -> None:
+def test_search_is_skipped_for_more_nodes_than_are_up(start: Start, op: str, answer: str) -> None:
     session = start()
     assert session.taken(ask("slot", 5, ask("node", 1)), op=op) == [answer]
     session("set-status /m0/rack0/node0 down")
     assert session.taken(ask("slot", 4, ask("node", 1)), op=op) == [answer]
 
 
-def test_a_constraint_that_only_nodes_that_are_down_meet_is_satisfiable(start: Start) -> None:
+def test_constraint_met_only_by_down_nodes_is_satisfiable(start: Start) -> None:
     session = start()
     session("set-status /m0/rack0/node0 down")
     first = {"constraints": {"ranks": ["0"]}}
@@ -184,7 +184,7 @@ def test_satisfiability_records_nothing(start: Start) -> None:
     assert "JOBID=1\n" in session.match(NODE)
 
 
-def test_without_allocating_takes_no_id_and_nothing_else(start: Start) -> None:
+def test_match_without_allocating_uses_no_id(start: Start) -> None:
     session = start("-P", "low")
     for _ in range(2):
         text = session.match(NODE, op="without_allocating")
@@ -219,7 +219,7 @@ def test_an_invalid_request_finds_nothing_and_takes_no_id(start: Start, op: str,
     assert "JOBID=1\nINFO: RESOURCES=ALLOCATED" in session.match(NODE)
 
 
-def test_types_that_fluxion_knows_by_itself_are_only_not_found(start: Start) -> None:
+def test_types_built_into_fluxion_are_not_found(start: Start) -> None:
     session = start(graph=grug((("cluster", "node", 1, 0),)))
     for type_ in ("rack", "socket", "core", "gpu", "ssd", "storage_node"):
         assert session.taken(ask("slot", 1, ask(type_, 1))) == ["busy"]
@@ -229,7 +229,7 @@ def test_types_that_fluxion_knows_by_itself_are_only_not_found(start: Start) -> 
     assert start("-p", "ALL:fork", graph=grug((("cluster", "node", 1, 0),))).taken(ask("slot", 1, ask("fork", 1))) == ["busy"]
 
 
-def test_down_pools_and_all_below_them_are_passed_over(start: Start) -> None:
+def test_down_pools_and_all_below_them_are_skipped(start: Start) -> None:
     session = start("-P", "low")
     session("set-status /m0/rack0 down")
     assert session.taken(ask("slot", 1, ask("core", 1))) == ["core0"]
@@ -255,7 +255,7 @@ def test_down_pools_and_all_below_them_are_passed_over(start: Start) -> None:
         ({}, ["node0", "node1", "node2", "node3"]),
     ],
 )
-def test_constraints_are_asked_of_nodes(start: Start, constraint: dict[str, object], nodes: list[str]) -> None:
+def test_constraints_apply_to_nodes(start: Start, constraint: dict[str, object], nodes: list[str]) -> None:
     session = start("-P", "low")
     session("set-property /m0/rack0/node1 fast=1", "set-property /m0/rack1/node2 fast=1")
     taken = [session.taken(NODE, constraints=constraint) for _ in range(len(nodes) + 1)]
@@ -265,7 +265,7 @@ def test_constraints_are_asked_of_nodes(start: Start, constraint: dict[str, obje
     ) == ["unsatisfiable"]
 
 
-def test_properties_of_a_resource_set_are_known_by_their_whole_key(start: Start) -> None:
+def test_resource_set_properties_are_matched_by_their_complete_key(start: Start) -> None:
     lite = [{"rank": "0-2", "children": {"core": "0"}}]
     execution = {"R_lite": lite, "nodelist": ["n[0-2]"], "properties": {"arm-v9@core": "1-2", "ssd@fast": "2"}}
     graph = json.dumps({"version": 1, "execution": execution})
@@ -283,14 +283,14 @@ def test_properties_of_a_resource_set_are_known_by_their_whole_key(start: Start)
     assert json.loads(text.partition("INFO")[0])["execution"]["properties"] == {"arm-v9@core": "1-2", "ssd@fast": "2"}
 
 
-def test_a_job_may_last_as_long_as_the_graph_plans_and_no_longer(start: Start) -> None:
+def test_job_duration_is_limited_by_the_planning_horizon(start: Start) -> None:
     session = start()
     assert "ALLOCATED" in session.match(NODE, duration=HORIZON_S)
     assert "No matching" in session.match(NODE, duration=HORIZON_S + 1)
     assert "exceeds the planning horizon" in session.told()
 
 
-def test_several_requests_end_at_the_first_that_fails(start: Start) -> None:
+def test_multi_match_stops_at_the_first_failure(start: Start) -> None:
     session = start()
     from tests.fluxion.conftest import jobspec
 
@@ -320,7 +320,7 @@ def test_siblings_of_one_type_match_nothing(start: Start) -> None:
     ],
 )
 @pytest.mark.parametrize("policy", ["first", "high", "lonodex"])
-def test_siblings_are_never_granted_as_one(start: Start, policy: str, siblings: tuple[dict[str, Any], ...]) -> None:
+def test_siblings_are_never_granted_together(start: Start, policy: str, siblings: tuple[dict[str, Any], ...]) -> None:
     session = start("-P", policy)
     assert session.taken(*siblings) == ["busy"]
     assert session.taken(ask("rack", 1, *siblings)) == ["busy"]

@@ -16,7 +16,7 @@ from tests.fluxion.conftest import Start, ask, grug, jobspec
 NODE = ask("slot", 1, ask("node", 1))
 
 
-def test_long_and_short_names_say_the_same() -> None:
+def test_long_and_short_names_are_equivalent() -> None:
     values = ["a", "jgf", "CA", "low", "rv1", "flexible", "ALL:core", "out", "100", "graphml", "base"]
     letters = "LfSPFTptrgo"
     names = [
@@ -41,7 +41,7 @@ def test_defaults() -> None:
     assert found.policy == policies.POLICIES["first"]
 
 
-def test_filters_add_up_and_may_be_none() -> None:
+def test_filters_are_combined_and_may_be_empty() -> None:
     assert options.parse(["-p", "ALL:core", "-p", "rack:node"]).prune_filters == "ALL:core,rack:node"
     assert options.parse(["--prune-filters="]).prune_filters == ""
     assert pruning.parse(" ALL:core, ALL:core ,,rack : node") == {"ALL": ["core"], "rack": ["node"]}
@@ -54,13 +54,13 @@ def test_filters_add_up_and_may_be_none() -> None:
         ["-p", "core"], ["-p", "a:b:c"], ["-p", ":core"], ["-r", "-1"], ["-r", "2000001"], ["-r", "9" * 99], ["-g", "png"],
     ],
 )  # fmt: skip
-def test_words_that_are_not_options(words: list[str]) -> None:
+def test_unknown_words_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError):
         options.parse(words)
 
 
 @pytest.mark.parametrize("name", options.SUBSYSTEMS)
-def test_subsystems_are_known_and_may_be_missing(start: Start, name: str) -> None:
+def test_known_subsystems_may_be_missing(start: Start, name: str) -> None:
     if options.SUBSYSTEMS[name][0] == "containment":
         assert start("-S", name).taken(NODE) == ["node3"]
     else:
@@ -68,7 +68,7 @@ def test_subsystems_are_known_and_may_be_missing(start: Start, name: str) -> Non
             start("-S", name)
 
 
-def test_the_graph_is_drawn(start: Start, tmp_path: Path) -> None:
+def test_graph_is_drawn(start: Start, tmp_path: Path) -> None:
     graph = grug((("cluster", "node", 1, 0),))
     start("-o", str(tmp_path / "drawn"), graph=graph)
     assert (tmp_path / "drawn.dot").read_text(encoding="utf-8") == (
@@ -98,7 +98,7 @@ def test_the_program_writes_results_to_the_file_named(tmp_path: Path) -> None:
     assert shown == f"resource-query> {written}resource-query> "
 
 
-def test_the_program_ends_with_a_status(tmp_path: Path) -> None:
+def test_program_exits_with_a_status(tmp_path: Path) -> None:
     (tmp_path / "graph").write_text(grug(), encoding="utf-8")
     assert run(tmp_path, "-L", "graph", "-d", typed="nonsense\n").returncode == 1
     assert run(tmp_path, "-L", "graph", "-d", typed="match allocate none\n").returncode == 0

@@ -27,7 +27,7 @@ class Driven:
         (folder / "job").write_text(jobspec(ask("slot", 1, ask("node", 1))), encoding="utf-8")
         command = [*COMMAND, "-L", str(folder / "graph"), "-P", "low", *words]
         self.job = folder / "job"
-        # Where Python itself buffers nothing, nothing would be shown.
+        # If Python itself buffered nothing, this would test nothing.
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=buffered)
@@ -41,7 +41,7 @@ class Driven:
         self.stdin.flush()
 
     def until(self, end: str, *, errors: bool = False) -> str:
-        """What arrives until a text ends it; fails when nothing more comes."""
+        """The output up to a text; fails if nothing more arrives."""
         stream = self.stderr if errors else self.stdout
         found = b""
         deadline = time.monotonic() + WAIT_S
@@ -53,7 +53,7 @@ class Driven:
         return found.decode()
 
     def end(self) -> int:
-        """Close its input; the status with which it ends."""
+        """Close its input; return its exit status."""
         self.stdin.close()
         return self.process.wait(WAIT_S)
 
@@ -94,7 +94,7 @@ def test_each_answer_arrives_before_the_next_command_is_sent(drive: Drive) -> No
     assert driven.process.wait(WAIT_S) == 0
 
 
-def test_prompts_arrive_too(drive: Drive) -> None:
+def test_prompts_arrive(drive: Drive) -> None:
     driven = drive()
     assert driven.until("resource-query> ") == "resource-query> "
     driven.send("get-status /m0")
@@ -102,7 +102,7 @@ def test_prompts_arrive_too(drive: Drive) -> None:
     assert driven.end() == 0
 
 
-def test_results_in_a_file_are_there_when_the_prompt_is(drive: Drive, tmp_path: Path) -> None:
+def test_results_are_in_the_file_before_the_prompt(drive: Drive, tmp_path: Path) -> None:
     out = tmp_path / "out"
     driven = drive("-t", str(out))
     driven.until("resource-query> ")

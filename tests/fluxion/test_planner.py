@@ -1,4 +1,4 @@
-"""Plans against a list of seconds."""
+"""Plans compared with a list of seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ spans = st.lists(st.tuples(st.integers(0, END - 1), st.integers(1, END), st.inte
 
 
 @given(spans, st.sets(st.integers(0, 7)), st.integers(0, END - 1), st.integers(1, END))
-def test_plan_is_a_row_of_seconds(added: list[tuple[int, int, int]], removed: set[int], at: int, duration: int) -> None:
+def test_plan_agrees_with_a_list_of_seconds(added: list[tuple[int, int, int]], removed: set[int], at: int, duration: int) -> None:
     plan, seconds = Plan(20), [20] * (3 * END)
     numbers = [plan.add(start, length, units) for start, length, units in added]
     for position, (start, length, units) in enumerate(added):
@@ -29,7 +29,7 @@ def test_plan_is_a_row_of_seconds(added: list[tuple[int, int, int]], removed: se
 
 
 @given(spans, st.integers(0, END), st.integers(1, END), st.integers(0, 20), st.integers(0, 6))
-def test_first_fit_is_the_first_change_that_fits(
+def test_first_fit_is_the_first_change_point_that_fits(
     added: list[tuple[int, int, int]], after: int, duration: int, cores: int, nodes: int
 ) -> None:
     aggregate = Aggregate({"core": 20, "node": 6})
@@ -48,7 +48,7 @@ def test_nothing_fits_beyond_the_horizon() -> None:
     assert aggregate.first_fit(1, HORIZON_S - 99, (4,)) is None
 
 
-def test_resize_keeps_what_is_planned() -> None:
+def test_resize_keeps_plans() -> None:
     plan = Plan(10)
     span = plan.add(5, 5, 4)
     plan.resize(6)

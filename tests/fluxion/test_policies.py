@@ -52,24 +52,24 @@ def test_first_tries_the_side_with_most_left(start: Start) -> None:
     assert nodes == ["node3", "node1", "node2", "node3", "node2", "node3"]
 
 
-def test_first_weighs_anew_after_a_match_that_allocates_nothing(start: Start) -> None:
+def test_first_updates_weights_after_a_match_that_allocates_nothing(start: Start) -> None:
     session = start("-P", "first")
     taken = ["core6", "core7"]
     assert session.taken(CORE, op="without_allocating") == taken
-    # The side that was looked at has a number now, and those that nobody looked at come first.
+    # The side that was visited has a weight now, and unvisited ones come first.
     text = session.match(CORE)
     assert [line.strip(" -")[:5] for line in text.splitlines() if "node" in line] == ["node1"]
 
 
-def test_first_looks_no_further_for_a_type_of_which_it_has_enough(start: Start) -> None:
+def test_first_stops_searching_for_a_type_with_enough_candidates(start: Start) -> None:
     graph = grug((("cluster", "node", 1, 0), ("node", "core", 4, 0), ("node", "gpu", 1, 0)))
-    # Vertices made last are tried first: the gpu, then core3 and core2.
+    # Vertices created last are tried first: the gpu, then core3 and core2.
     session = start("-P", "first", "-e", graph=graph)
     assert session.taken(ask("node", 1, ask("slot", 1, ask("core", 2), ask("gpu", 1)))) == ["core2", "core3", "gpu0"]
     assert "PREORDER VISIT COUNT=5\n" in session.console.getvalue()
     reverse = grug((("cluster", "node", 1, 0), ("node", "gpu", 1, 0), ("node", "core", 4, 0)))
     session = start("-P", "policy=low stop_on_1_matches=true", "-e", graph=reverse)
-    # Of four cores two are looked at before the gpu, and the lower ones are not among them.
+    # Two of four cores are visited before the gpu, and not the lower ones.
     assert session.taken(ask("node", 1, ask("slot", 1, ask("core", 2), ask("gpu", 1)))) == ["gpu0", "core2", "core3"]
     assert "PREORDER VISIT COUNT=5\n" in session.console.getvalue()
 
@@ -102,7 +102,7 @@ def test_performance_class(text: str, expected: int) -> None:
 
 def test_locality_takes_the_highest_block_first(start: Start) -> None:
     session = start("-P", "locality")
-    # Of cores 0-7 of one node, 4 and 5 go first to another job: 6-7 is a block, 0-3 another.
+    # Of cores 0-7 of one node, another job gets 4 and 5 first: 6-7 is a block, 0-3 another.
     one = start("-P", "locality", graph=_flat())
     assert one.taken(ask("slot", 1, ask("core", 2))) == ["core6", "core7"]
     assert session.taken(CORE) == ["core6", "core7"]
@@ -114,7 +114,7 @@ def _flat() -> str:
     return grug((("cluster", "node", 1, 0), ("node", "core", 8, 1)))
 
 
-def test_strings_of_options() -> None:
+def test_option_strings() -> None:
     assert policies.parse("policy=low node_centric=true node_exclusive=true") == policies.POLICIES["lonodex"]
     assert policies.parse("policy=high node_centric=true stop_on_1_matches=true") == policies.POLICIES["first"]
 

@@ -1,4 +1,4 @@
-"""A short run of the random transcripts, and that their checker notices what is wrong."""
+"""A short run of the random transcripts, and tests that their checker detects errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKEN = 8
 """Transcripts of a program with a part that is broken: one that notices is enough."""
 
 
-def test_a_short_run() -> None:
+def test_short_run_has_no_findings() -> None:
     counts, findings = random_transcripts.campaign(1, transcripts=SHORT)
     assert not findings, "\n".join(findings[:3])
     for kind in ("allocated", "reserved", "matched", "refused", "cancel", "partial-cancel", "find", "update", "attach"):
@@ -30,16 +30,16 @@ def test_a_short_run() -> None:
 
 
 def findings(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str, broken: Any) -> str:
-    """What a run finds when a part of the program is replaced by a broken one."""
+    """The findings of a run in which a part of the program is replaced by a broken one."""
     monkeypatch.setattr(holder, name, broken)
     return "\n".join(random_transcripts.campaign(1, transcripts=BROKEN)[1])
 
 
-def test_pools_that_are_held_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_granted_held_pools_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is held then" in findings(monkeypatch, Vertex, "available", lambda self, at, duration: self.size)
 
 
-def test_pools_that_are_down_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_granted_down_pools_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     window: Callable[..., Any] = matching.Window
 
     def any_state(*words: Any, **more: Any) -> Any:
@@ -48,25 +48,25 @@ def test_pools_that_are_down_are_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "is granted and down" in findings(monkeypatch, matching, "Window", any_state)
 
 
-def test_constraints_that_are_not_met_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_violated_constraints_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is granted against" in findings(monkeypatch, traverser, "accepts", lambda constraint, vertex: True)
 
 
-def test_missing_releases_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_releases_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgets(vertex: Vertex, job: int) -> None:
         vertex.scheduled().sharer_spans.pop(job)
 
     assert "is not free" in findings(monkeypatch, record, "forget", forgets)
 
 
-def test_less_than_asked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_grants_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Scores.choose
     assert "are granted" in findings(
         monkeypatch, Scores, "choose", lambda self, type_, units: real(self, type_, max(units - 1, 1))
     )
 
 
-def test_what_raises_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exceptions_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ZeroDivisionError" in findings(monkeypatch, traverser, "fill", lambda slot, inner: 1 // 0)
 
 
@@ -97,7 +97,7 @@ CORES = (("/c0/n0/core0", True, 1), ("/c0/n0/core1", True, 1), ("/c0/n0", False,
         ([slot(("core", 1)), slot(("core", 1))], "siblings"),
     ],
 )
-def test_grants_that_are_not_what_was_asked_for(resources: list[Values], message: str) -> None:
+def test_wrong_grants_are_detected(resources: list[Values], message: str) -> None:
     grant = Grant(tiny(), CORES, set())
     grant.check_pools(None)
     with pytest.raises(Wrong, match=message):
@@ -106,7 +106,7 @@ def test_grants_that_are_not_what_was_asked_for(resources: list[Values], message
     grant.check_any([slot(("core", 1), count=2)], flexible=False)
 
 
-def test_a_ledger_knows_the_earliest_start() -> None:
+def test_ledger_knows_the_earliest_start() -> None:
     ledger = Ledger(tiny(), [("ALL", "core")])
     request = {"resources": [slot(("core", 1), count=3)], "attributes": {"system": {"duration": 5}}}
     assert ledger.earliest(request) == 0
@@ -119,7 +119,7 @@ def test_a_ledger_knows_the_earliest_start() -> None:
     assert ledger.earliest(request) == 20
 
 
-def test_forms_that_say_something_else_are_noticed() -> None:
+def test_differing_forms_are_detected() -> None:
     nodes = [{"id": "0", "metadata": {"type": "node", "rank": 0, "id": 0, "paths": {"containment": "/n0"}, "exclusive": True}}]
     found: dict[str, Any] = {"nodes": nodes, "edges": []}
     compare("simple", found, "      ---n0[1:x]\n", "containment")

@@ -1,4 +1,4 @@
-"""Graphs from files: what becomes of each form, and what is refused."""
+"""Graphs from files: the vertices of each format, and refusals."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_recipes_make_vertices_rule_by_rule() -> None:
     ]  # fmt: skip
 
 
-def test_ids_start_and_step_as_the_rule_says() -> None:
+def test_ids_follow_start_and_step_of_the_rule() -> None:
     text = conftest.grug((("cluster", "node", 3, 0),)).replace(
         "</edge>", '<data key="id_start">10</data><data key="id_stride">5</data></edge>'
     )
     assert [vertex.name for vertex in built(text).vertices] == ["m0", "node10", "node15", "node20"]
 
 
-def test_defaults_of_the_file_hold() -> None:
+def test_defaults_of_the_file_apply() -> None:
     text = (
         f'{HEADER}<key id="s" for="node" attr.name="size"><default>7</default></key>'
         '<key id="r" for="node" attr.name="root"/><graph><node id="a"><data key="type">cluster</data>'
@@ -57,7 +57,7 @@ def test_defaults_of_the_file_hold() -> None:
     assert grug.parse(text.encode()).kinds == (grug.Kind("a", "cluster", "cluster", size=7, is_root=True),)
 
 
-def test_pools_are_tied_in_by_path() -> None:
+def test_pools_are_linked_by_path() -> None:
     extra = (
         '<node id="pp"><data key="root">1</data><data key="type">panel</data><data key="subsystem">power</data></node>'
         '<node id="pr"><data key="type">rack</data></node><node id="pn"><data key="type">node</data></node>'
@@ -296,7 +296,7 @@ def test_invalid_topologies(data: bytes) -> None:
         hwloc.parse(data)
 
 
-def test_formats_and_lists_that_there_are_not(tmp_path: Path) -> None:
+def test_unknown_formats_and_allowlists_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         loading.load("x", "toml")
     with pytest.raises(UsageError):

@@ -1,4 +1,4 @@
-"""Jobspecs as they are read, and what is refused in them."""
+"""Reading jobspecs, and refusals."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_counts_are_the_largest_of_their_series(least: int, most: int, operator:
     assert Count(least, most, operator, operand).up_to(available) == expected
 
 
-def test_powers_of_huge_operands_are_not_worked_out() -> None:
+def test_powers_of_huge_operands_are_not_computed() -> None:
     assert Count(2, limits.COUNT_MAX, "^", limits.COUNT_MAX).up_to(limits.COUNT_MAX) == 2
 
 
-def test_needs_are_the_least_of_each_type() -> None:
+def test_needs_are_the_minimum_of_each_type() -> None:
     inner = ask("socket", {"min": 2, "max": 8, "operator": "+", "operand": 1}, ask("core", 3))
     found = read(conftest.jobspec(ask("slot", 4, inner), ask("rack", 1))).resources
     assert jobspec.sum_needs(found) == {"slot": 4, "socket": 8, "core": 24, "rack": 1}
@@ -49,7 +49,7 @@ def test_needs_are_the_least_of_each_type() -> None:
     assert jobspec.sum_needs(slots, alternatives=True) == {"slot": 1, "core": 2}
 
 
-def test_all_that_is_read() -> None:
+def test_complete_jobspec() -> None:
     job = read(
         conftest.jobspec(ask("rack", 1, unit="x", label="l", id="3"), queue="q", duration=2.5, constraints={"ranks": ["0"]})
     )

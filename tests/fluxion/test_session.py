@@ -1,4 +1,4 @@
-"""Commands as they are typed, and where each answer goes."""
+"""Commands, and the stream of each answer."""
 
 from __future__ import annotations
 
@@ -130,9 +130,7 @@ WORDS = [word for command in COMMANDS for word in (command.name, command.short)]
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=7).map(" ".join), max_size=12), st.data())
-def test_any_lines_are_answered_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject
-) -> None:
+def test_any_line_succeeds_or_is_refused(tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject) -> None:
     session = _one(tmp_path_factory)
     file = session.file(jobspec(ask("slot", 1, ask("core", data.draw(st.integers(1, 3))))))
     for line in [*lines, f"match allocate {file}"]:

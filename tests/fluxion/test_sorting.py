@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fluxres.fluxion.sorting import std_sort
 
-# 40 items with keys 3*i mod 5, and 120 whose medians of three are as bad as they can be, so that the heap takes over.
+# 40 items with keys 3*i mod 5, and 120 with the worst possible medians of three, so that heap sort takes over.
 FIFTHS = [
     17, 2, 37, 22, 7, 32, 27, 12, 9, 24, 14, 29, 19, 34, 4, 39, 21, 1, 26, 31, 36, 16, 11, 6, 18, 23, 38, 13, 28, 3, 8, 33, 0,
     20, 5, 35, 10, 30, 15, 25,
@@ -36,7 +36,7 @@ def median_killer(count: int) -> list[int]:
     return keys
 
 
-def test_order_of_the_library() -> None:
+def test_order_equals_that_of_the_library() -> None:
     assert sorted_by([number * 7 % 5 for number in range(40)]) == FIFTHS
     assert sorted_by([-key // 4 for key in median_killer(120)]) == KILLER
 

@@ -28,7 +28,7 @@ def test_pretty_simple_begins_at_the_root(start: Start) -> None:
     )
 
 
-def test_jgf_leaves_out_what_is_usual(start: Start) -> None:
+def test_jgf_leaves_out_defaults(start: Start) -> None:
     text = first_line(start, "jgf")
     assert (
         text
@@ -157,7 +157,7 @@ def test_the_graph_has_the_labels_of_the_request(start: Start) -> None:
         return [item["metadata"].get("ephemeral") for item in json.loads(text)["graph"]["nodes"]]
 
     assert labels(labelled) == [{"label": "c"}, {"label": "n"}, None]
-    # What another request called a vertex is forgotten.
+    # Labels of earlier requests are dropped.
     assert labels(ask("slot", 1, ask("node", 1))) == [None, None]
     assert labels(ask("node", 1, ask("slot", 1, ask("core", 1)))) == [None, None, None]
     assert "ephemeral" not in session("find status=up")
@@ -172,7 +172,7 @@ def test_a_resource_set_without_cores_and_gpus_is_not_written(start: Start, form
     assert [entry["children"] for entry in both["execution"]["R_lite"]] == [{"core": "0"}]
 
 
-def test_rlite_refuses_what_it_cannot_say_and_takes_nothing(start: Start) -> None:
+def test_rlite_refuses_what_it_cannot_express_and_takes_nothing(start: Start) -> None:
     session = start("-F", "rlite", graph=grug((("cluster", "node", 1, 0), ("node", "ssd", 1, 0), ("node", "core", 1, 0))))
     ssd = ask("node", 1, ask("slot", 1, ask("ssd", 1)))
     for op in ("allocate", "without_allocating"):

@@ -1,9 +1,9 @@
-"""What Fluxion's JGF reader takes and what it refuses, rule by rule, so that no test needs Fluxion itself.
+"""What Fluxion's JGF reader accepts and refuses, rule by rule, so that no test needs Fluxion itself.
 
     fluxion = Fluxion.load(document)      # the file of a machine, as `resource-query -f jgf` loads it
-    fluxion.update(graph_of_a_job)        # an allocation that it is told of, as `update allocate jgf` does
+    fluxion.update(graph_of_a_job)        # an allocation made elsewhere, as in `update allocate jgf`
 
-The rules were read in flux-sched's resource/readers/resource_reader_jgf.cpp and resource_reader_jgf_shorthand.cpp.
+The rules are those of flux-sched's resource/readers/resource_reader_jgf.cpp and resource_reader_jgf_shorthand.cpp.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[ \t]*[+-]?[0-9]+")
 
 
 class Refused(Exception):
-    """Fluxion reads none of it."""
+    """Fluxion refuses the document."""
 
 
 def require(condition: object, message: str) -> None:
@@ -28,7 +28,7 @@ def require(condition: object, message: str) -> None:
 
 @dataclass(frozen=True)
 class Vertex:
-    """A vertex with the defaults of what its node leaves out."""
+    """A vertex, with defaults for what its node leaves out."""
 
     key: str
     uniq_id: int
@@ -42,7 +42,7 @@ class Vertex:
     exclusive: bool = False
 
     def is_same(self, other: Vertex) -> bool:
-        """Whether an update takes the two for one; of sizes it sees 32 bits."""
+        """Whether an update treats the two as one; it compares 32 bits of sizes."""
         mine, theirs = (
             (v.type, v.basename, v.name, v.id, v.rank, v.size % 2**32, v.paths) for v in (self, other)
         )  # fmt: skip
@@ -112,7 +112,7 @@ def _ends(edge: Any) -> tuple[str, str, str]:
 
 
 class Fluxion:
-    """The graph that it makes of a file."""
+    """Fluxion's graph of a file."""
 
     def __init__(self) -> None:
         self.vertices: dict[str, Vertex] = {}
@@ -122,7 +122,7 @@ class Fluxion:
 
     @classmethod
     def load(cls, document: Any) -> Self:
-        """Errors: Refused; also for two nodes that it would silently take for one."""
+        """Errors: Refused; also for two nodes that it would silently treat as one."""
         made = cls()
         nodes, edges = _nodes_and_edges(document)
         for node in nodes:
@@ -150,7 +150,7 @@ class Fluxion:
         self.vertices[vertex.key] = vertex
 
     def update(self, document: Any) -> list[Vertex]:
-        """The vertices that an allocation takes, by a graph of this form; its writer says whether it is a shorthand.
+        """The vertices that an allocation takes, given as a graph; its `writer` says whether it is a shorthand.
 
         Errors: Refused.
         """
@@ -176,7 +176,7 @@ class Fluxion:
         return found
 
     def _find(self, vertex: Vertex) -> Vertex:
-        require(vertex.paths, f"{vertex.name} has no path")  # it would be asked for at no address
+        require(vertex.paths, f"{vertex.name} has no path")  # no path would find it
         found = {self.by_path.get((path, vertex.rank)) for path in vertex.paths.values()}
         require(len(found) == 1 and None not in found, f"paths of {vertex.name} lead to no vertex, or to several")
         here = found.pop()

@@ -1,9 +1,9 @@
-"""Rule S1 for any format: what is written and read again is the same machine, but for what the writer says it left out.
+"""Rule S1 for any format: a written and re-read machine is equal, except for what the writer reports as left out.
 
     round_trip(structure, "jgf")
 
-Whatever `left_out` names is taken out of both machines before they are compared, so a difference that nobody named is found; a
-fact that is named although it came back is found too.  Written a second time, the file is the same to the byte.
+Everything that `left_out` names is removed from both machines before they are compared, so an unreported difference is found, and
+so is a fact that is reported although it was read back.  Written a second time, the file has the same bytes.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def forget(structure: Structure, facts: set[Fact]) -> Structure:
 
 
 def differences(a: Structure, b: Structure, left_out: set[Fact]) -> list[str]:
-    """What differs beside what was left out."""
+    """Differences other than what was left out."""
     return equal(forget(a, left_out), forget(b, left_out), uuids="uuids" not in left_out)
 
 
 def errors(structure: Structure) -> list[Problem]:
-    """What breaks a rule."""
+    """Violations of rules."""
     return [problem for problem in check_structure(structure) if problem.severity == "error"]
 
 
@@ -103,7 +103,7 @@ def round_trip(
 
     Args:
         name: of the machine; that of its root by default.
-        project: for a format that does not carry all pools, what it makes of a machine by its own description.
+        project: for a format that does not contain all pools, the machine that it describes.
     """
     name = structure.name(0) if name is None else name
     written = registry.write(structure, allocations, name=name, format=format, **options)

@@ -1,4 +1,4 @@
-"""Random machines: regular ones from recipes, then damaged pool by pool, so that no rule of the writer goes untried."""
+"""Random machines: regular ones from recipes, then modified pool by pool, so that every rule of the writers is tested."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VALUES = st.one_of(
     WORDS,
     st.sampled_from(["no", "1e3", "", "~", "a: b", "0x1"]),
 )
-#: A property that begins with `draw.` says a number of units; whatever else it says is refused.
+#: A property that begins with `draw.` says a number of units; anything else is refused.
 PROPERTIES = st.tuples(
     st.dictionaries(WORDS.filter(lambda key: not key.startswith(DRAW)), VALUES, max_size=2),
     st.dictionaries(st.one_of(st.just(""), st.just("pdu"), WORDS).map(DRAW.__add__), st.integers(0, 500), max_size=1),
@@ -41,7 +41,7 @@ def recipes(draw: Any, depth: int = 3, type_name: str | None = None) -> Recipe:
     if depth:
         for i, kind in enumerate(draw(st.lists(st.sampled_from(TYPES), max_size=3))):
             child = draw(recipes(depth - 1, kind))
-            # Different basenames keep brothers apart whatever their ids are.
+            # Different basenames distinguish siblings whatever their ids are.
             children.append(replaced(child, basename=f"{kind}{'abc'[i]}"))
     count = draw(st.integers(1, 3))
     return Recipe(
@@ -68,7 +68,7 @@ def replaced(recipe: Recipe, **changes: Any) -> Recipe:
 
 
 def parents_first_ids(structure: Structure, rng: np.random.Generator) -> None:
-    """Other ids, unique among all, so that names stay unique: shuffled, or running on over everything of one kind."""
+    """Other ids, unique among all so that names stay unique: shuffled, or consecutive over everything of one kind."""
     for number in range(len(structure.kinds)):
         of_kind = np.flatnonzero((structure.kind == number) & (structure.id >= 0))
         if len(of_kind) and rng.random() < 0.5:

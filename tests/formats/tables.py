@@ -1,7 +1,7 @@
-"""What a machine is to HyperQueue, canary, CTest and JQM, told pool by pool: the oracle of their writers.
+"""A machine as HyperQueue, canary, CTest and JQM see it, computed pool by pool: the oracle of their writers.
 
-A host, its types, and for each the labels and sizes in the pools they stand in.  Written for reading, not for speed, and without
-the columns that the writers work on.
+A host, its types, and for each the labels and sizes in the pools that contain them.  Written for reading, not for speed, and
+without the columns that the writers use.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def label(s: Structure, v: int) -> str:
 
 
 def hosts(s: Structure) -> list[int]:
-    """Nodes that stand in no node; the root where there is none."""
+    """Nodes that are in no node; the root if there are none."""
     found = []
     for v in range(s.tree_end):
         above = [s.kind_of(u).type for u in s.ancestors(v)]

@@ -1,4 +1,4 @@
-"""A machine described in Python is the machine of the cluster file that says the same."""
+"""A machine described in Python equals that of the equivalent cluster file."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_repr_of_a_resource_shows_its_arguments() -> None:
     )
 
 
-def test_a_million_pools_are_columns() -> None:
+def test_million_pools_become_columns() -> None:
     node = Resource("node", 1000, children=[Resource("core", 99)])
     assert len(build(Resource("rack", 10, children=[node]), name="big")) == 1 + 10 * (1 + 1000 * 100)
 

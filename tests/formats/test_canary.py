@@ -37,7 +37,7 @@ def test_counts() -> None:
 
 
 @pytest.mark.parametrize("key", ["resources", "local"])
-def test_the_older_form(key: str) -> None:
+def test_older_form(key: str) -> None:
     text = "{%s: {gpus: [{id: 3, slots: 2}, {id: a, slots: 0.25}, {id: b, slots: 2.0, properties: {vendor: AMD}}]}}"
     assert things(read(text % key)) == [
         ("node0", 1, None, {}),
@@ -47,7 +47,7 @@ def test_the_older_form(key: str) -> None:
     ]
 
 
-def test_todays_form() -> None:
+def test_present_form() -> None:
     text = """
     nodes:
     - id: n1
@@ -68,7 +68,7 @@ def test_todays_form() -> None:
     assert again["allow_multinode"] is False
 
 
-def test_a_pool_that_is_empty_where_canary_asks() -> None:
+def test_empty_pool() -> None:
     with pytest.raises(InputError, match="has no nodes"):
         read("nodes: []")
 
@@ -97,7 +97,7 @@ def test_counts_of_a_pool() -> None:
 
 
 @pytest.mark.parametrize("text", ["{cpus: 2}", "{resources: {cpus: []}}", "{local: {cpus: []}}"])
-def test_older_forms_are_refused_where_todays_is_asked_for(text: str) -> None:
+def test_older_forms_are_refused_if_the_present_one_is_required(text: str) -> None:
     document = Source(text.encode()).document
     parse(document, grammar="seed")
     with pytest.raises(InputError):
@@ -144,7 +144,7 @@ def test_counts_beyond_any_machine() -> None:
         read("{cpus: 60000000, gpus: 60000000}")
 
 
-def test_the_older_form_has_one_node() -> None:
+def test_older_form_has_one_node() -> None:
     two = read("{nodes: [{id: a}, {id: b}]}")
     with pytest.raises(UsageError, match="2 nodes"):
         registry.write(two, format="canary", form="resources")

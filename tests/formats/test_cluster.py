@@ -1,4 +1,4 @@
-"""``cluster.yaml`` says what machine it means; every mistake in it ends in one message with place and way out."""
+"""Reading ``cluster.yaml``; every mistake in it gives one message with place and hint."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_names_ids_and_counts_have_their_defaults() -> None:
     ]
 
 
-def test_entries_of_one_type_count_on() -> None:
+def test_entries_of_one_type_continue_the_ids() -> None:
     assert inside("[{type: core, count: 2}, {type: gpu}, {type: core, properties: [fast]}]") == ["core0", "core1", "gpu", "core2"]
 
 
-def test_a_pool_with_a_name_of_its_own_leaves_the_others_their_numbers() -> None:
+def test_explicitly_named_pool_does_not_change_other_numbers() -> None:
     assert inside("[{type: node, name: login}, {type: node, count: 2}, {type: node}]") == ["login", "node0", "node1", "node2"]
 
 
@@ -88,14 +88,14 @@ def test_forms_of_ids_and_names(entry: str, names: list[str]) -> None:
     assert inside(f"[{entry}]") == names
 
 
-def test_ids_of_hosts_are_their_numbers_and_ids_beside_hosts_are_what_they_say() -> None:
+def test_host_ids_are_their_numbers_unless_ids_are_given() -> None:
     assert read("resources: [{type: node, hosts: 'n[05-06]'}]").id.tolist() == [-1, 5, 6]
     assert read("resources: [{type: node, hosts: 'n[05-06]', id: 0-1}]").id.tolist() == [-1, 0, 1]
     assert read("resources: [{type: node, names: 'n[05-06]'}]").id.tolist() == [-1, 0, 1]
 
 
 @pytest.mark.parametrize("key", ["names", "hosts"])
-def test_what_looks_like_a_template_in_a_list_of_names_asks_for_no_id(key: str) -> None:
+def test_template_like_text_in_a_list_of_names_needs_no_id(key: str) -> None:
     structure = read(f"resources: [{{type: node, {key}: '${{id}}'}}]")
     assert (paths(structure), structure.id.tolist()) == (["/cluster", "/cluster/${id}"], [-1, -1])
 
@@ -120,7 +120,7 @@ def test_roots() -> None:
     assert read_cluster(b"fluxres: 1\nname: graph\nroot: {type: node, name: n1}\n").name == "graph"
 
 
-def test_what_every_pool_has() -> None:
+def test_data_of_every_pool() -> None:
     structure = read(
         "resources: [{type: node, size: 3, unit: GiB, properties: {ssd: , class: 3}, "
         "tags: [x], state: drain, exclusive: true, uuid: u-1}]"
@@ -147,7 +147,7 @@ def test_ranks() -> None:
     assert read(four.replace("KEY", "size: 1")).rank.tolist() == [-1, -1, 0, 1, -1, 2, 3]
 
 
-def test_default_ids_are_one_rule() -> None:
+def test_default_ids() -> None:
     ids = DefaultIds([("core", "core", None), ("core", "core", "x${id}"), ("core", "c", None)])
     assert ids.start("core", "core", None, counted=False) is None
     assert ids.start("core", "core", "x${id}", counted=False) == 0
@@ -174,7 +174,7 @@ resources: [{use: small}, {use: large, count: 1, basename: big}]
     assert len(read(text).of_type("core")) == 7
 
 
-def test_includes_bring_parts_in_turn(tmp_path: Path) -> None:
+def test_includes_provide_parts_in_turn(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "cpu.yaml").write_text("fluxres: 1\nparts: {cpu: {type: socket, with: [{type: core, count: 4}]}}\n")
     (tmp_path / "parts" / "node.yaml").write_text(
@@ -192,7 +192,7 @@ def included(tmp_path: Path, inner: str, outer: str = "include: [p.yaml]\nresour
     return caught.value
 
 
-def test_mistakes_of_includes_point_into_the_file_that_has_them(tmp_path: Path) -> None:
+def test_mistakes_in_includes_refer_to_the_included_file(tmp_path: Path) -> None:
     error = included(tmp_path, "parts:\n  n: {type: node, cuont: 2}")
     assert error.where == f"{tmp_path / 'p.yaml'}:3:19: parts.n.cuont"
     error = included(tmp_path, "parts:\n  n: {type: node, id: x}")
@@ -206,7 +206,7 @@ def test_mistakes_of_includes_point_into_the_file_that_has_them(tmp_path: Path) 
     assert again.where.startswith(f"{tmp_path / 'c.yaml'}:3:9")
 
 
-def test_includes_end_at_their_bound(tmp_path: Path) -> None:
+def test_includes_are_bounded(tmp_path: Path) -> None:
     for i in range(limits.INCLUDE_DEPTH_MAX + 2):
         (tmp_path / f"{i}.yaml").write_text(
             f"fluxres: 1\ninclude: [{i + 1}.yaml]\nresources: []\n".replace("resources: []\n", "" if i else "resources: []\n")
@@ -219,10 +219,10 @@ def test_text_without_a_file_includes_nothing() -> None:
     assert "only a document loaded from a file can include" in refusal("fluxres: 1\ninclude: [a.yaml]\nresources: []\n").message
 
 
-def test_parts_that_double_at_every_level_end_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_double_at_every_level_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RECIPES_MAX", 1000)
     parts = ["  p0: {type: core}"]
-    # Different counts make different chains, so that nothing can be shared between the uses.
+    # Different counts give different chains, so that the uses cannot share anything.
     parts += [
         f"  p{i}: {{type: t{i}, with: [{{use: p{i - 1}, count: 1}}, {{use: p{i - 1}, basename: b, count: 2}}]}}"
         for i in range(1, 30)
@@ -270,7 +270,7 @@ def test_edges_between_selections(edge: str, expected: list[str]) -> None:
     assert [f"{a.rpartition('/')[2]}-{b.rpartition('/')[2]}" for a, b in rows(edge)] == expected
 
 
-def test_a_hierarchy_has_the_tree_of_its_own_pools_and_uris() -> None:
+def test_hierarchy_has_its_own_pools_and_uris() -> None:
     structure = read(
         MACHINE.replace("HEAD", "hierarchy: true").replace("EDGE", "{from: 'power:/pdu1/outlet0', to: '/m/rack0', capacity: 5}")
     )
@@ -279,7 +279,7 @@ def test_a_hierarchy_has_the_tree_of_its_own_pools_and_uris() -> None:
     assert structure.vertex("power:/pdu1/outlet0/rack0") == rack
 
 
-def test_edges_carry_relation_capacity_and_attributes() -> None:
+def test_edges_have_relation_capacity_and_attributes() -> None:
     structure = read(
         MACHINE.replace("HEAD", "hierarchy: false").replace(
             "EDGE",
@@ -335,7 +335,7 @@ def test_a_unit_attribute_is_written_next_to_the_capacity() -> None:
         ("{from: [], to: /m}", "from", "expected at least one entry"),
     ],
 )
-def test_edges_that_cannot_be(edge: str, where: str, message: str) -> None:
+def test_invalid_edges_are_refused(edge: str, where: str, message: str) -> None:
     error = refusal("fluxres: 1\n" + MACHINE.replace("HEAD", "hierarchy: false").replace("EDGE", edge))
     path = f"graphs.power.edges[0].{where}".rstrip(".")
     assert error.where.split(": ", 1)[1] == path
@@ -363,7 +363,7 @@ def test_siblings_in_a_hierarchy_may_share_a_name() -> None:
     assert [made.path(v) for v in power.successors(0).tolist()] == ["/m/rack0/node0", "/m/rack1/node0"]
 
 
-def test_a_selector_ends_at_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selectors_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "fluxres: 1\nname: m\nresources: [{type: node, count: 9}]\ngraphs: {g: {edges: [{from: /m, to: 'TO'}]}}\n"
     assert isinstance(refusal(text.replace("TO", "/m/n*[0-99]")), LimitExceeded)
     assert isinstance(refusal(text.replace("TO", "/m/n[0-999999,0-999999]")), LimitExceeded)
@@ -371,20 +371,20 @@ def test_a_selector_ends_at_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(refusal(text.replace("TO", "/m/node[0-8]")), LimitExceeded)
 
 
-def test_brackets_that_list_far_more_than_there_is_are_quick() -> None:
-    # A hundred thousand names for each of ten thousand parents would be looked at for minutes, one by one.
+def test_brackets_with_far_too_many_names_are_quick() -> None:
+    # Testing a hundred thousand names for each of ten thousand parents one by one would take minutes.
     text = "fluxres: 1\nname: m\nresources: [{type: r, count: 9999, with: [{type: n}]}]\n"
     error = refusal(text + "graphs: {g: {edges: [{from: /m, to: '/m/r*/n[0-99999]'}]}}\n")
     assert "no pool 'n0'" in error.message
 
 
 @pytest.mark.parametrize("name", ["m", "pools", "a/b", "a:b"])
-def test_names_of_graphs_that_would_be_mistaken(name: str) -> None:
+def test_ambiguous_graph_names_are_refused(name: str) -> None:
     error = refusal(f"fluxres: 1\nname: m\nresources: []\ngraphs: {{'{name}': {{}}}}\n")
     assert error.where.startswith("c.yaml:4:10")
 
 
-def test_more_edges_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_edges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EDGES_MAX", 3)
     error = refusal(
         "fluxres: 1\nname: m\nresources: [{type: a, count: 2}, {type: b, count: 2}]\n"
@@ -394,7 +394,7 @@ def test_more_edges_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "4 edges" in error.message
 
 
-def test_more_graphs_than_fit() -> None:
+def test_too_many_graphs_are_refused() -> None:
     graphs = ", ".join(f"g{i}: {{}}" for i in range(limits.SUBSYSTEMS_MAX + 1))
     assert isinstance(refusal(f"fluxres: 1\nresources: []\ngraphs: {{{graphs}}}\n"), LimitExceeded)
 
@@ -402,7 +402,7 @@ def test_more_graphs_than_fit() -> None:
 # -- allocations and uuids ----------------------------------------------------------------------------------------------
 
 
-def test_allocations_name_pools_like_edges_do() -> None:
+def test_allocations_name_pools_like_edges() -> None:
     loaded = read_cluster(
         b"fluxres: 1\nname: m\nresources: [{type: node, count: 3, size: 4}]\n"
         b"allocations:\n  - {job: a, start: 1.5, end: 3, pools: {'/m/node[0-1]': 2, 'm:/node2': 4}}\n  - {job: b, pools: {}}\n"
@@ -423,7 +423,7 @@ def test_allocations_name_pools_like_edges_do() -> None:
         ("{job: 5, pools: {}}", "job", "expected text, got 5"),
     ],
 )
-def test_allocations_that_cannot_be(held: str, path: str, message: str) -> None:
+def test_invalid_allocations_are_refused(held: str, path: str, message: str) -> None:
     error = refusal(f"fluxres: 1\nname: m\nresources: [{{type: node, count: 3, size: 4}}]\nallocations: [{held}]\n")
     assert error.where.split(": ", 1)[1] == f"allocations[0].{path}"
     assert message in error.message
@@ -440,7 +440,7 @@ U = "00000000-0000-8000-8000-{:012x}".format
         (f"['plain text', [{U(0)}, 2]]", ["plain text", U(0), U(1)]),
     ],
 )
-def test_uuids_that_are_given(uuids: str, expected: list[str]) -> None:
+def test_explicit_uuids(uuids: str, expected: list[str]) -> None:
     structure = read(f"uuids: {uuids}\nresources: [{{type: node, count: 2}}]")
     assert [structure.uuid(v) for v in range(3)] == expected
     assert [structure.vertex(text) for text in expected] == [0, 1, 2]
@@ -459,13 +459,13 @@ def test_uuids_that_are_given(uuids: str, expected: list[str]) -> None:
         (f"[[{U(2**48 - 1)}, 3]]", "overflows its last 48 bits"),
     ],
 )
-def test_uuids_that_cannot_be(uuids: str, message: str) -> None:
+def test_invalid_uuids_are_refused(uuids: str, message: str) -> None:
     error = refusal(f"fluxres: 1\nresources: [{{type: node, count: 2}}]\nuuids: {uuids}\n")
     assert message in error.message
     assert "uuids" in error.where
 
 
-def test_uuids_are_made_of_the_base_that_is_given() -> None:
+def test_uuids_use_the_given_base() -> None:
     loaded = read_cluster(b"{fluxres: 1, resources: []}", origin=8 << 76 | 2 << 62)
     assert loaded.structure.uuid(0) == U(0)
 
@@ -543,8 +543,8 @@ def test_errors_have_line_column_path_and_hint(line: str, where: str, message: s
     assert message in str(error).removeprefix(error.where)
 
 
-def test_trees_deeper_than_allowed() -> None:
-    # JSON, because a flow of brackets is all there is to it.
+def test_too_deep_trees_are_refused() -> None:
+    # JSON, because it consists of nested brackets only.
     entry: dict[str, object] = {"type": "core"}
     for _ in range(limits.DEPTH_MAX):
         entry = {"type": "box", "with": [entry]}
@@ -633,13 +633,13 @@ def test_any_document_is_a_machine_or_a_message(document: dict[str, object]) -> 
 # -- schema, registry and the machines that come with it ----------------------------------------------------------------
 
 
-def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
+def test_schema_in_specs_equals_that_of_the_code() -> None:
     written = json.loads((ROOT / "specs" / "cluster.schema.json").read_text())
     assert written == json_schema()
 
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
-def test_the_machines_that_come_with_it_fit_the_schema(path: Path) -> None:
+def test_shipped_machines_satisfy_the_schema(path: Path) -> None:
     jsonschema.validate(yaml_document.load(path).values, json_schema())
 
 
@@ -659,13 +659,13 @@ def test_the_schema_shows_errors_in_editors() -> None:
         ("el-capitan", 1_392_088, {"rack": 87, "node": 11_136, "socket": 44_544, "core": 1_069_056, "gpu": 44_544}),
     ],
 )
-def test_the_machines_that_come_with_it_have_the_published_figures(name: str, pools: int, counts: dict[str, int]) -> None:
+def test_shipped_machines_have_the_published_numbers(name: str, pools: int, counts: dict[str, int]) -> None:
     structure = read_cluster(ROOT / "data" / "clusters" / f"{name}.yaml").structure
     assert structure.n == pools
     assert {kind: len(structure.of_type(kind)) for kind in counts} == counts
 
 
-def test_hosts_of_the_large_machines_are_called_as_their_sites_call_them() -> None:
+def test_hosts_of_large_machines_have_the_names_of_their_sites() -> None:
     for name, first, last in [
         ("quartz", "quartz1", "quartz3018"),
         ("frontier", "frontier00001", "frontier09408"),
@@ -676,7 +676,7 @@ def test_hosts_of_the_large_machines_are_called_as_their_sites_call_them() -> No
         assert (structure.name(int(nodes[0])), structure.name(int(nodes[-1]))) == (first, last)
 
 
-def test_the_demo_has_power_and_network() -> None:
+def test_demo_has_power_and_network() -> None:
     structure = read_cluster(ROOT / "data" / "clusters" / "demo.yaml").structure
     node = structure.vertex("/demo/rack1/node6")
     assert structure.uris(node) == ["demo:/rack1/node6", "power:/pdu1/rack1/node6"]
@@ -716,7 +716,7 @@ ZERO = "00000000-0000-8000-8000-000000000000"
         (f"resources: [{{type: node, count: 2}}]\nuuids: [['{ZERO}', 2], '{ZERO[:-1]}1']", "two pools have the uuid"),
     ],
 )
-def test_a_uuid_of_two_pools_is_refused(text: str, message: str) -> None:
+def test_uuid_of_two_pools_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         read_cluster(f"fluxres: 1\n{text}\n".encode(), origin=8 << 76 | 2 << 62)
     assert caught.value.where.startswith("<text>:")

@@ -1,4 +1,4 @@
-"""What save writes, load reads: the same machine, and the second save is the first, byte for byte."""
+"""Saved files are loaded as an equal machine, and saving again yields the same bytes."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_a_draw_without_a_name_is_written_as_a_property() -> None:
 
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
-def test_the_machines_that_come_with_it_are_written_in_a_page(path: Path) -> None:
+def test_shipped_machines_are_written_in_a_page(path: Path) -> None:
     text = written(read_cluster(path).structure)
     assert lines(text) < 60
     assert len(text) < 2500
 
 
-def test_a_regular_machine_is_as_short_as_its_recipe() -> None:
+def test_regular_machine_is_written_as_short_as_its_recipe() -> None:
     assert written(machine()) == (
         "fluxres: 1\n"
         "name: m\n"
@@ -90,7 +90,7 @@ def test_a_regular_machine_is_as_short_as_its_recipe() -> None:
     )
 
 
-def test_one_odd_node_costs_one_entry_and_no_second_copy_of_its_contents() -> None:
+def test_irregular_node_takes_one_entry_without_a_copy_of_its_contents() -> None:
     structure = machine(100)
     structure.set_state([structure.vertex("/m/rack0/n050")], "drain")
     text = written(structure)
@@ -99,7 +99,7 @@ def test_one_odd_node_costs_one_entry_and_no_second_copy_of_its_contents() -> No
     assert "state: drain" in text
 
 
-def test_odd_pools_everywhere_stay_right() -> None:
+def test_irregular_pools_are_written_correctly() -> None:
     structure = machine(50)
     rng = np.random.default_rng(7)
     for v in rng.choice(structure.of_type("core"), 60, replace=False).tolist():
@@ -187,12 +187,12 @@ graphs:
 """
         structure = read_cluster(text).structure
         assert len(structure.subsystems["g"]) == sum(counts)
-        written(structure)  # which reads it again, and compares
+        written(structure)  # reads it again, and compares
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.data())
-def test_selectors_give_back_the_pools_they_were_made_of(data: st.DataObject) -> None:
+def test_selectors_select_the_pools_they_were_made_from(data: st.DataObject) -> None:
     structure = expand(
         Recipe(
             "m",
@@ -220,7 +220,7 @@ def test_allocations_are_folded_by_amount() -> None:
     assert read_cluster(text).allocations == holds
 
 
-def test_names_that_selectors_could_mistake_are_found_again() -> None:
+def test_ambiguous_names_are_found_again() -> None:
     odd = ["a[0-1]", "a*", "b,c", "x y", "é", "$d", "[e", "f]"]
     tree = Recipe("cluster", name="m", children=(Recipe("node", len(odd), names=odd), Recipe("core", 2)))
     structure = expand(tree, origin=new_origin())
@@ -228,7 +228,7 @@ def test_names_that_selectors_could_mistake_are_found_again() -> None:
     assert read_cluster(write_cluster(structure, holds)).allocations == holds
 
 
-def test_a_name_that_is_a_star_or_the_fold_of_its_siblings_is_found() -> None:
+def test_name_that_is_a_star_or_the_fold_of_its_siblings_is_found() -> None:
     odd = ["*", "core[0-1]", "core0", "core1", "a"]
     structure = expand(Recipe("cluster", name="m", children=(Recipe("node", len(odd), names=odd),)), origin=new_origin())
     for vertices in ([1], [2], [3, 4], [1, 2], [5]):
@@ -241,7 +241,7 @@ def test_a_name_that_is_a_star_or_the_fold_of_its_siblings_is_found() -> None:
     ]
 
 
-def test_names_that_run_on_over_parents_of_different_texts_are_not_folded_into_one() -> None:
+def test_names_over_parents_with_different_texts_are_not_folded() -> None:
     sockets = (
         Recipe("socket", names=["s-2"], children=(Recipe("core", 2, ids=np.array([4, 3])),)),
         Recipe("socket", ids=3, children=(Recipe("core", ids=2),)),
@@ -254,7 +254,7 @@ def test_names_that_run_on_over_parents_of_different_texts_are_not_folded_into_o
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(structures(), st.data())
-def test_any_pools_in_any_order_are_found_again_by_their_texts(structure: Structure, data: st.DataObject) -> None:
+def test_any_pools_in_any_order_are_found_by_their_selectors(structure: Structure, data: st.DataObject) -> None:
     ascending, vertices = data.draw(st.booleans()), data.draw(st.lists(st.integers(0, structure.n - 1), max_size=30))
     vertices = sorted(set(vertices)) if ascending else vertices
     homes = outside_homes(structure)
@@ -262,7 +262,7 @@ def test_any_pools_in_any_order_are_found_again_by_their_texts(structure: Struct
     assert [v for text in texts for v in Selectors(structure, homes).vertices(text).tolist()] == vertices
 
 
-def test_more_pools_than_a_text_may_name_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_pools_than_a_selector_may_name_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HOSTLIST_RANGE_MAX", 4)
     monkeypatch.setattr(selector, "_RUN_MAX", 4)
     structure = expand(Recipe("cluster", children=(Recipe("core", 10),)), origin=new_origin())
@@ -270,7 +270,7 @@ def test_more_pools_than_a_text_may_name_take_several(monkeypatch: pytest.Monkey
     assert read_cluster(write_cluster(structure, holds)).allocations == holds
 
 
-def test_a_graph_may_have_another_name_than_its_root() -> None:
+def test_graph_may_have_another_name_than_its_root() -> None:
     text = write_cluster(machine(), name="other")
     loaded = read_cluster(text)
     assert (loaded.name, loaded.structure.name(0)) == ("other", "m")
@@ -278,7 +278,7 @@ def test_a_graph_may_have_another_name_than_its_root() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=3))
-def test_the_shortest_period_is_the_shortest(blocks: list[list[int]]) -> None:
+def test_shortest_period(blocks: list[list[int]]) -> None:
     values = np.array(blocks).ravel()
     length = per_parent(values, [2, 3, len(blocks)])
     assert (values == np.resize(values[:length], len(values))).all()

@@ -1,4 +1,4 @@
-"""CTest's resource specification files: as strict and as silent as CTest."""
+"""CTest's resource specification files: accepted and refused as by CTest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(local: Any) -> Structure:
     return registry.read(source({**VERSION, "local": local}), format="ctest").structure
 
 
-def test_an_instance_is_a_pool_of_its_slots() -> None:
+def test_instance_is_a_pool_of_its_slots() -> None:
     types = {"gpus": [{"id": "0", "slots": 2}, {"id": "card_1"}], "GPUS": [{"id": "x"}], "9": [], "_": [{"id": "0", "slots": 0}]}
     s = read([types])
     assert [(s.path(v)[15:], int(s.size[v]), s.state_name(v)) for v in range(2, s.n)] == [
@@ -87,7 +87,7 @@ def test_errors_have_the_wording_of_ctest_and_a_place(values: Any, where: str, m
         assert found.value.where == where
 
 
-def test_a_slot_count_beyond_32_bits_is_a_bound() -> None:
+def test_slot_count_is_bounded_by_32_bits() -> None:
     with pytest.raises(LimitExceeded):
         read([{"a": [{"id": "1", "slots": 2**32}]}])
     assert read([{"a": [{"id": "1", "slots": 2**32 - 1}]}]).size[2] == 2**32 - 1

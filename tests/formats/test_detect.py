@@ -1,4 +1,4 @@
-"""Formats are told by content: every sample of every format is taken for what it is, and nothing else is taken for one.
+"""Formats are detected by content: every sample of every format is recognised, and nothing else is.
 
 The samples are those that fuzzing starts from, ``data/fuzz/FORMAT/*``, so a format that adds its own is tested against
 all others.
@@ -19,7 +19,7 @@ from tests.traceability import ROOT
 CORPUS = ROOT / "data" / "fuzz"
 SAMPLES = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
 
-#: texts that are close to some format, and none; and such that look like two
+#: texts that are close to a format but in none, and texts that look like two
 TRICKY: list[tuple[bytes, str | None]] = [
     (b"fluxres: 1", "cluster"),
     (b"# x\n\nname: a\nfluxres: 1", "cluster"),
@@ -94,7 +94,7 @@ def test_unrecognized_input_is_reported() -> None:
         (b"PK: \xe4", "byte 0xe4 is not UTF-8"),
     ],
 )
-def test_files_that_are_no_text_are_called_by_their_name(data: bytes, message: str) -> None:
+def test_binary_files_are_reported_by_their_kind(data: bytes, message: str) -> None:
     for options in ({}, {"format": "cluster"}, {"format": "slurm"}):
         with pytest.raises(InputError, match=message) as caught:
             registry.read(data, file="x", **options)
@@ -116,14 +116,14 @@ def test_toml_without_resources_is_reported(text: bytes) -> None:
         registry.read(text, file="p.toml")
 
 
-def test_a_list_that_is_cut_is_no_toml() -> None:
+def test_truncated_list_is_not_toml() -> None:
     for text in (b"[a, b", b"[a]\n", b"[1]\nx: 1\n"):
         with pytest.raises(InputError) as caught:
             registry.read(text)
         assert "TOML" not in caught.value.message
 
 
-def test_a_head_may_be_cut_anywhere() -> None:
+def test_head_may_be_truncated_anywhere() -> None:
     text = (CORPUS / "cluster" / "everything.yaml").read_bytes() + b'x: {"a": [{"b": 1}], c: \'d\'}\n'
     seen = keys(text)
     assert {"fluxres", "parts.cpu", "resources[].with[].hosts", "graphs.power.edges[].from", "x.a[].b", "x.c"} <= seen
@@ -131,7 +131,7 @@ def test_a_head_may_be_cut_anywhere() -> None:
         assert {key for key in keys(text[:end]) if key not in seen} <= {"x.a[].b"}
 
 
-def test_a_colon_needs_no_blank_behind_quotes() -> None:
+def test_colon_after_quotes_needs_no_blank() -> None:
     assert keys(b'{"a":true,"b":{"c":[{"d":1}]},e: f:g, h : 1}') == {"a", "b", "b.c", "b.c[].d", "e", "h"}
 
 
@@ -141,7 +141,7 @@ def test_keys_of_lists_are_found_at_any_indentation() -> None:
     assert wide == {"a", "a[].b", "a[].c", "a[].c.d", "a[][].e", "f"}
 
 
-def test_the_first_element_of_xml() -> None:
+def test_first_element_of_xml() -> None:
     assert xml_root(b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- <a> --><!DOCTYPE b [<!ENTITY c 'd'>]>\n<ns:e f='1'>") == "e"
     assert [xml_root(text) for text in (b"", b"x<a>", b"<!-- <a>", b"<?x")] == ["", "", "", ""]
 
@@ -150,8 +150,8 @@ JUNK = [b"{[", b'{"', b"- ", b": ", b"<!--", b"<!DOCTYPE [", b"'", b'\\"', b"a\t
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_no_head_takes_long(junk: bytes) -> None:
-    # Patterns that look again and again at the same run would take minutes for these.
+def test_detection_is_fast_for_any_head(junk: bytes) -> None:
+    # Patterns that backtrack over the same run would take minutes for these.
     head = (junk * registry.HEAD_BYTES)[: registry.HEAD_BYTES]
     for text in (head, b"{a: " + head, b"a" + head):
         assert isinstance(keys(text), frozenset)

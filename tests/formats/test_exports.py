@@ -1,4 +1,4 @@
-"""What goes to other programs is what they read: networkx, csv, pyarrow, and a reader of DOT of a few lines."""
+"""Exports are read by other programs: networkx, csv, pyarrow, and a DOT reader of a few lines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def written(structure: Structure, format: str, **options: Any) -> registry.Writt
 
 @settings(max_examples=80, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
-def test_names_paths_and_uuids_of_all_are_those_of_each(structure: Structure) -> None:
+def test_bulk_names_paths_and_uuids_equal_single_ones(structure: Structure) -> None:
     texts = PoolTexts(structure)
     every = range(structure.n)
     assert texts.names == [structure.name(v) for v in every]
@@ -93,7 +93,7 @@ def test_networkx_reads_graphml() -> None:
     same_in_networkx(structure, graph, str)
 
 
-def test_what_networkx_writes_again_is_the_same_machine() -> None:
+def test_machine_survives_networkx() -> None:
     structure = demo()
     graph = nx.node_link_graph(json.loads(written(structure, "node-link").data), edges="edges")
     for edges in ("edges", "links"):
@@ -105,7 +105,7 @@ def test_what_networkx_writes_again_is_the_same_machine() -> None:
     assert equal(structure, registry.read(buffer.getvalue()).structure) == []
 
 
-def test_a_machine_made_in_networkx() -> None:
+def test_machine_built_in_networkx() -> None:
     graph = nx.DiGraph(name="lab")
     graph.add_node("c", type="cluster")
     for i in range(3):
@@ -117,7 +117,7 @@ def test_a_machine_made_in_networkx() -> None:
     assert loaded.structure.rank.tolist() == [-1, 0, 1, 2]
 
 
-def test_a_view_written_by_networkx_keeps_what_is_only_allocated_whole() -> None:
+def test_view_written_by_networkx_keeps_exclusive_flags() -> None:
     nodes = Recipe("node", 3, exclusive=True, children=(Recipe("core", 2),))
     g = ResourceGraph(expand(Recipe("cluster", children=(nodes,)), origin=uuids.new_origin()))
     loaded = registry.read(json.dumps(nx.node_link_data(g.containment, edges="edges")).encode())
@@ -131,13 +131,13 @@ def test_node_link_keeps_allocations() -> None:
     assert loaded.allocations == holds
 
 
-def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
+def test_schema_in_specs_equals_that_of_the_code() -> None:
     schema = json.loads((ROOT / "specs" / "node-link.schema.json").read_text())
     assert schema == node_link.json_schema()
     jsonschema.validate(json.loads(written(demo(), "node-link").data), schema)
 
 
-def test_what_json_and_xml_cannot_express() -> None:
+def test_losses_in_json_and_xml() -> None:
     structure = expand(Recipe("cluster", children=(Recipe("node", 2, properties={"a": float("inf")}),)), origin=ORIGIN)
     ends = np.array([[1], [2]], np.int32)
     columns = {"capacity": np.array([np.inf]), "key": np.array(["x"], object)}
@@ -218,7 +218,7 @@ def test_errors_in_graphml_have_a_line(name: str, value: str, more: str, message
 
 
 def test_a_name_may_have_several_keys() -> None:
-    # networkx has one for each sort of number and for nodes and edges apart, as size and capacity are here.
+    # networkx has separate keys for integers and floats, and for nodes and edges, like size and capacity here.
     graph = nx.DiGraph(name="lab")
     graph.add_node("c", type="cluster", size=1)
     graph.add_node("n", type="node", size="7", number=3)
@@ -237,7 +237,7 @@ def test_a_name_may_have_several_keys() -> None:
     assert [(data["type"], data["capacity"]) for _, _, data in power.rows()] == [("feeds", 2.0), ("backs", 2.5)]
 
 
-def test_what_tools_keep_in_a_value_is_passed_over() -> None:
+def test_nested_values_of_tools_are_ignored() -> None:
     text = """<graphml><key id="d0" for="node" yfiles.type="nodegraphics"/><key id="t" for="all" attr.name="type"/>
     <key id="n" for="node" attr.name="name"/><graph edgedefault="directed"><desc>drawn</desc>
     <node id="a"><data key="d0"><y:Node xmlns:y="y"><y:Label>x<data key="t">rack</data></y:Label></y:Node></data>
@@ -274,7 +274,7 @@ def test_keys_and_their_defaults_are_bounded() -> None:
         registry.read(long.encode(), format="graphml")
 
 
-def test_graphs_that_are_not_machines() -> None:
+def test_graphs_that_are_not_machines_are_refused() -> None:
     for text, message in [
         (b"<graphml></graphml>", "with one <graph>, got 0"),
         (b"<graphml><graph edgedefault='directed'/></graphml>", "describes no pool"),
@@ -323,7 +323,7 @@ def test_dot_has_every_pool_and_every_edge(structure: Structure) -> None:
 
 
 def rows_of(structure: Structure) -> list[dict[str, Any]]:
-    """What a table of pools must say, pool by pool."""
+    """The expected table of pools, pool by pool."""
     found = []
     for v in range(structure.tree_end):
         data = node_data(structure, v)
@@ -366,13 +366,13 @@ def test_parquet_is_read_by_pyarrow(structure: Structure) -> None:
         assert row == expected
 
 
-def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow_gives_a_hint_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"needs pyarrow.*fluxres\[parquet\]"):
         written(demo(), "parquet")
 
 
-def test_tables_say_what_they_leave_out() -> None:
+def test_tables_report_what_they_leave_out() -> None:
     structure = demo()
     lost = ["graphs: power, network, with 30 edges", "graphs: 5 pools outside the tree, first of power:/pdu0"]
     assert written(structure, "csv").left_out == lost

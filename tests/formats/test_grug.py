@@ -1,4 +1,4 @@
-"""GRUG as machines: the same pools, edges and numbers that the recipe gives vertex by vertex in `fluxres query`."""
+"""GRUG as machines: the same pools, edges and numbers as vertex by vertex in `fluxres query`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ TWO_RACKS: list[Edge] = [("c", "r", {"multi_scale": 2}), ("r", "n", {"multi_scal
 IN_POWER = {"e_subsystem": "p", "relation": "feeds"}
 
 
-def test_all_pools_of_a_type_or_those_of_one_place_are_tied_in() -> None:
+def test_all_pools_of_a_type_or_of_one_place_are_linked() -> None:
     by_path = {**IN_POWER, "gen_method": "ASSOCIATE_BY_PATH_IN", "as_tgt_uplvl": 1, "as_src_uplvl": 0, "rrelation": "drains"}
     made = read(POWER, [*TWO_RACKS, ("feed", "r2", {**IN_POWER, "gen_method": "ASSOCIATE_IN"}), ("r2", "n2", by_path)])
     power = made.subsystems["p"]
@@ -86,13 +86,13 @@ def test_all_pools_of_a_type_or_those_of_one_place_are_tied_in() -> None:
     assert [data.get("reverse") for _, _, data in power.rows()] == ["in"] * 2 + ["drains"] * 4
 
 
-def test_pools_made_in_a_subsystem_are_outside_containment() -> None:
+def test_pools_created_in_a_subsystem_are_outside_containment() -> None:
     made = read(POWER, [*TWO_RACKS, ("feed", "r2", {**IN_POWER, "gen_method": "ASSOCIATE_IN"}), ("r2", "n2", IN_POWER)])
     assert made.tree_end == 7
     assert [made.where(v) for v in range(7, 10)] == ["p:/feed0", "p:/feed0/r0/n0", "p:/feed0/r1/n0"]
 
 
-def test_a_second_place_in_containment_is_an_edge_beside_the_tree() -> None:
+def test_second_place_in_containment_becomes_an_edge() -> None:
     nodes: list[Node] = [ROOT, ("r", {}), ("u", {}), ("k", {}), ("k2", {"type": "k"})]
     tie: Edge = ("u", "k2", {"gen_method": "ASSOCIATE_IN"})
     made = read(nodes, [("c", "r", {}), ("c", "u", {}), ("r", "k", {"multi_scale": 2}), tie])
@@ -100,7 +100,7 @@ def test_a_second_place_in_containment_is_an_edge_beside_the_tree() -> None:
     assert [(made.where(u), made.where(v)) for u, v, _ in beside.rows()] == [("/c0/u0", "/c0/r0/k0"), ("/c0/u0", "/c0/r0/k1")]
 
 
-def test_edges_that_make_nothing_are_reported() -> None:
+def test_edges_without_effect_are_reported() -> None:
     made = read([ROOT, ("a", {}), ("b", {})], [("c", "a", {}), ("a", "b", {}), ("c", "b", {}), ("b", "c", {})])
     assert paths(made) == ["/c0", "/c0/a0", "/c0/a0/b0"]
     assert made.tags == {0: {"grug.passed_over": "b to c; c to b"}}
@@ -136,7 +136,7 @@ TIE: Edge = ("m", "t", {"gen_method": "ASSOCIATE_IN"})
         ([ROOT, ("n", {}), ("m", {}), ("t", {"type": "n"})], [("c", "n", MANY), ("c", "m", MANY), TIE], "64000000 edges"),
     ],
 )
-def test_recipes_that_make_no_machine(nodes: list[Node], edges: list[Edge], words: str) -> None:
+def test_recipes_without_a_machine_are_refused(nodes: list[Node], edges: list[Edge], words: str) -> None:
     with pytest.raises(InputError, match=words):
         read(nodes, edges)
 
@@ -154,7 +154,7 @@ def test_entities_are_not_read() -> None:
 
 @st.composite
 def recipes(draw: st.DrawFn) -> tuple[list[Node], list[Edge]]:
-    """Trees of kinds, then a subsystem that ties some of them in."""
+    """Trees of kinds, then a subsystem that links some of them."""
     count = draw(st.integers(1, 5))
     nodes: list[Node] = [ROOT]
     edges: list[Edge] = []
@@ -178,12 +178,12 @@ def recipes(draw: st.DrawFn) -> tuple[list[Node], list[Edge]]:
 
 @settings(max_examples=300, deadline=None)
 @given(recipes())
-def test_the_machine_is_that_of_the_recipe_carried_out_vertex_by_vertex(given_: tuple[list[Node], list[Edge]]) -> None:
+def test_machine_equals_the_recipe_expanded_vertex_by_vertex(given_: tuple[list[Node], list[Edge]]) -> None:
     data = text(*given_)
     try:
         graph = recipe.build(grug.parse(data))
     except LimitExceeded:
-        return  # pools tied in below themselves have endless paths there, which nobody makes here
+        return  # pools linked below themselves have infinite paths there, which are not generated here
     except FluxresError:
         with pytest.raises(FluxresError):
             registry.read(data)

@@ -1,4 +1,4 @@
-"""hwloc XML of three versions: one node with what a scheduler gives out of it."""
+"""hwloc XML of three versions: a node with the resources that a scheduler allocates."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_a_node_with_devices() -> None:
     assert {s.kind_of(v).unit for v in range(s.n) if s.kind_of(v).type in ("memory", "l3cache", "storage")} == {"B"}
 
 
-def test_the_graphics_chip_of_a_console_is_no_gpu() -> None:
+def test_console_graphics_chip_is_not_a_gpu() -> None:
     assert len(paths(sample("gpu-node"), "gpu")) == 2
 
 
-def test_numa_nodes_of_version_1_are_beside_their_cores() -> None:
+def test_numa_nodes_of_version_1_are_siblings_of_their_cores() -> None:
     s = sample("version1")
     assert paths(s, "socket", "numa", "memory", "l3cache", "gpu") == {
         "/old003/socket0": 1,
@@ -96,7 +96,7 @@ def test_numa_nodes_of_version_1_are_beside_their_cores() -> None:
     assert gpu == {"model": "Tesla K20X", "memory_bytes": 5898240 * 1024, "pci": "10de:1021"}
 
 
-def test_version_3_says_more_of_devices_and_of_the_machine() -> None:
+def test_version_3_has_more_data_on_devices_and_the_machine() -> None:
     s = sample("version3")
     assert paths(s, "node", "storage", "gpu", "nic") == {"/new": 1, "/new/vda": 1 << 38, "/new/gpu0": 1, "/new/eth0": 1}
     assert dict(s.kind_of(s.vertex("/new/socket0/memory0")).properties) == {"kind": "HBM"}
@@ -144,16 +144,16 @@ def osdev(name: str, type_: int, subtype: str = "", infos: str = "") -> str:
 @pytest.mark.parametrize(
     ("xml", "expected"),
     [
-        # One card, whatever it is called, with the number that CUDA gives it.
+        # One card, whatever its name, with the number that CUDA gives it.
         (pci(osdev("card1", 1) + osdev("renderD128", 1) + osdev("nvml3", 1, "NVML") + osdev("cuda2", 5, "CUDA")), ["gpu2"]),
-        # What no driver and no library names cannot be used.
+        # A device that no driver and no library names cannot be used.
         (pci("", "0302") + pci("", "0380") + pci("", "0300") + pci("", "0106") + pci("", "1200"), []),
         (pci(osdev("mic0", 5, "MIC"), "0b40") + pci(osdev("ve0", 5, "VectorEngine"), "1200"), ["coproc0", "coproc1"]),
         (pci(osdev("renderD128", 1), "0300"), ["gpu0"]),
-        # A number that is listed twice is no number.
+        # A number that is listed twice is ignored.
         (pci(osdev("cuda1", 5, "CUDA")) + pci(osdev("cuda1", 5, "CUDA")), ["gpu0", "gpu1"]),
         (pci(osdev("rsmi1", 1)) + pci(osdev("rsmi0", 1)), ["gpu1", "gpu0"]),
-        # A function is as many GPUs as the surest of its libraries has there; it is one whatever the number of libraries.
+        # The most reliable library decides how many GPUs a function is; several libraries do not add up.
         (pci("".join(osdev(f"rsmi{i}", 1, "RSMI") for i in range(6)), "1200"), [f"gpu{i}" for i in range(6)]),
         (
             pci("".join(osdev(f"rsmi{i}", 1) + osdev(f"opencl0d{i}", 5) for i in range(3)) + osdev("card0", 1), "1200")
@@ -170,26 +170,26 @@ def osdev(name: str, type_: int, subtype: str = "", infos: str = "") -> str:
         (pci(osdev("renderD128", 1)) + pci(osdev("card1", 1)), ["gpu0"]),
         (pci(osdev("renderD128", 1), "0300") + pci(osdev("cuda0", 5)), ["gpu0"]),
         (pci(osdev("opencl0d0", 5, "OpenCL"), "0b40"), ["coproc0"]),
-        # Nobody says where they are: one library's names are counted, and OpenCL on processors is none.
+        # Their places are unknown: the names of one library are counted, and OpenCL on processors is not a GPU.
         (osdev("cuda0", 5, "CUDA") + osdev("cuda1", 5, "CUDA") + osdev("opencl0d0", 5, "OpenCL"), ["gpu0", "gpu1"]),
         (osdev("opencl0d0", 5, "OpenCL", '<info name="OpenCLDeviceType" value="CPU"/>'), []),
         (pci(osdev("eth0", 2) + osdev("mlx5_0", 3) + osdev("eth1", 2), "0200"), ["eth0"]),
         (pci(osdev("mlx5_0", 3), "0207"), ["mlx5_0"]),
         (osdev("eth0", 2), ["eth0"]),
         (pci(osdev("sda", 0) + osdev("sdb", 0), "0106"), ["sda", "sdb"]),
-        # A name that a pool of another type may have is not taken, nor one that is listed twice or says something else.
+        # A name that a pool of another type may have is not used, nor one that is listed twice or has another meaning.
         (pci(osdev("core0", 2), "0200") + pci(osdev("a/b", 2), "0200"), ["nic0", "nic1"]),
         (pci(osdev("${id}", 2), "0200"), ["nic0"]),
         (pci(osdev("sda", 0), "0106") + pci(osdev("sda", 0), "0106"), ["sda", "storage1"]),
         (osdev("dma0", 4) + pci("", "0604"), []),
     ],
 )
-def test_devices_are_what_they_compute_or_carry(xml: str, expected: list[str]) -> None:
+def test_device_types_follow_from_their_function(xml: str, expected: list[str]) -> None:
     s = of_xml(xml)
     assert [s.name(v) for v in range(1, s.n)] == expected
 
 
-def test_the_partitions_of_a_gpu_are_distinct() -> None:
+def test_gpu_partitions_are_distinct() -> None:
     infos = '<info name="GPUModel" value="MI300A"/><info name="RSMIVRAMSize" value="%d"/>'
     names = "".join(osdev(f"rsmi{i}", 1, "RSMI", infos % (1000 + i)) for i in (5, 4, 3))
     s = of_xml(pci(names, "1200", "1002:74a0"))
@@ -215,7 +215,7 @@ def test_sizes_of_disks(given: str, size: int, unit: str | None) -> None:
     assert (s.size.item(1), s.kind_of(1).unit) == (size, unit)
 
 
-def test_the_id_of_a_volume_is_no_model() -> None:
+def test_volume_id_is_not_a_model() -> None:
     disk = osdev("sda", 0, "", '<info name="Model" value="LVM PV ab-cd on /dev/sda"/>')
     s = of_xml(pci(disk + '<info name="PCIDevice" value="SSD"/>'))
     assert dict(s.kind_of(s.vertex("/node0/sda")).properties)["model"] == "SSD"
@@ -274,14 +274,14 @@ _MEMORY = "NUMA nodes that are not allowed"
         ({"allowed_nodeset": "0x1"}, {"socket": 2, "core": 4, "pu": 8, "memory": 1, "l3cache": 2}, {_MEMORY: 1}),
     ],
 )
-def test_what_is_not_allowed_is_left_out(allowed: dict[str, str], expected: dict[str, int], notes: dict[str, int]) -> None:
+def test_disallowed_resources_are_left_out(allowed: dict[str, str], expected: dict[str, int], notes: dict[str, int]) -> None:
     loaded = hwloc.read(Source(node(*TWO_SOCKETS, **ALL, **allowed), "x.xml"), keep="all")
     found = [loaded.structure.kind_of(v).type for v in range(1, loaded.structure.n)]
     assert {type_: found.count(type_) for type_ in found} == expected
     assert {*loaded.notes} == {f"x.xml: left out: {what} ({number})" for what, number in notes.items()}
 
 
-def test_a_package_with_devices_stays_without_processors() -> None:
+def test_package_with_devices_is_kept_without_processors() -> None:
     package = obj("Package", 0x2, cores(1), pci(osdev("eth0", 2), "0200"))
     machine = node(obj("Package", 0x1, cores(0)), package, cpuset="0x3", allowed_cpuset="0x1")
     s = hwloc.read(Source(machine), origin=0).structure
@@ -295,7 +295,7 @@ def test_a_package_with_devices_stays_without_processors() -> None:
     }
 
 
-def test_notes_on_several_nodes_are_one() -> None:
+def test_notes_on_several_nodes_are_combined() -> None:
     files = [node(*TWO_SOCKETS, f'<info name="HostName" value="n{i}"/>', **ALL, allowed_cpuset="0xf") for i in range(3)]
     loaded = hwloc_cluster.read_many([Source(data, f"{i}.xml") for i, data in enumerate(files)])
     assert loaded.notes == ("0.xml: left out: processing units that are not allowed (4) (and 2 more like it)",)
@@ -305,7 +305,7 @@ def old(*objects: str, **sets: str) -> bytes:
     return node(*objects, version="", **sets)
 
 
-def test_packages_and_caches_of_a_cgroup_without_processors_are_none() -> None:
+def test_packages_and_caches_without_processors_are_left_out() -> None:
     empty = obj("Socket", 0, obj("Cache", 0, depth="3"), nodes=0)
     within = obj("NUMANode", 0x3, obj("Socket", 0x3, cores(0, 1)), empty, local_memory="1000")
     beyond = obj("NUMANode", 0, obj("Socket", "0x0", nodes=0), local_memory="3000", nodes=2)
@@ -318,7 +318,7 @@ def test_packages_and_caches_of_a_cgroup_without_processors_are_none() -> None:
     assert loaded.notes == ()
 
 
-def test_memory_above_a_package_that_is_not_allowed_does_not_keep_it() -> None:
+def test_memory_above_a_disallowed_package_does_not_keep_it() -> None:
     halves = [
         obj("NUMANode", 3 << 2 * i, obj("Socket", 3 << 2 * i, cores(2 * i, 2 * i + 1)), nodes=1 << i, local_memory="9")
         for i in (0, 1)
@@ -328,7 +328,7 @@ def test_memory_above_a_package_that_is_not_allowed_does_not_keep_it() -> None:
 
 
 @pytest.mark.parametrize("nodeset", ['nodeset="0x0" allowed_nodeset="0x0"', 'nodeset="0xf...f"', ""])
-def test_memory_that_only_the_machine_of_version_1_has_is_one_numa_node(nodeset: str) -> None:
+def test_machine_memory_of_version_1_is_one_numa_node(nodeset: str) -> None:
     text = f'<topology><object type="Machine" cpuset="0x3" {nodeset} local_memory="16777216000">{cores(0, 1)}</object></topology>'
     assert paths(hwloc.read(Source(text.encode())).structure, "memory") == {"/node0/memory0": 16777216000}
 
@@ -342,7 +342,7 @@ def test_memory_of_version_0_is_in_kib() -> None:
         hwloc.read(Source(old(cores(0), cpuset="0x1", memory_kB="9" * 19)))
 
 
-def test_memory_of_the_machine_does_not_count_beside_numa_nodes() -> None:
+def test_machine_memory_is_ignored_if_there_are_numa_nodes() -> None:
     text = old(
         obj("NUMANode", 0x1, cores(0), local_memory="5"),
         obj("NUMANode", 0x2, cores(1), local_memory="6", nodes=2),
@@ -353,7 +353,7 @@ def test_memory_of_the_machine_does_not_count_beside_numa_nodes() -> None:
 
 
 @pytest.mark.parametrize("type_", ["NUMANode", "Node"])
-def test_a_numa_node_may_be_all_there_is(type_: str) -> None:
+def test_numa_node_may_be_the_only_object(type_: str) -> None:
     sockets = [obj("Socket", 1 << i, cores(i)) for i in (0, 1)]
     top = obj(type_, 0x3, '<info name="HostName" value="n7"/>', *sockets, local_memory="77", allowed_cpuset="0x3")
     s = hwloc.read(Source(f"<topology>{top}</topology>".encode()), keep="socket,memory").structure
@@ -365,7 +365,7 @@ def test_groups_that_are_dies(more: dict[str, str]) -> None:
     dies = [obj("Group", 3 << 2 * i, cores(2 * i, 2 * i + 1), **more) for i in (0, 1)]
     s = hwloc.read(Source(node(obj("Package", 0xF, *dies), cpuset="0xf")), keep="die,core,group").structure
     assert [name for name in paths(s) if "core" not in name] == ["/node0", "/node0/die0", "/node0/die1"]
-    # A die that is the whole package is none.
+    # A die that is the complete package is left out.
     s = hwloc.read(
         Source(node(*(obj("Package", 3 << 2 * i, die) for i, die in enumerate(dies)), cpuset="0xf")), keep="all"
     ).structure
@@ -393,7 +393,7 @@ def test_several_machines_of_a_system_are_nodes() -> None:
     assert paths(s, "memory") == {"/cluster/n1/memory0": 5, "/cluster/n2/memory0": 6, "/cluster/all-2/memory0": 5}
     assert len(paths(s, "core")) == 6
     assert loaded.notes == ()
-    # Machines that are called alike are numbered.
+    # Machines with equal names are numbered.
     s = hwloc.read(
         Source(system(machine(("HostName", "x")), machine(("HostName", "x"))), "all.xml", Path("all.xml")), keep="node"
     ).structure
@@ -409,7 +409,7 @@ def test_levels_above_machines_are_left_out_with_a_note() -> None:
     assert loaded.notes == ("s.xml: left out: levels above the machines (2)",)
 
 
-def test_a_system_around_one_machine_or_none_is_a_node() -> None:
+def test_system_with_at_most_one_machine_is_a_node() -> None:
     for data in (system(machine(("HostName", "n1"))), system(cores(0, 1)).replace(b'"System"', b'"System" cpuset="0x3"')):
         loaded = hwloc.read(Source(data, "n1.xml", Path("n1.xml")), keep="core")
         assert set(paths(loaded.structure)) == {"/n1", "/n1/core0", "/n1/core1"}
@@ -425,7 +425,7 @@ def test_types_are_chosen() -> None:
         "/tioga12/gpu0",
         "/tioga12/gpu1",
     }
-    # The level that brings no structure is kept when it is asked for.
+    # A level that adds no structure is kept on request.
     assert not paths(sample("gpu-node"), "l2cache")
     assert len(paths(sample("gpu-node", keep="default,L2Cache"), "l2cache")) == 2
     assert len(paths(sample("gpu-node", keep="caches"))) == 1 + 2 + 2
@@ -443,7 +443,7 @@ def test_types_are_chosen() -> None:
         kept("sockt")
 
 
-def test_a_node_may_be_put_into_a_cluster() -> None:
+def test_node_may_be_put_into_a_cluster() -> None:
     loaded = hwloc.read(Source.open(SAMPLES / "gpu-node.xml"), cluster="tioga", keep="core")
     assert loaded.name == loaded.structure.hierarchy == "tioga"
     assert loaded.structure.path(5) == "/tioga/tioga12/core3"
@@ -452,7 +452,7 @@ def test_a_node_may_be_put_into_a_cluster() -> None:
             hwloc.read(Source.open(SAMPLES / "gpu-node.xml"), cluster=wrong)
 
 
-def test_it_is_loaded_by_its_content(tmp_path: Path) -> None:
+def test_hwloc_xml_is_detected_by_content(tmp_path: Path) -> None:
     data = (SAMPLES / "gpu-node.xml").read_bytes()
     (tmp_path / "plain").write_bytes(data)
     (tmp_path / "packed.gz").write_bytes(gzip.compress(data))
@@ -519,7 +519,7 @@ def test_the_largest_memory_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpu-node", "version1", "version3", "hbm"])
-def test_a_file_that_ends_early_is_refused(name: str) -> None:
+def test_truncated_file_is_refused(name: str) -> None:
     data = (SAMPLES / f"{name}.xml").read_bytes().rstrip()
     for length in range(0, len(data), 97):
         with pytest.raises(FluxresError):

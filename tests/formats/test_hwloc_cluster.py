@@ -1,4 +1,4 @@
-"""One file a node makes a cluster: files that are alike are not parsed again, and give what parsing would have given."""
+"""One file per node makes a cluster: similar files are not parsed again, with the same result as if they were."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def named(data: bytes, host: str) -> bytes:
 
 
 def varied(data: bytes, random: Random) -> bytes:
-    """A file as another node of the same order has it."""
+    """The same file for another node of the same order."""
 
     def memory(match: re.Match[bytes]) -> bytes:
         return b'local_memory="%d"' % (int(match[1]) - 4096 * random.randrange(1000))
@@ -69,7 +69,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("data", [NODE, OLD], ids=["version2", "version1"])
-def test_nodes_that_are_alike(data: bytes, parsed: list[str]) -> None:
+def test_similar_nodes_are_parsed_once(data: bytes, parsed: list[str]) -> None:
     random = Random(7)
     sources = [Source(varied(named(data, f"n{number}"), random), f"{number}.xml") for number in range(20)]
     loaded = read_many(sources, cluster="tioga", origin=0)
@@ -102,7 +102,7 @@ def test_nodes_that_are_alike(data: bytes, parsed: list[str]) -> None:
         (b'value="Cray Inc"', b"value='Cray Inc'"),
     ],
 )
-def test_what_a_pool_is_made_of_is_never_taken_from_another_file(change: tuple[bytes, bytes]) -> None:
+def test_pool_data_is_never_taken_from_another_file(change: tuple[bytes, bytes]) -> None:
     assert change[0] in NODE
     files = [named(NODE, "n0"), named(NODE, "n1").replace(*change), named(NODE, "n2"), named(NODE.replace(*change), "n3")]
     sources = [Source(data, f"{number}.xml") for number, data in enumerate(files)]
@@ -110,7 +110,7 @@ def test_what_a_pool_is_made_of_is_never_taken_from_another_file(change: tuple[b
 
 
 @pytest.mark.parametrize("wrong", [b'"NaN"', b'"-5"', b'"99999999999999999999999"', b'"<"', b'"&x;"', b'"\xff"'])
-def test_what_cannot_be_read_is_refused_in_every_file(wrong: bytes) -> None:
+def test_invalid_content_is_refused_in_every_file(wrong: bytes) -> None:
     bad = named(NODE, "n1").replace(b'"274877906944"', wrong)
     with pytest.raises(InputError, match=r"^1\.xml:"):
         read_many([Source(named(NODE, "n0"), "0.xml"), Source(bad, "1.xml")])
@@ -152,7 +152,7 @@ def outcome(read: Callable[..., Loaded], sources: list[Source]) -> Structure | s
 
 @settings(max_examples=300, deadline=None)
 @given(random=st.randoms(use_true_random=False), data=st.sampled_from([NODE, OLD]))
-def test_a_file_made_wrong_gives_what_parsing_it_gives(random: Random, data: bytes) -> None:
+def test_damaged_file_has_the_same_result_as_when_parsed(random: Random, data: bytes) -> None:
     wrong = mutated(named(data, "n1"), random)
     sources = [Source(named(data, "n0"), "0.xml"), Source(wrong, "1.xml"), Source(named(data, "n2"), "2.xml")]
     shortcut, whole = outcome(read_many, sources), outcome(one_by_one, sources)
@@ -171,7 +171,7 @@ def test_different_nodes_keep_their_order() -> None:
     assert [len(s.children(v)) for v in s.children(0)] == [4, 6, 4, 6]
 
 
-def test_nodes_are_called_after_their_files_where_their_topologies_do_not_tell(tmp_path: Path) -> None:
+def test_nodes_without_a_host_name_are_named_after_their_files(tmp_path: Path) -> None:
     silent = re.sub(rb'<info name="HostName"[^>]*>', b"", NODE)
     for name, data in (("same", NODE), ("silent", silent)):
         (tmp_path / name).mkdir()
@@ -181,7 +181,7 @@ def test_nodes_are_called_after_their_files_where_their_topologies_do_not_tell(t
         assert [pool.path for pool in g.find("type=node")] == ["/tioga/tioga1", "/tioga/tioga10", "/tioga/tioga2"]
 
 
-def test_a_host_in_two_files_is_refused() -> None:
+def test_host_in_two_files_is_refused() -> None:
     files = [named(NODE, host) for host in ("n0", "n1", "n0")]
     with pytest.raises(InputError, match=r"2\.xml: host 'n0' is also in 0\.xml"):
         read_many([Source(data, f"{number}.xml") for number, data in enumerate(files)])
@@ -198,7 +198,7 @@ def test_files_are_read_one_at_a_time(tmp_path: Path) -> None:
     assert loaded.structure.n == 1 + 3 * 3
 
 
-def test_more_different_files_than_are_kept() -> None:
+def test_more_different_files_than_are_cached() -> None:
     count = hwloc_cluster._REMEMBERED_MAX + 20
     files = [named(NODE, f"n{i}").replace(b"Cray Inc", b"Cray %d" % (i % (count - 5))) for i in range(count)]
     sources = [Source(data, f"{number}.xml") for number, data in enumerate(files)]

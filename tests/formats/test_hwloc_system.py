@@ -1,4 +1,4 @@
-"""The library and the XML reader see the same machine: made-up ones, this one, and the stored samples, in each version of XML."""
+"""The library and the XML reader see the same machine: synthetic ones, this one, and the stored samples, in each XML version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.traceability import ROOT
 
 #: without that of several machines, which libhwloc 2 refuses
 SAMPLES = sorted(path for path in (ROOT / "data" / "fuzz" / "hwloc").glob("*.xml") if path.stem != "system")
-#: everything but groups, of which libhwloc takes out whole levels only
+#: everything but groups, of which libhwloc removes complete levels only
 LEVELS = "socket,die,numa,memory,cache,core,pu"
 DESCRIPTIONS = [
     "pu:3",
@@ -58,7 +58,7 @@ def by_reader(text: str, keep: str) -> Structure:
 @pytest.mark.parametrize("keep", ["default", "all"])
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("description", DESCRIPTIONS)
-def test_made_up_machines(description: str, version: str, keep: str) -> None:
+def test_synthetic_machines(description: str, version: str, keep: str) -> None:
     with Topology.from_synthetic(description).set_all_types_filter(TypeFilter.KEEP_ALL) as topology:
         text = topology.export_xml_buffer(ExportXmlFlags.V1 if version == "1" else 0)
         cores = topology.n_cores()
@@ -73,7 +73,7 @@ def test_made_up_machines(description: str, version: str, keep: str) -> None:
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("allowed", [{0}, {0, 1, 2, 3}, {1, 3, 5, 7}, {*range(4, 16)}], ids=str)
 @pytest.mark.parametrize("description", DESCRIPTIONS)
-def test_made_up_machines_of_which_a_part_is_allowed(description: str, allowed: set[int], version: str) -> None:
+def test_synthetic_machines_partly_allowed(description: str, allowed: set[int], version: str) -> None:
     whole = Topology.from_synthetic(description).set_flags(TopologyFlags.INCLUDE_DISALLOWED)
     with whole.set_all_types_filter(TypeFilter.KEEP_ALL) as topology:
         cpus = allowed & {*range(topology.n_cpus())} or {0}
@@ -86,7 +86,7 @@ def test_made_up_machines_of_which_a_part_is_allowed(description: str, allowed: 
 
 @pytest.mark.parametrize("nodes", [{0}, {1, 2}])
 @pytest.mark.parametrize("description", [text for text in DESCRIPTIONS if "numa:" in text])
-def test_made_up_machines_of_which_a_part_of_the_memory_is_allowed(description: str, nodes: set[int]) -> None:
+def test_synthetic_machines_with_memory_partly_allowed(description: str, nodes: set[int]) -> None:
     with Topology.from_synthetic(description).set_flags(TopologyFlags.INCLUDE_DISALLOWED) as topology:
         topology.allow(None, Bitmap.from_pyseq(nodes), AllowFlags.CUSTOM)
         text = topology.export_xml_buffer()
@@ -113,12 +113,12 @@ def test_this_machine() -> None:
     assert [s.path(v) for v in range(s.n)] == [seen.path(v) for v in range(seen.n)]
 
 
-def test_commands_may_choose_and_put_it_into_a_cluster() -> None:
+def test_commands_choose_types_and_put_a_node_into_a_cluster() -> None:
     g = fluxres.load("hwloc:package:2 core:3 pu:1", keep="core", cluster="lab")
     assert [pool.path for pool in g.find("type=core")][-1] == "/lab/node0/core5"
 
 
 @pytest.mark.parametrize("text", ["nonsense:4", "package:0", "pu:2 core:2", "(", "pu:99999999999"])
-def test_descriptions_that_cannot_be_read(text: str) -> None:
+def test_invalid_descriptions_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^hwloc:.*: libhwloc cannot read this"):
         fluxres.load(f"hwloc:{text}")

@@ -1,4 +1,4 @@
-"""HyperQueue's workers: what becomes of each kind of pool, from words and from JSON, and what is refused where."""
+"""HyperQueue's workers: each kind of pool, from words and from JSON, and refusals with their places."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_several_workers_in_lines_and_paragraphs() -> None:
     assert dict(s.kind_of(int(s.of_type("node")[3])).properties) == {"worker_group": "g"}
 
 
-def test_groups_that_are_coupled_one_to_one_with_those_of_the_cpus_are_in_its_sockets() -> None:
+def test_groups_coupled_one_to_one_with_cpu_groups_are_in_sockets() -> None:
     words = "--cpus 2x1 --resource gpus=2x1 --resource nics=2x1 --coupling cpus[0]:gpus[0],cpus[1]:gpus[1]"
     s = read(f"{words},cpus[0]:nics[1]=7")
     assert pools(s) == [
@@ -99,7 +99,7 @@ def test_weights_that_hyperqueue_cannot_express_are_reported() -> None:
     assert any(line.startswith("graphs: coupling") for line in registry.write(s, format="hyperqueue").left_out)
 
 
-def test_labels_that_are_no_names_are_kept_beside_a_name() -> None:
+def test_labels_that_are_not_names_are_kept_as_properties() -> None:
     s = read("a=[mem,a1,x/y,core0]\nmem=sum(2)\ncpus=1x1\nb=[mem]\n")
     assert [s.name(v) for v in s.of_type("a").tolist()] == ["mem", "a~1", "a~2", "a~3"]
     assert [s.name(v) for v in s.of_type("b").tolist()] == ["b~0"]
@@ -109,7 +109,7 @@ def test_labels_that_are_no_names_are_kept_beside_a_name() -> None:
     assert "b=[mem]" in made
 
 
-def test_names_that_may_be_of_one_resource_or_of_another() -> None:
+def test_ambiguous_resource_names() -> None:
     text = "--cpus 2 --resource 'gpu=range(0-10)' --resource 'gpu1=range(0-3)'"
     s = read(text)
     assert [s.name(v) for v in s.of_type("gpu").tolist()] == [f"gpu{i}" for i in range(11)]
@@ -124,7 +124,7 @@ def test_two_workers_on_one_host() -> None:
     assert registry.write(s, format="hyperqueue").text.count("--hostname a ") == 2
 
 
-def test_fractions_are_pools_below_each_index_when_asked_for() -> None:
+def test_fractions_are_pools_below_each_index_on_request() -> None:
     s = read("cpus=1x1\ngpus=[x]\nmem=sum(2)", fractions=True)
     assert [s.path(v) for v in s.of_type("share").tolist()] == ["/cluster/node0/core0/share", "/cluster/node0/x/share"]
     assert registry.write(s, format="hyperqueue").left_out[0] == "pools: of 2 pools, first of /cluster/node0/core0/share"
@@ -147,7 +147,7 @@ def test_words_of_the_command_line() -> None:
         read_words("a=")
 
 
-def test_workers_that_are_alike_are_one_entry_and_keep_their_names_ranks_and_places() -> None:
+def test_equal_workers_share_an_entry_and_keep_names_ranks_and_places() -> None:
     lines = ["--cpus 2", "--cpus 2", "--cpus 2 --hostname z9", "--cpus 2 --group g", "--cpus 2 --group g", "--cpus 1"]
     s = read("\n".join(lines))
     nodes = s.of_type("node")
@@ -286,14 +286,14 @@ def test_groups_are_sockets_and_not_the_caches_in_them() -> None:
     assert pools(read(made.text))[:4] == ["/node0 1", "/node0/socket0 1", "/node0/socket0/core0 1", "/node0/socket0/core1 1"]
 
 
-def test_groups_are_numa_domains_where_there_are_some() -> None:
+def test_groups_are_numa_domains_if_there_are_any() -> None:
     numa = Recipe("numa", 2, children=(caches(2, 2), Recipe("memory", size=64, unit="GiB")))
     made = written(Recipe("socket", 2, children=(numa, Recipe("gpu", 2))))
     assert "--cpus 4x4 --resource" in made.text
     assert "gpus=2x2" in made.text
     assert "--coupling" not in made.text
     assert "pools: cpus are in groups by numa, and not by l3cache" in made.left_out
-    # What has memory of its own is a NUMA domain, whatever it is called.
+    # A group with its own memory is a NUMA domain, whatever its name.
     quarter = Recipe("quarter", 4, children=(caches(2, 1), Recipe("memory", size=64, unit="GiB")))
     made = written(Recipe("socket", 1, children=(quarter,)))
     assert "--cpus 4x2" in made.text
@@ -304,12 +304,12 @@ def test_without_sockets_and_memory_groups_are_the_innermost_level() -> None:
     made = written(Recipe("board", 2, children=(caches(2, 3),)), Recipe("memory", size=64, unit="GiB"))
     assert "--cpus 4x3" in made.text
     assert "pools: cpus are in groups by l3cache" in made.left_out
-    # One group is none.
+    # A single group is no group.
     made = written(Recipe("socket", 1, children=(caches(4, 2),)))
     assert "--cpus 'range(0-7)'" in made.text
 
 
-def test_definitions_go_on_to_the_end_of_their_brackets() -> None:
+def test_definitions_extend_to_the_end_of_their_brackets() -> None:
     found = read("hq worker start --cpus 2 gpus=[0, 1 , 2] mem=sum( 8 ) --hostname n nics=[[0, 1], [2]]")
     assert pools(found) == pools(read("--cpus=2 gpus=[0,1,2] mem=sum(8) --hostname=n nics=[[0,1],[2]]"))
     with pytest.raises(InputError, match=r"expected .,., got .nics="):

@@ -1,4 +1,4 @@
-"""JGF: what a graph says several times must agree, and what Fluxion leaves out is what it would assume."""
+"""JGF: repeated data must agree, and data that Fluxion leaves out has its default."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ N1, N2 = node(1, "n", "/c0/n1"), node(2, "n", "/c0/n2")
         ({"type": "core", "id": 3, "name": "brain"}, 3, "brain"),
     ],
 )
-def test_an_id_that_is_left_out(given: Node, number: int, name: str) -> None:
+def test_default_id(given: Node, number: int, name: str) -> None:
     made = read([ROOT, {"id": "1", "metadata": {**given, "paths": {"containment": f"/c0/{name}"}}}], [edge(0, 1)])
     assert (made.id[1], made.name(1)) == (number, name)
 
 
-def test_the_other_defaults() -> None:
+def test_other_defaults() -> None:
     made = read([ROOT, node(1, "node", "/c0/node1", rank=4), node(2, "core", "/c0/node1/core0")], [edge(0, 1), edge(1, 2)])
     assert (made.size.tolist(), made.rank.tolist()) == ([1, 1, 1], [-1, 4, 4])
     assert (made.state.tolist(), made.flags.tolist()) == ([0, 0, 0], [0, 0, 0])
@@ -85,13 +85,13 @@ def test_all_keys_of_a_node() -> None:
     assert (made.uuid(1), made.tags[1]) == (data["uuid"], {"job": "7"})
 
 
-def test_nodes_in_any_order_and_children_in_that_of_the_nodes() -> None:
+def test_nodes_may_be_in_any_order_and_children_keep_it() -> None:
     nodes = [node(5, "core", "/c0/n1/core1", id=1), node(4, "core", "/c0/n1/core0", id=0), node(3, "n", "/c0/n1", id=1), ROOT]
     made = read(nodes, [edge(3, 4), edge(3, 5), edge(0, 3)])
     assert [made.path(v) for v in range(4)] == ["/c0", "/c0/n1", "/c0/n1/core1", "/c0/n1/core0"]
 
 
-def test_edges_back_up_say_nothing_new() -> None:
+def test_upward_edges_are_ignored() -> None:
     nodes = [ROOT, node(1, "n", "/c0/n1")]
     assert read(nodes, [edge(0, 1), edge(1, 0, subsystem="containment", relationship="in")]).n == 2
     with pytest.raises(InputError, match=r"graph.edges\[2\]: an edge from /c0/n1/k2 to /c0, which is not its child"):
@@ -134,7 +134,7 @@ def test_two_parents_in_a_subsystem_make_it_a_graph() -> None:
     assert not made.subsystems["p"].hierarchy
 
 
-def test_a_path_may_lead_through_pools_that_the_document_does_not_have() -> None:
+def test_path_may_lead_through_missing_pools() -> None:
     rack = node(1, "rack", {"containment": "/c0/rack1", "power": "/pdu0/rack1"})
     below = node(2, "n", {"containment": "/c0/rack1/n2", "power": "/pdu0/rack1/n2"})
     made = read([ROOT, rack, below], [edge(0, 1), edge(1, 2), edge(1, 2, subsystem="power")])
@@ -144,7 +144,7 @@ def test_a_path_may_lead_through_pools_that_the_document_does_not_have() -> None
         read([ROOT, rack, below, pdu], [edge(0, 1), edge(1, 2), edge(1, 2, subsystem="power")])
 
 
-def test_what_fluxion_would_refuse_is_read_from_where_it_does_not_look() -> None:
+def test_graphs_that_fluxion_would_refuse_are_read_from_metadata() -> None:
     machine = registry.read(ROOT_FOLDER / "data" / "clusters" / "demo.yaml").structure
     written = registry.write(machine, format="jgf")
     assert written.note == "Fluxion does not see power: 2 roots; network: 3 pools outside containment"
@@ -171,7 +171,7 @@ def test_what_fluxion_would_refuse_is_read_from_where_it_does_not_look() -> None
         ({"edges": [edge(0, 1, subsystem="p"), edge(1, 0, subsystem="p")]}, r"metadata.graphs.p: hierarchy 'p' has a cycle"),
     ],
 )
-def test_faults_where_fluxion_does_not_look(change: dict[str, Any], words: str) -> None:
+def test_faults_in_metadata_are_refused(change: dict[str, Any], words: str) -> None:
     graph = {"nodes": [ROOT, N1], "edges": [edge(0, 1)], "metadata": {"graphs": {"p": True}, "auxiliary": change}}
     with pytest.raises(InputError, match=words):
         registry.read(json.dumps({"graph": graph}).encode(), file="g.json")
@@ -183,12 +183,12 @@ def test_faults_where_fluxion_does_not_look(change: dict[str, Any], words: str) 
 def loaded(graph: dict[str, Any], **more: Any) -> Loaded:
     values = {"nodes": [ROOT, N1, N2], "edges": [edge(0, 1), edge(0, 2)], **graph}
     found = registry.read(json.dumps({"graph": values, **more}).encode(), file="g.json", origin=ORIGIN)
-    # What the commands of Fluxion take is the same.
+    # Fluxion's commands accept the same.
     assert len(query_jgf.read(yaml_document.load(json.dumps({"graph": values, **more}).encode())).nodes) == found.structure.n
     return found
 
 
-def test_what_json_graph_format_says_is_kept_where_there_is_a_place() -> None:
+def test_json_graph_format_data_is_kept_if_possible() -> None:
     found = loaded(
         {
             "id": "brook", "type": "cluster graph", "label": "Brook", "directed": True,
@@ -228,13 +228,13 @@ def test_what_json_graph_format_says_is_kept_where_there_is_a_place() -> None:
         ),
     ],
 )
-def test_what_has_no_place_is_passed_over_and_named(graph: dict[str, Any], more: dict[str, Any], named: str) -> None:
+def test_unsupported_data_is_ignored_and_reported(graph: dict[str, Any], more: dict[str, Any], named: str) -> None:
     found = loaded(graph, **more)
     assert found.notes == (f"g.json: ignored, since a machine has no place for it: {named}",)
     assert equal(found.structure, loaded({}).structure) == []
 
 
-def test_the_older_form_names_the_relationship_by_subsystem() -> None:
+def test_older_form_names_the_relationship_by_subsystem() -> None:
     both = edge(1, 2, name={"net": "links", "power": "feeds"})
     made = loaded({"edges": [edge(0, 1, name={"containment": "contains"}), edge(0, 2, name={"containment": "contains"}),
                              edge(2, 0, name={"containment": "in"}), both]}).structure  # fmt: skip
@@ -244,7 +244,7 @@ def test_the_older_form_names_the_relationship_by_subsystem() -> None:
     }
 
 
-def test_edges_without_direction_lead_along_paths_or_both_ways() -> None:
+def test_undirected_edges_follow_paths_or_lead_both_ways() -> None:
     fed = node(1, "n", {"containment": "/c0/n1", "power": "/c0/n1"})
     nodes = [node(0, "cluster", {"containment": "/c0", "power": "/c0"}, basename="c", id=0), fed, N2]
     edges = [edge(1, 0), edge(0, 2), edge(1, 2, subsystem="net"), edge(1, 0, subsystem="power")]
@@ -253,7 +253,7 @@ def test_edges_without_direction_lead_along_paths_or_both_ways() -> None:
         "net": [(1, 2), (2, 1)], "power": [(0, 1)],
     }  # fmt: skip
     assert made.parent.tolist() == [-1, 0, 0]
-    # An edge says more of itself than the graph does.
+    # Data of an edge overrides that of the graph.
     one_way = [{**row, "directed": True} for row in edges[2:3]]
     assert len(loaded({"directed": False, "edges": [edge(0, 1), edge(2, 0), *one_way]}).structure.subsystems["net"]) == 1
     undirected = [{**edge(1, 2, subsystem="net"), "directed": False}, {**edge(2, 1, subsystem="net"), "directed": False}]
@@ -299,7 +299,7 @@ def test_edges_without_direction_lead_along_paths_or_both_ways() -> None:
         ([ROOT, node(1, "n", "/c0/n1", within="0")], [edge(0, 1)], r"within: expected the id of a node outside"),
     ],
 )  # fmt: skip
-def test_graphs_that_contradict_themselves(nodes: list[Node], edges: list[Any], words: str) -> None:
+def test_contradictory_graphs_are_refused(nodes: list[Node], edges: list[Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         read(nodes, edges)
 
@@ -315,7 +315,7 @@ def test_graphs_that_contradict_themselves(nodes: list[Node], edges: list[Any], 
         (b'{"graph":{"nodes":[]},"writer":"other:x"}', "unknown writer 'other:x'"),
     ],
 )
-def test_texts_that_are_no_graph(text: bytes, words: str) -> None:
+def test_texts_that_are_not_graphs_are_refused(text: bytes, words: str) -> None:
     with pytest.raises(InputError, match=words):
         registry.read(text, file="g.json", format="jgf")
 
@@ -331,7 +331,7 @@ def test_levels_are_bounded() -> None:
 # -- in and out ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_machine_with_graphs_and_its_text_a_second_time() -> None:
+def test_machine_with_graphs_is_written_identically_again() -> None:
     machine = demo()
     first = registry.write(machine, name="other", format="jgf")
     loaded = registry.read(first.data, origin=ORIGIN)
@@ -339,7 +339,7 @@ def test_a_machine_with_graphs_and_its_text_a_second_time() -> None:
     assert registry.write(loaded.structure, name="other", format="jgf").data == first.data
 
 
-def test_files_have_what_fluxion_reads() -> None:
+def test_files_contain_what_fluxion_reads() -> None:
     node_of = Recipe("node", children=(Recipe("core"), Recipe("memory", size=4, unit="GB")))
     machine = expand(Recipe("cluster", children=(node_of,)), origin=0)
     graph = json.loads(registry.write(machine, format="jgf").data)["graph"]
@@ -363,7 +363,7 @@ def test_many_unordered_uuids_are_written_in_the_nodes() -> None:
     assert equal(machine, registry.read(text).structure) == []
 
 
-def test_shorthand_leaves_out_what_is_below_exclusive_pools_and_says_so() -> None:
+def test_shorthand_leaves_out_pools_below_exclusive_ones_and_is_marked() -> None:
     nodes = Recipe("node", 2, exclusive=True, children=(Recipe("core", 3),))
     login = Recipe("node", basename="login", children=(Recipe("core", 2),))
     machine = expand(Recipe("cluster", children=(nodes, login)), origin=ORIGIN)
@@ -376,12 +376,12 @@ def test_shorthand_leaves_out_what_is_below_exclusive_pools_and_says_so() -> Non
         ]  # fmt: skip
 
 
-def test_given_back_ranks_are_a_tag() -> None:
+def test_released_ranks_are_a_tag() -> None:
     assert read([ROOT], free_ranks="0-3").tags == {0: {"free_ranks": "0-3"}}
     with pytest.raises(InputError, match="free_ranks: expected an id"):
         read([ROOT], free_ranks="x")
 
 
-def test_the_schema_is_that_of_the_types() -> None:
+def test_schema_matches_the_types() -> None:
     written = json.loads((ROOT_FOLDER / "specs" / "schemas" / "jgf.schema.json").read_text())
     assert written == jgf_schema.json_schema()

@@ -54,7 +54,7 @@ def test_classes_are_types() -> None:
     assert things(read(text % "Highlander")) == [("node0", 1)]
 
 
-def test_rules_that_are_no_resources_come_back() -> None:
+def test_rules_that_are_not_resources_are_kept() -> None:
     managers = [
         {"type": "quantity", "key": "thread", "quantity": 3, "consumption": 2},
         {"type": "discrete", "key": "ports", "list": ["a", "b"], "consumption": 1, "description": "of the host"},
@@ -99,7 +99,7 @@ def test_refusals_have_a_place(text: str, where: str, message: str) -> None:
     assert found.value.where == where
 
 
-def test_a_machine_of_which_nothing_can_be_managed() -> None:
+def test_machine_without_manageable_resources() -> None:
     empty = expand(Recipe("cluster", children=(Recipe("node"),)), origin=0)
     with pytest.raises(UsageError, match="anything"):
         registry.write(empty, format="jqm")

@@ -1,4 +1,4 @@
-"""A few bytes that stand for much more are refused before it is made, and told with their place."""
+"""A few bytes that expand to too much are refused before expansion, with their place."""
 
 from __future__ import annotations
 

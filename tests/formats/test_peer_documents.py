@@ -1,4 +1,4 @@
-"""Files of the other systems with several nodes: what is refused has its place, and any change gives a machine or a refusal."""
+"""Files of the other systems with several nodes: refusals have a place, and any change gives a machine or a refusal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DOCUMENTS: dict[str, Any] = {"canary": CANARY, "hyperqueue": WORKERS, "jqm": JQM
 
 
 def outcome(name: str, text: str) -> Any:
-    """A machine, or what is said of the text."""
+    """A machine, or the message about the text."""
     try:
         return registry.read(text.encode(), format=name, file="f", origin=ORIGIN)
     except FluxresError as error:
@@ -100,7 +100,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "said", "instead", "message"), WRONG)
-def test_errors_say_what_is_wrong(name: str, said: str, instead: str, message: str) -> None:
+def test_errors_are_explained(name: str, said: str, instead: str, message: str) -> None:
     text = json.dumps(DOCUMENTS[name])
     assert said in text
     text = text.replace(said, instead, 1)

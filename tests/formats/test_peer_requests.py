@@ -1,4 +1,4 @@
-"""Requests of HyperQueue, canary, CTest and JQM on the machines of their files: what is given, and what is left out."""
+"""Requests of HyperQueue, canary, CTest and JQM on the machines of their files: what is allocated, and what is left out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def given_to(g: ResourceGraph, text: str, format: str, job: str = "j") -> list[s
 HQ = "hq worker start --cpus 2x4 --resource gpus=[a,b] --resource mem=sum(100)\n"
 
 
-def test_a_task_of_hyperqueue_is_within_one_worker() -> None:
+def test_hyperqueue_task_is_within_one_worker() -> None:
     g = graph(HQ + HQ)
     assert given_to(g, "gpus=2, cpus=8, mem=60", "hyperqueue") == [*(f"core{i}" for i in range(8)), "a", "b", "mem"]
     with pytest.raises(fluxres.errors.InfeasibleRequest):
@@ -63,7 +63,7 @@ def test_amounts_in_ten_thousandths() -> None:
         ("hq submit --nodes 2 ./prog --cpus x", ["nodes: all must be in one group of workers"]),
     ],
 )
-def test_what_a_request_cannot_express_is_listed(text: str, left_out: list[str]) -> None:
+def test_losses_of_a_request_are_listed(text: str, left_out: list[str]) -> None:
     request = Request.parse(text, format="hyperqueue")
     assert request.attributes["user"]["asked"] == {"format": "hyperqueue", "text": text, "left_out": left_out}
     assert jobspec.parse_resources(jobspec.resources_to_plain(request.resources)) == request.resources
@@ -80,7 +80,7 @@ def test_several_variants_are_several_requests() -> None:
 CTEST = '{"version": {"major": 1, "minor": 0}, "local": [{"gpus": [{"id": "0", "slots": 2}, {"id": "1", "slots": 1}]}]}'
 
 
-def test_processes_of_a_test_of_ctest_are_slots() -> None:
+def test_processes_of_a_ctest_test_are_slots() -> None:
     g = graph(CTEST)
     assert given_to(g, "3,gpus:1", "ctest") == ["gpu0", "gpu1"]
     assert g.pool("/cluster/node0/gpu0").available() == 0
@@ -98,7 +98,7 @@ def test_processes_of_a_test_of_ctest_are_slots() -> None:
 CANARY = "nodes: [{id: a, resources: {cpus: [{id: '0', slots: 2}], gpus: []}}, {id: b, resources: {cpus: [{id: '0'}]}}]"
 
 
-def test_tests_of_canary_by_parameters_and_by_node() -> None:
+def test_canary_tests_by_parameters_and_by_node() -> None:
     assert given_to(graph(CANARY), "cpus=2", "canary") == ["core0"]
     assert given_to(graph(CANARY), '{"cpus": 2}', "canary") == ["core0"]
     assert given_to(graph(CANARY), "nodes=2 cpus=2", "canary") == ["a", "b"]
@@ -108,7 +108,7 @@ def test_tests_of_canary_by_parameters_and_by_node() -> None:
     assert asked.left_out == ["gpus: 3 slots of one instance; the allocation may use several"]
 
 
-def test_types_of_canary_in_the_singular_and_nodes_among_parameters() -> None:
+def test_canary_types_in_the_singular_and_nodes_among_parameters() -> None:
     assert given_to(graph(CANARY), '{"items": [{"type": "cpu", "slots": 1}]}', "canary") == ["core0"]
     assert given_to(graph(CANARY), '{"cpu": 2}', "canary") == ["core0"]
     assert given_to(graph(CANARY), '{"nodes": 2, "cpus": 2}', "canary") == ["a", "b"]
@@ -118,7 +118,7 @@ def test_types_of_canary_in_the_singular_and_nodes_among_parameters() -> None:
 
 
 @pytest.mark.parametrize("format", [None, "jgf", "cluster", "node-link"])
-def test_a_pool_that_allows_one_node_refuses_requests_of_canary_for_several(format: str | None) -> None:
+def test_pool_that_allows_one_node_refuses_canary_requests_for_several(format: str | None) -> None:
     g = graph("{allow_multinode: false, " + CANARY.removeprefix("{") + "}")
     if format is not None:
         g = ResourceGraph(registry.read(registry.write(g.structure, format=format).data).structure)
@@ -179,7 +179,7 @@ def test_bounds_and_other_formats() -> None:
 
 
 @given(st.sampled_from(peer_requests.FORMATS), st.text(st.sampled_from('cpusg=:;,102.{}[]" -xal!'), max_size=24))
-def test_any_text_is_requests_or_a_message(format: str, text: str) -> None:
+def test_any_text_is_a_request_or_an_error(format: str, text: str) -> None:
     try:
         found = peer_requests.parse(text, format)
     except FluxresError as error:

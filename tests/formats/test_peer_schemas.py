@@ -1,4 +1,4 @@
-"""The JSON Schemas of HyperQueue, canary, CTest and JQM: kept in specs, and true of what we write and of the samples."""
+"""The JSON Schemas of HyperQueue, canary, CTest and JQM: stored in specs, and satisfied by what we write and by the samples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_specs_have_the_schema_that_the_code_makes(name: str) -> None:
+def test_schema_in_specs_equals_that_of_the_code(name: str) -> None:
     path = SCHEMAS / f"{name}.schema.json"
     text = json.dumps(schema(name), indent=2) + "\n"
     assert path.read_text(encoding="utf-8") == text, f"write the schema of the format {name} to {path.name}"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_schemas_hold_for_what_is_written(name: str) -> None:
+def test_written_files_satisfy_the_schemas(name: str) -> None:
     options = {"json": True} if name == "hyperqueue" else {}
     for path in (ROOT / "data" / "fuzz" / name).iterdir():
         structure = registry.read(path).structure
@@ -39,7 +39,7 @@ def test_schemas_hold_for_what_is_written(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["hyperqueue", "canary", "jqm"])
-def test_schemas_hold_for_the_samples(name: str) -> None:
+def test_samples_satisfy_the_schemas(name: str) -> None:
     for path in (ROOT / "data" / "fuzz" / name).glob("*.[jy]*"):
         jsonschema.validate(Source.open(path).document.values, schema(name))
 
@@ -54,6 +54,6 @@ def test_schemas_hold_for_the_samples(name: str) -> None:
         ("jqm", {"managers": [{"type": "quantity"}]}),
     ],
 )
-def test_schemas_refuse_what_is_wrong(name: str, values: Any) -> None:
+def test_schemas_refuse_invalid_files(name: str, values: Any) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values, schema(name))

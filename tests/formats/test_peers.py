@@ -1,4 +1,4 @@
-"""Any machine as workers, resource pools, resource specifications and managers: what comes back, and what is told to be lost."""
+"""Any machine as workers, resource pools, resource specifications and managers: what is read back, and the reported losses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 
 def written(structure: Structure, name: str, **options: Any) -> tuple[bytes, list[str], Structure] | None:
-    """A machine written and read again; None for one that the format cannot say at all."""
+    """A machine written and read again; None if the format cannot express it."""
     try:
         made = registry.write(structure, format=name, **options)
     except UsageError:
@@ -48,7 +48,7 @@ def facts(lines: list[str]) -> set[str]:
 
 
 def forgetting(found: Table, lost: set[str]) -> list[Any]:
-    """A table without what was lost; cores and GPUs are still counted where places are."""
+    """A table without what was lost; cores and GPUs are still counted if their places are."""
     if "pools" in lost:
         return [sum(len(things.get(type_name, ())) for _, things in found) for type_name in ("core", "gpu")]
     made: list[Any] = []
@@ -93,7 +93,7 @@ def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
         assert forgetting(table(structure), facts(lost)) == forgetting(table(back), facts(lost)), lost
 
 
-# -- machines that these formats can say: nothing is lost but uuids, and nothing is told ---------------------------------
+# -- machines that these formats can express: only uuids are lost, and nothing is reported -------------------------------
 
 WORDS = st.text("abcdefgh-_.", min_size=1, max_size=5).filter(lambda word: word not in ("core", "gpu", "mem", "lic"))
 
@@ -154,7 +154,7 @@ def test_rule_s1_jqm_expresses_such_machines(structure: Structure) -> None:
     comes_back(structure, "jqm")
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- reported losses ---------------------------------------------------------------------------------------------------
 
 
 def site() -> Structure:
@@ -200,11 +200,11 @@ def test_allocations_are_reported() -> None:
         ("jqm", {"sizes", "units", "uuids"}),
     ],
 )
-def test_what_each_loses_of_one_machine(name: str, lost: set[str]) -> None:
+def test_losses_of_each_format(name: str, lost: set[str]) -> None:
     assert facts(registry.write(site(), format=name).left_out) == lost
 
 
-def test_ids_that_start_anew_in_each_socket_are_numbered_through() -> None:
+def test_ids_that_restart_in_each_socket_are_renumbered() -> None:
     sockets = Recipe("socket", 2, children=(Recipe("core", 2),))
     structure = expand(Recipe("cluster", children=(Recipe("node", children=(sockets,)),)), origin=ORIGIN)
     made = registry.write(structure, format="hyperqueue")
@@ -212,14 +212,14 @@ def test_ids_that_start_anew_in_each_socket_are_numbered_through() -> None:
     assert facts(made.left_out) == {"ids", "uuids"}
 
 
-def test_a_machine_without_nodes_is_one_host() -> None:
+def test_machine_without_nodes_is_one_host() -> None:
     structure = expand(Recipe("rack", children=(Recipe("core", 2),)), origin=ORIGIN)
     for name in PEERS:
         made = registry.write(structure, format=name)
         assert "pools: /rack will be in a cluster when it is read" in made.left_out
 
 
-def test_properties_about_files_that_somebody_else_wrote_are_no_trap() -> None:
+def test_foreign_properties_about_files_do_no_harm() -> None:
     odd = {
         "json:file:managers": "{",
         "json:file:empty_types": "[1, 2]",

@@ -1,4 +1,4 @@
-"""A key that a JSON mapping has twice: the last one counts, whatever the first one says."""
+"""Duplicate keys in a JSON mapping: the last one counts, whatever the first value is."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def repeated(value: Any, twice: dict[str, Any], key: str, first: Any) -> str:
     return f"{{{', '.join(pairs)}}}"
 
 
-def test_there_are_samples() -> None:
+def test_samples_exist() -> None:
     assert JSON.keys() >= {"jgf", "R", "treepool", "node-link", "canary", "ctest", "jqm", "hyperqueue", "slurm-json"}, CORPUS
 
 
 @pytest.mark.parametrize("name", JSON)
 @settings(max_examples=40, deadline=None)
 @given(random=st.randoms(use_true_random=False), other=st.sampled_from([None, 0, "x", [], {}, {"a": {"b": 1}}]))
-def test_of_a_key_that_is_there_twice_the_last_one_counts(name: str, random: Random, other: Any) -> None:
+def test_last_of_two_equal_keys_counts(name: str, random: Random, other: Any) -> None:
     document = random.choice(JSON[name])
     twice = random.choice(mappings(document))
     key = random.choice(list(twice))

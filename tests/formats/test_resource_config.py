@@ -55,7 +55,7 @@ def test_tables_of_one_host_add_up_and_hosts_have_ranks_in_their_order() -> None
         '[queues.q]\n[[ resource.config ]]\nhosts = "b[1-2]"\ncores = "0-1"',
     ],
 )
-def test_tables_may_be_written_in_all_ways_that_toml_has(text: str) -> None:
+def test_tables_may_use_all_forms_of_toml(text: str) -> None:
     assert [read(text).path(v) for v in (1, 3, 6)] == ["/cluster0/b1", "/cluster0/b1/core1", "/cluster0/b2/core1"]
 
 
@@ -120,7 +120,7 @@ def test_files_that_a_configuration_names(tmp_path: Path) -> None:
         ("[resource]\nx = 1979-05-27\n" + table("n0", cores="0"), "x: has a date, a time or a number that cannot be kept"),
     ],
 )
-def test_configurations_of_no_machine(text: str, words: str) -> None:
+def test_configurations_without_a_machine_are_refused(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         read(text)
 
@@ -137,12 +137,12 @@ def test_configurations_of_no_machine(text: str, words: str) -> None:
         "[resource]\n#" + "a" * limits.TOML_BYTES_MAX,
     ],
 )
-def test_what_would_be_too_large(text: str) -> None:
+def test_too_large_configurations_are_refused(text: str) -> None:
     with pytest.raises(LimitExceeded):
         read(text)
 
 
-def test_machines_that_a_configuration_cannot_express() -> None:
+def test_losses_in_a_configuration() -> None:
     bare = expand(Recipe("cluster", children=(Recipe("node", 2),)), origin=ORIGIN)
     with pytest.raises(UsageError, match="node0 has no cores and no gpus"):
         registry.write(bare, format="resource-config")
@@ -176,6 +176,6 @@ def test_rule_s1_tables(tables: list[dict[str, object]]) -> None:
     assert registry.write(again, format="resource-config").data == first.data
 
 
-def test_the_schema_is_that_of_the_types() -> None:
+def test_schema_matches_the_types() -> None:
     stands = json.loads((ROOT / "specs" / "schemas" / "resource-config.schema.json").read_text())
     assert stands == resource_config.json_schema()

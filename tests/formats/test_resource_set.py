@@ -1,4 +1,4 @@
-"""R version 1 in and out: ranks, hosts, cores and gpus, with a graph or topologies beside them, and what a job's R says else."""
+"""R version 1, read and written: ranks, hosts, cores and gpus, with a graph or topologies, and other data of a job's R."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_children_of_any_type() -> None:
         (["n1-ib,n2-ib,n3-ib,n4-ib"], None),
     ],
 )
-def test_names_by_template_where_one_rule_gives_them_all(hosts: list[str], template: str | None) -> None:
+def test_names_become_a_template_if_one_rule_gives_all(hosts: list[str], template: str | None) -> None:
     made = read(document([("0-3", {"core": "0"})], hosts))
     assert [made.name(v) for v in (1, 3, 5, 7)] == hostlist.parse(",".join(hosts))
     assert {made.kinds[k].name for k in made.kind[[1, 3, 5, 7]]} == {template}
     assert written(made)["execution"]["nodelist"] == [hostlist.format(hostlist.parse(",".join(hosts)))]
 
 
-def test_several_nodes_of_one_host_have_names_of_their_own() -> None:
+def test_several_nodes_of_one_host_get_separate_names() -> None:
     made = read(document([("0,4,9", {"core": "0"})], ["vm,vm,vm"]))
     assert [made.name(v) for v in (1, 3, 5)] == ["vm", "vm@4", "vm@9"]
     assert written(made)["execution"]["nodelist"] == ["vm,vm,vm"]
@@ -116,7 +116,7 @@ def test_properties_are_written_only_if_they_are_read_back(properties: dict[str,
     assert came_back == ("properties" not in facts_of(r.left_out))
 
 
-def test_numbers_among_properties_are_text_as_in_the_r_of_a_job() -> None:
+def test_numeric_properties_are_text_as_in_a_jobs_r() -> None:
     node = Recipe("node", ids=np.array([0]), properties={"class": 3, "ssd": None}, children=(Recipe("core"),))
     machine = expand(Recipe("cluster", ids=np.array([0]), children=(node,)), origin=ORIGIN)
     r = registry.write(machine, format="R")
@@ -129,7 +129,7 @@ def test_numbers_among_properties_are_text_as_in_the_r_of_a_job() -> None:
 
 
 @pytest.mark.parametrize("name", ["R", "resource-config", "jgf"])
-def test_what_a_node_draws_comes_back_as_a_number_and_is_not_reported(name: str) -> None:
+def test_draw_of_a_node_is_read_back_as_a_number(name: str) -> None:
     node = Recipe("node", ids=np.array([0]), properties={"draw.power": 400}, children=(Recipe("core"),))
     machine = expand(Recipe("cluster", ids=np.array([0]), children=(node,)), origin=ORIGIN)
     written = registry.write(machine, format=name)
@@ -138,7 +138,7 @@ def test_what_a_node_draws_comes_back_as_a_number_and_is_not_reported(name: str)
 
 
 @pytest.mark.parametrize("name", ["R", "resource-config"])
-def test_a_draw_that_would_be_read_as_another_is_left_out(name: str) -> None:
+def test_ambiguous_draw_is_left_out(name: str) -> None:
     node = Recipe("node", ids=np.array([0]), properties={"draw.a=b": 400, "draw.a": 3}, children=(Recipe("core"),))
     machine = expand(Recipe("cluster", ids=np.array([0]), children=(node,)), origin=ORIGIN)
     written = registry.write(machine, format=name)
@@ -164,7 +164,7 @@ FOREIGN = [("R.nslots", "x"), ("R.starttime", "-1"), ("R.attributes", "{"), ("R.
 
 
 @pytest.mark.parametrize(("key", "value"), FOREIGN)
-def test_tags_that_somebody_else_wrote(key: str, value: str) -> None:
+def test_foreign_tags(key: str, value: str) -> None:
     made = read(document([("0", {"core": "0"})], ["n0"]))
     made.set_tag([0], key, value)
     with pytest.raises(UsageError, match=key):
@@ -174,7 +174,7 @@ def test_tags_that_somebody_else_wrote(key: str, value: str) -> None:
 # -- scheduling: a graph ---------------------------------------------------------------------------------------------------
 
 
-def test_the_graph_is_the_machine() -> None:
+def test_graph_defines_the_machine() -> None:
     machine = demo()
     r = registry.write(machine, format="R", scheduling="jgf")
     assert r.left_out == []
@@ -199,14 +199,14 @@ def test_ranks_are_those_of_r_and_nodes_are_found_by_name() -> None:
         ({"R_lite": [{"rank": "0-2", "children": {"core": "0-2"}}]}, r"/demo/rack0/node-0-0 has 2 core pools, but 3 in R_lite"),
     ],
 )
-def test_a_graph_that_contradicts_r(change: dict[str, Any], words: str) -> None:
+def test_graph_that_contradicts_r_is_refused(change: dict[str, Any], words: str) -> None:
     values = written(demo(1, 3, 2), scheduling="jgf")
     values["execution"].update(change)
     with pytest.raises(InputError, match=rf"R.json:1:\d+: scheduling.graph: {words}"):
         read(values)
 
 
-def test_a_fault_in_the_graph_is_placed_in_the_whole_document() -> None:
+def test_fault_in_the_graph_has_its_place_in_the_document() -> None:
     values = written(demo(1, 1, 1), scheduling="jgf")
     values["scheduling"]["graph"]["nodes"][1]["metadata"]["size"] = "four"
     words = r"R.json:1:\d+: scheduling.graph.nodes\[1\].metadata.size: expected int >= 0, got 'four'"
@@ -226,7 +226,7 @@ def pool(*children: tuple[str, dict[str, Any]]) -> dict[str, Any]:
     return {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo} for ranks, topo in children]}
 
 
-def test_cores_are_where_the_topology_puts_them() -> None:
+def test_topology_places_the_cores() -> None:
     values = document([("0-1", {"core": "0-7", "gpu": "0-1"})], ["n[0-1]"], scheduling=pool(("0-1", TOPO)))
     made = read(values)
     assert [path[len("/cluster0/n1/") :] for path in paths(made) if path.startswith("/cluster0/n1/")] == [
@@ -247,7 +247,7 @@ def test_cores_outside_r_lite_are_left_out_and_cores_outside_domains_are_in_the_
     assert paths(made)[1:] == ["/cluster0/n0", "/cluster0/n0/socket1", "/cluster0/n0/socket1/core4", "/cluster0/n0/core9"]
 
 
-def test_ranks_of_the_instance_above_are_in_the_same_order() -> None:
+def test_ranks_of_the_parent_instance_are_in_the_same_order() -> None:
     topologies = pool(("17", {"cores": "0"}), ("12", {"a": [{"cores": "0"}]}))
     made = read(document([("0-1", {"core": "0"})], ["n[0-1]"], scheduling=topologies))
     assert [path[len("/cluster0/") :] for path in paths(made)[1:]] == ["n0", "n0/a0", "n0/a0/core0", "n1", "n1/core0"]
@@ -269,12 +269,12 @@ def test_ranks_of_the_instance_above_are_in_the_same_order() -> None:
         ({"writer": "TreePool"}, "the key 'children' is missing"),
     ],
 )
-def test_topologies_that_fit_no_machine(children: Any, words: str) -> None:
+def test_topologies_that_do_not_fit_are_refused(children: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         read(document([("0-1", {"core": "0-1"})], ["n[0-1]"], scheduling=children))
 
 
-def test_cores_numbered_anew_in_each_socket_are_counted_through() -> None:
+def test_cores_that_restart_in_each_socket_are_renumbered() -> None:
     sockets = Recipe("socket", 2, children=(Recipe("core", 2), Recipe("memory", size=8, unit="GB")))
     machine = expand(Recipe("cluster", ids=np.array([0]), children=(Recipe("node", 2, children=(sockets,)),)), origin=ORIGIN)
     r = registry.write(machine, format="treepool")
@@ -309,7 +309,7 @@ GOOD = document([("0-3", {"core": "0-1"})], ["n[0-3]"])
         ({"nslots": 0}, "nslots: expected int >= 1"),
     ],
 )
-def test_sets_that_contradict_themselves(change: dict[str, Any], words: str) -> None:
+def test_contradictory_sets_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         read({**GOOD, "execution": {**GOOD["execution"], **change}})
 
@@ -325,12 +325,12 @@ def test_sets_that_contradict_themselves(change: dict[str, Any], words: str) -> 
         ((f"0-{limits.RANKS_MAX}", {"core": "0"}), [f"n[0-{limits.RANKS_MAX}]"]),
     ],
 )
-def test_what_would_be_too_large(entry: Entry, hosts: list[str]) -> None:
+def test_too_large_sets_are_refused(entry: Entry, hosts: list[str]) -> None:
     with pytest.raises(LimitExceeded):
         read(document([entry], hosts))
 
 
-def test_machines_that_are_no_nodes() -> None:
+def test_machines_without_nodes() -> None:
     cores = expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=ORIGIN)
     with pytest.raises(UsageError, match="no pool has a rank"):
         registry.write(cores, format="R")
@@ -346,7 +346,7 @@ def test_machines_that_are_no_nodes() -> None:
 
 @st.composite
 def sets(draw: st.DrawFn) -> dict[str, Any]:
-    """Resource sets with everything that R can say."""
+    """Resource sets with everything that R can express."""
     ranks = draw(st.lists(st.integers(0, 40), min_size=1, max_size=6, unique=True))
     cuts = sorted(draw(st.sets(st.integers(1, len(ranks)), max_size=2)) | {len(ranks)})
     ids = st.sets(st.integers(0, 9), max_size=5).map(idset.format)
@@ -375,7 +375,7 @@ def test_rule_s1_sets(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize("form", ["R", "treepool", "resource-config"])
 @settings(max_examples=60, deadline=None)
 @given(structure=structures())
-def test_rule_s1_odd_machines_are_written_alike_a_second_time(form: str, structure: Structure) -> None:
+def test_rule_s1_odd_machines_are_written_identically_again(form: str, structure: Structure) -> None:
     try:
         first = registry.write(structure, format=form)
     except UsageError:
@@ -388,6 +388,6 @@ def test_rule_s1_odd_machines_are_written_alike_a_second_time(form: str, structu
         assert differences(structure, loaded.structure, facts_of(first.left_out)) == [], first.left_out
 
 
-def test_the_schema_is_that_of_the_types() -> None:
+def test_schema_matches_the_types() -> None:
     stands = json.loads((ROOT / "specs" / "schemas" / "resource-set.schema.json").read_text())
     assert stands == resource_set_schema.json_schema()

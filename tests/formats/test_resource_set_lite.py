@@ -31,7 +31,7 @@ def nodes(found: Loaded) -> dict[str, tuple[int, int]]:
     return {s.name(v): (s.rank.item(v), s.end.item(v) - v - 1) for v in s.of_type("node").tolist()}
 
 
-def test_without_hosts_nodes_are_called_by_their_ranks() -> None:
+def test_nodes_without_hosts_are_named_by_rank() -> None:
     found = read({"rank": "2-3,7", "children": ALL})
     assert nodes(found) == {"node2": (2, 2), "node3": (3, 2), "node7": (7, 2)}
     assert found.notes == ("R.json: there is no nodelist, so nodes are named after their ranks",)
@@ -48,13 +48,13 @@ def test_hosts_of_the_older_form_are_in_the_entries() -> None:
 
 
 @pytest.mark.parametrize("node", ["sierra[1-2]", "other", 7, None])
-def test_hosts_that_are_not_those_of_the_nodelist_are_passed_over(node: Any) -> None:
+def test_hosts_that_are_not_in_the_nodelist_are_ignored(node: Any) -> None:
     found = read({"rank": "3", "node": node, "children": ALL}, nodelist=["sierra3"])
     assert nodes(found) == {"sierra3": (3, 2)}
     assert found.notes == ("R.json: ignored, since a machine has no place for it: execution.R_lite.node",)
 
 
-def test_a_rank_in_two_entries_has_what_both_say() -> None:
+def test_rank_in_two_entries_has_the_union() -> None:
     found = read(
         {"rank": "0-2", "children": {"core": "0-1"}},
         {"rank": "1", "children": {"core": "1-2", "gpu": "0"}},
@@ -71,16 +71,16 @@ def test_a_rank_in_two_entries_has_what_both_say() -> None:
 
 
 @pytest.mark.parametrize("execution", [{}, {"nodelist": []}, {"nodelist": [""], "starttime": 0, "expiration": 0}])
-def test_no_rank_is_no_node(execution: dict[str, Any]) -> None:
+def test_set_without_ranks_has_no_node(execution: dict[str, Any]) -> None:
     found = read(**execution)
     assert ([found.structure.path(v) for v in range(found.structure.n)], found.notes) == (["/cluster0"], ())
 
 
-def test_numbers_are_ids_too() -> None:
+def test_numbers_are_accepted_as_ids() -> None:
     assert nodes(read({"rank": 4, "children": {"core": 0}}, nodelist=["n4"])) == {"n4": (4, 1)}
 
 
-def test_unknown_keys_are_passed_over_and_named() -> None:
+def test_unknown_keys_are_ignored_and_reported() -> None:
     execution = {"R_lite": [{"rank": "0", "children": ALL, "x": [{"y": 1}]}], "nodelist": ["n"], "slots": 3}
     values = {"version": 1, "execution": execution}
     found = registry.read(json.dumps({**values, "extra": {"a": 1}}).encode(), file="R.json", format="R")
@@ -93,7 +93,7 @@ def graph(machine: Recipe, **options: Any) -> dict[str, Any]:
     return found
 
 
-def test_nodes_of_a_graph_are_found_by_rank_where_no_host_tells() -> None:
+def test_nodes_of_a_graph_are_found_by_rank_without_hosts() -> None:
     machine = Recipe("cluster", children=(Recipe("node", 3, children=(Recipe("core", 2),)),))
     found = read({"rank": "0-2", "children": ALL}, scheduling=graph(machine))
     assert (nodes(found), found.notes) == ({"node0": (0, 2), "node1": (1, 2), "node2": (2, 2)}, ())
@@ -103,7 +103,7 @@ def test_nodes_of_a_graph_are_found_by_rank_where_no_host_tells() -> None:
         read({"rank": "0-3", "children": ALL}, scheduling=graph(machine))
 
 
-def test_a_node_of_a_host_with_several_is_found_by_its_tag() -> None:
+def test_node_of_a_host_with_several_is_found_by_tag() -> None:
     loaded = read({"rank": "0-1", "children": ALL}, nodelist=["vm,vm"])
     scheduling = json.loads(registry.write(loaded.structure, format="R", scheduling="jgf").data)["scheduling"]
     scheduling["graph"]["nodes"] = [n for n in scheduling["graph"]["nodes"] if "vm@1" in str(n) or n["id"] == "0"]
@@ -113,7 +113,7 @@ def test_a_node_of_a_host_with_several_is_found_by_its_tag() -> None:
     assert nodes(read({"rank": "7", "children": ALL}, nodelist=["vm"], scheduling=scheduling)) == {"vm@1": (7, 2)}
 
 
-def test_targets_that_are_no_nodes_are_found_in_a_graph() -> None:
+def test_targets_that_are_not_nodes_are_found_in_a_graph() -> None:
     servers = Recipe("server", 2, rank=0, children=(Recipe("core", 2),))
     machine = Recipe("cluster", children=(servers,))
     s = expand(machine, origin=ORIGIN)

@@ -1,4 +1,4 @@
-"""The R of a job, with its graph: read again it is the copy of what the job holds, and Fluxion takes it."""
+"""The R of a job, with its graph: read again, it equals the copy of what the job holds, and Fluxion accepts it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read(r: dict[str, Any]) -> Loaded:
 
 
 def in_shorthand(s: Structure, amounts: dict[int, int]) -> set[tuple[str, str, int]]:
-    """Path, type and rank of what the shorthand has of the tree: of what is below pools held whole, the nodes, cores and gpus."""
+    """Path, type and rank of the shorthand's part of the tree: below exclusive pools only the nodes, cores and gpus."""
     ranks, tops = s.execution_targets
     top_of = dict(zip(ranks.tolist(), tops.tolist(), strict=True))
     found: set[tuple[str, str, int]] = set()
@@ -83,7 +83,7 @@ def in_shorthand(s: Structure, amounts: dict[int, int]) -> set[tuple[str, str, i
 
 
 def compare(g: ResourceGraph, job: str) -> None:
-    """R with the graph is the copy, R in shorthand has the same pools, and Fluxion takes both."""
+    """R with the graph equals the copy, R in shorthand has the same pools, and Fluxion accepts both."""
     allocation = g.allocation(job)
     copy = g.copy(job=job, at=0).structure
     whole, short = (allocation.R(scheduling=form) for form in ("jgf", "jgf_shorthand"))
@@ -92,7 +92,7 @@ def compare(g: ResourceGraph, job: str) -> None:
     brief = read(short)
     s = brief.structure
     assert brief.notes == ()
-    # Of two nodes of one host the second is called HOST@RANK where R alone has them.
+    # The second of two nodes of one host is named HOST@RANK if R has no graph.
     shown = [v for v in range(s.tree_end) if v == 0 or not (s.flags[v : s.end[v]] & WAY).all()]
     found = {(s.path(v).replace(f"@{s.rank[v]}", ""), s.kind_of(v).type, s.rank.item(v)) for v in shown}
     assert found == in_shorthand(g.structure, amounts)
@@ -109,7 +109,7 @@ def compare(g: ResourceGraph, job: str) -> None:
 
 
 @pytest.mark.parametrize("held", HELD)
-def test_r_of_a_job_is_the_copy_of_what_it_holds(demo: ResourceGraph, held: str) -> None:
+def test_r_of_a_job_equals_the_copy_of_what_it_holds(demo: ResourceGraph, held: str) -> None:
     demo.allocate(HELD[held], job="j", start=0, end=10)
     try:
         compare(demo, "j")
@@ -117,7 +117,7 @@ def test_r_of_a_job_is_the_copy_of_what_it_holds(demo: ResourceGraph, held: str)
         demo.free("j")
 
 
-def test_what_a_job_holds_whole_may_be_shared_below(demo: ResourceGraph) -> None:
+def test_pools_below_an_exclusive_pool_may_be_shared_elsewhere(demo: ResourceGraph) -> None:
     r = demo.allocate("/demo/rack0/node0", job="j", start=0, end=10).R(scheduling=True)
     demo.free("j")
     below = ResourceGraph(read(r).structure)
@@ -128,7 +128,7 @@ def test_what_a_job_holds_whole_may_be_shared_below(demo: ResourceGraph) -> None
         below.allocate("/demo/rack0", job="c")  # only the way
 
 
-def test_a_way_that_leads_to_no_pool_of_the_job_is_nothing_that_fluxion_could_give(tmp_path: Path) -> None:
+def test_pass_through_pool_without_job_pools_is_hidden_from_fluxion(tmp_path: Path) -> None:
     machine = """
         fluxres: 1
         name: c
@@ -163,7 +163,7 @@ def test_a_way_that_leads_to_no_pool_of_the_job_is_nothing_that_fluxion_could_gi
 
 
 @pytest.mark.parametrize("racks", [["rack0"], ["rack0", "rack1"]])
-def test_a_part_of_a_node_is_not_a_host_of_its_name_that_the_shorthand_leaves_out(tmp_path: Path, racks: list[str]) -> None:
+def test_part_of_a_node_is_not_listed_as_a_hidden_host(tmp_path: Path, racks: list[str]) -> None:
     machine = """
         fluxres: 1
         name: c
@@ -178,7 +178,7 @@ def test_a_part_of_a_node_is_not_a_host_of_its_name_that_the_shorthand_leaves_ou
     compare(g, "j")
 
 
-def test_a_way_is_not_among_the_cores_and_nodes_that_r_of_a_copy_offers(tmp_path: Path) -> None:
+def test_pass_through_pools_are_not_offered_in_r_of_a_copy(tmp_path: Path) -> None:
     machine = """
         fluxres: 1
         name: c
@@ -205,7 +205,7 @@ def test_a_way_is_not_among_the_cores_and_nodes_that_r_of_a_copy_offers(tmp_path
         registry.write(only_ways, format="R")
 
 
-def test_a_gpu_that_contains_cores_is_itself_not_among_what_is_left_out_below_it(tmp_path: Path) -> None:
+def test_gpu_that_contains_cores_is_not_left_out_below_itself(tmp_path: Path) -> None:
     machine = """
         fluxres: 1
         name: c
@@ -220,7 +220,7 @@ def test_a_gpu_that_contains_cores_is_itself_not_among_what_is_left_out_below_it
     compare(g, "j")
 
 
-def test_a_core_that_has_a_rank_itself_contains_what_r_has_on_it(tmp_path: Path) -> None:
+def test_core_with_its_own_rank_contains_the_pools_of_that_rank(tmp_path: Path) -> None:
     machine = """
         fluxres: 1
         name: c
@@ -241,7 +241,7 @@ def test_a_core_that_has_a_rank_itself_contains_what_r_has_on_it(tmp_path: Path)
     assert [len(gpus) for gpus in inside] == [3, 3]
 
 
-def test_a_pool_that_was_taken_out_of_containment_is_no_node_of_any_job() -> None:
+def test_unlinked_pool_is_not_a_node_of_any_job() -> None:
     g = fluxres.load(DEMO)
     g.unlink("/demo/rack0/node1")
     assert g.structure.kind_of(g.structure.vertex("power:/pdu0/rack0/node1")).type == "node"
@@ -300,7 +300,7 @@ def test_rule_s1_r_of_any_job(structure: Structure, data: st.DataObject) -> None
 
 @settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(machines_with_graphs(), st.data())
-def test_rule_s1_r_of_jobs_that_draw_on_what_the_parent_gives_on_request(structure: Structure, data: st.DataObject) -> None:
+def test_rule_s1_r_of_jobs_with_linked_suppliers(structure: Structure, data: st.DataObject) -> None:
     assume(errors(structure) == [])
     g = ResourceGraph(structure)
     assume(give_some(g, "j", data))
@@ -313,7 +313,7 @@ def test_rule_s1_r_of_jobs_that_draw_on_what_the_parent_gives_on_request(structu
         Fluxion.load(each["scheduling"])
 
 
-def test_rule_s1_what_the_parent_gives_on_request_is_the_way_to_what_a_job_holds_whole() -> None:
+def test_rule_s1_linked_supplier_is_pass_through_to_exclusive_pools() -> None:
     psu = {"type": "psu", "size": 10, "unit": "W", "with": [{"type": "core", "count": 2}]}
     rest = [{"type": "psu", "name": "other", "size": 10, "unit": "W"}, {"type": "core", "name": "far"}]
     g = fluxres.load(

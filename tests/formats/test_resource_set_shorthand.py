@@ -1,4 +1,4 @@
-"""R with a graph in Fluxion's shorthand: what is below pools held whole comes from R_lite."""
+"""R with a graph in Fluxion's shorthand: pools below exclusive ones come from R_lite."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CLUSTER = node(0, "cluster", "/c")
 RACK0, RACK1 = (node(1 + i, "rack", f"/c/rack{i}", exclusive=True) for i in range(2))
 
 
-def test_nodes_below_the_one_pool_that_hides_them() -> None:
+def test_nodes_below_the_only_exclusive_pool() -> None:
     found = read([RACK0, CLUSTER], [(0, 1)])
     each = ["core0", "core1", "gpu0"]
     assert below(found, "/c/rack0") == [text for n in range(4, 8) for text in (f"n{n}", *(f"n{n}/{pool}" for pool in each))]
@@ -66,7 +66,7 @@ def test_nodes_below_one_of_several_pools_go_to_their_common_ancestor_with_a_not
     )
 
 
-def test_hosts_say_where_nodes_are_whatever_their_ranks_became() -> None:
+def test_hosts_place_the_nodes_whatever_their_ranks() -> None:
     racks = [{**rack, "metadata": {**rack["metadata"], "hosts": hosts}} for rack, hosts in ((RACK0, "n[5,7]"), (RACK1, "n[4,6]"))]
     lite = [{"rank": "0-3", "children": {"core": "0"}}]
     found = read([CLUSTER, *racks], [(0, 1), (0, 2)], lite=lite)
@@ -74,7 +74,7 @@ def test_hosts_say_where_nodes_are_whatever_their_ranks_became() -> None:
     assert found.structure.rank[found.structure.vertex("/c/rack1/n6")] == 2
 
 
-def test_more_hosts_than_there_can_be() -> None:
+def test_too_many_hosts_are_refused() -> None:
     racks = [{**rack, "metadata": {**rack["metadata"], "hosts": f"n[0-{limits.RANKS_MAX // 2}]"}} for rack in (RACK0, RACK1)]
     with pytest.raises(LimitExceeded, match=f"/c/rack1: more than {limits.RANKS_MAX} hosts in all"):
         read([CLUSTER, *racks], [(0, 1), (0, 2)])
@@ -124,25 +124,25 @@ def test_cores_below_one_of_two_sockets() -> None:
         ([CLUSTER, {**RACK0, "metadata": {**RACK0["metadata"], "hosts": "n[4-6]"}}], "0 nodes are named 'n7'"),
     ],
 )
-def test_nodes_that_are_in_no_pool(nodes: list[dict[str, Any]], words: str) -> None:
+def test_nodes_outside_any_exclusive_pool(nodes: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(InputError, match=rf"R.json:1:\d+: scheduling.graph: {words.replace('[', '.')}"):
         read(nodes, [(0, 1)] if len(nodes) > 1 else [])
 
 
-def test_a_graph_that_is_no_shorthand_has_all_there_is() -> None:
+def test_graph_that_is_not_a_shorthand_is_complete() -> None:
     nodes = [CLUSTER, node(1, "node", "/c/n4", 4, exclusive=True)]
     lite = [{"rank": "4", "children": {"core": "0-1"}}]
     assert below(read(nodes, [(0, 1)], lite, ["n4"], writer="fluxion:jgf"), "/c/n4") == []
 
 
-def test_uuids_of_what_is_added_are_its_own() -> None:
+def test_added_pools_get_new_uuids() -> None:
     base = "01234567-89ab-8def-8000-00000000000"
     own = [{**n, "metadata": {**n["metadata"], "uuid": f"{base}{i}"}} for i, n in enumerate([CLUSTER, RACK0])]
     s = read(own, [(0, 1)]).structure
     assert (s.uuid(0)[-1], s.uuid(1)[-1], len({s.uuid(v) for v in range(s.n)})) == ("0", "1", s.n)
 
 
-def test_a_machine_whose_racks_may_only_be_allocated_whole() -> None:
+def test_machine_with_exclusive_racks() -> None:
     socket = Recipe("socket", 2, exclusive=True, children=(Recipe("core", 2), Recipe("memory", size=8)))
     racks = Recipe("rack", 2, exclusive=True, children=(Recipe("node", 2, ids=np.arange(4), children=(socket,)),))
     login = Recipe("node", basename="login", children=(socket,))

@@ -1,4 +1,4 @@
-"""Rule S1 for every format that is read and written: what differs is what the writer said."""
+"""Rule S1 for every format that is read and written: the only differences are those that the writer reports."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.formats.round_trip import differences, errors, facts_of, forget, roun
 from tests.formats.structures import structures
 from tests.strategies import Machine, machines
 
-#: a machine of twenty pools says enough, and shrinking it takes minutes
+#: a machine of twenty pools is large enough, and shrinking it takes minutes
 PHASES = [phase for phase in Phase if phase is not Phase.shrink]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-#: formats whose round trip has other rules, and is tested beside them
+#: formats whose round trip has other rules, and is tested with them
 OWN: set[str] = set()
 BOTH_WAYS = [f.name for f in registry.formats() if f.reader and f.writer and "pools" in f.carries and f.name not in OWN]
 
@@ -36,14 +36,14 @@ def test_rule_s1_plain_machines(name: str, machine: Machine) -> None:
 @settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
-    # The cluster file keeps even what breaks a rule; other readers refuse it, or put it right.
+    # The cluster file keeps even records that violate a rule; other readers refuse or correct them.
     assume(name == "cluster" or not errors(structure))
     round_trip(structure, name)
 
 
 @st.composite
 def holds(draw: st.DrawFn, structure: Structure) -> list[Hold]:
-    """What several jobs hold, and what they draw from others for it."""
+    """What several jobs hold, and what they draw from suppliers for it."""
     accounts = structure.accounts
     found = []
     for _ in range(draw(st.integers(1, 4))):
@@ -71,17 +71,17 @@ def test_rule_s1_a_cluster_file_keeps_all_allocations(data: st.DataObject, struc
 
 
 def usual() -> Structure:
-    """A machine of which every format could say all."""
+    """A machine that every format can express completely."""
     return expand(Recipe("cluster", children=(Recipe("node", 2, children=(Recipe("core", 3),)),)), origin=8 << 76 | 2 << 62)
 
 
-def test_nothing_is_left_out_of_a_plain_machine_but_its_uuids() -> None:
+def test_only_uuids_are_left_out_of_a_plain_machine() -> None:
     assert losses.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; reading the file generates new ones"]
 
 
 @settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
-def test_a_fact_is_named_if_and_only_if_the_machine_has_it(structure: Structure) -> None:
+def test_fact_is_reported_if_and_only_if_the_machine_has_it(structure: Structure) -> None:
     told = facts_of(losses.lines(structure, [], frozenset()))
     lost = {*FACTS} - {"allocations", "uuids", "pools"}
     if "graphs" in told:
@@ -108,7 +108,7 @@ def default(s: Structure, v: int) -> str:
 
 
 def plain_ids(s: Structure) -> list[int]:
-    """The numbers that brothers of one basename would have."""
+    """The numbers that siblings of one basename would have."""
     met: dict[tuple[int, str], int] = {}
     found = [-1]
     for v in range(1, s.n):
@@ -119,7 +119,7 @@ def plain_ids(s: Structure) -> list[int]:
 
 
 def plain_ranks(s: Structure) -> list[int]:
-    """Nodes numbered in pre-order, and what is below them alike."""
+    """Nodes numbered in pre-order, with the same ranks below them."""
     found: list[int] = []
     nodes = 0
     for v in range(s.n):
@@ -131,7 +131,7 @@ def plain_ranks(s: Structure) -> list[int]:
     return found
 
 
-def test_a_line_says_what_how_many_and_where() -> None:
+def test_loss_line_has_fact_number_and_place() -> None:
     structure = usual()
     structure.set_state(np.array([4, 5]), "down")
     structure.set_tag([3], "k", "v")
@@ -144,7 +144,7 @@ def test_a_line_says_what_how_many_and_where() -> None:
     assert losses.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
 
 
-def test_the_comparison_finds_unreported_differences() -> None:
+def test_comparison_finds_unreported_differences() -> None:
     a, b = usual(), usual()
     b.size[1] = 5
     b.set_tag([1], "k", None)
@@ -153,6 +153,6 @@ def test_the_comparison_finds_unreported_differences() -> None:
 
 
 @pytest.mark.parametrize(("root", "name"), [("cluster", "cluster"), ("cluster", "site"), ("c$", "site"), ("cluster", "c$")])
-def test_a_machine_may_be_called_otherwise_than_its_root(root: str, name: str) -> None:
+def test_machine_may_have_another_name_than_its_root(root: str, name: str) -> None:
     loaded = round_trip(expand(Recipe("cluster", basename=root, children=(Recipe("node", 2),)), origin=0), "cluster", name=name)
     assert (loaded.name, loaded.structure.name(0)) == (name, root)

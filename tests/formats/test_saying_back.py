@@ -1,4 +1,4 @@
-"""Rule S1 where a file meets its bounds: what cannot be said is refused or told, and never written as if it could."""
+"""Rule S1 at the bounds of files: what cannot be expressed is refused or reported, and never written wrongly."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[Callable[[Structure], None], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_could_not_be_read_again_is_refused_and_nothing_is_written(what: str, tmp_path: Path) -> None:
+def test_unreadable_output_is_refused_and_nothing_is_written(what: str, tmp_path: Path) -> None:
     damage, message = REFUSED[what]
     structure = machine()
     damage(structure)
@@ -113,7 +113,7 @@ def test_unusual_machines_are_read_back_equal(what: str) -> None:
 
 
 @pytest.mark.parametrize(("bound", "value"), [("RECIPES_MAX", 30), ("DOCUMENT_BYTES_MAX", 1000), ("DOCUMENT_VALUES_MAX", 50)])
-def test_a_machine_too_large_for_a_reader_is_refused(bound: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_too_large_for_a_reader_is_refused(bound: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
     structure = expand(Recipe("cluster", children=(Recipe("core", 100),)), origin=new_origin())
     structure.id[1:] = np.random.default_rng(1).permutation(100) * 2
     structure.set_state(np.arange(1, 101, 3, dtype=np.int32), "down")
@@ -124,7 +124,7 @@ def test_a_machine_too_large_for_a_reader_is_refused(bound: str, value: int, mon
         registry.write(structure)
 
 
-def test_a_list_of_more_ids_than_are_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_with_more_ids_than_readers_accept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     structure = expand(Recipe("cluster", children=(Recipe("core", 100),)), origin=new_origin())
     structure.id[1:] = np.random.default_rng(1).permutation(100) * 2
     assert registry.write(structure).left_out == []
@@ -133,7 +133,7 @@ def test_a_list_of_more_ids_than_are_read_is_refused(monkeypatch: pytest.MonkeyP
         registry.write(structure)
 
 
-def test_what_is_too_long_for_yaml_is_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_document_too_long_for_yaml_is_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "YAML_BYTES_MAX", 100)
     written = registry.write(machine(), [Hold("j", 0.0, None, {2: 1})])
     assert json.loads(written.text)["name"] == "m"
@@ -143,7 +143,7 @@ def test_what_is_too_long_for_yaml_is_written_as_json(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 300])
-def test_a_graph_name_that_no_file_has_is_refused(name: str) -> None:
+def test_graph_name_that_no_file_can_contain_is_refused(name: str) -> None:
     graph = ResourceGraph(machine(), name="m")
     graph.name = name
     with pytest.raises(UsageError, match="cannot be written"):

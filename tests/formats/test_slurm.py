@@ -1,4 +1,4 @@
-"""What Slurm says of a machine, in its files and in JSON, is the machine it schedules."""
+"""Slurm's description of a machine, in its files and in JSON, is read as the machine that it schedules."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def properties(structure: Structure, path: str) -> dict[str, Any]:
         ("CPUs=1 Gres=(null)", {"socket": 1, "core": 1}),
     ],
 )
-def test_a_node_has_what_its_numbers_say(text: str, expected: dict[str, int]) -> None:
+def test_node_contents_follow_from_its_numbers(text: str, expected: dict[str, int]) -> None:
     loaded = conf(f"NodeName=n1 {text}")
     assert counts(loaded.structure, "/cluster/n1") == expected
     assert loaded.notes == ()
@@ -119,7 +119,7 @@ def test_numbers_that_slurm_resets_are_read_as_slurm_does_and_noted(text: str, e
     assert re.search(note, found)
 
 
-def test_notes_are_one_line_for_each_sort_of_thing_and_reach_the_user(tmp_path: Path) -> None:
+def test_notes_are_one_line_per_kind_and_reach_the_user(tmp_path: Path) -> None:
     site = tmp_path / "slurm.conf"
     site.write_text("".join(f"NodeName=n{i} CPUs=0\n" for i in range(3)) + "NodeName=m CPUs=3 CoresPerSocket=2\n")
     with pytest.warns(fluxres.InputWarning) as warned:
@@ -135,7 +135,7 @@ def test_notes_are_one_line_for_each_sort_of_thing_and_reach_the_user(tmp_path: 
 
 
 def answer_of(*nodes: tuple[int, int, int, int, int]) -> bytes:
-    """What `scontrol show nodes --json` says of nodes with these numbers of boards, sockets, cores, threads and CPUs."""
+    """The output of `scontrol show nodes --json` for nodes with these numbers of boards, sockets, cores, threads and CPUs."""
     keys = ("boards", "sockets", "cores", "threads", "cpus")
     return json.dumps(
         {"nodes": [{"name": f"n{i}", **dict(zip(keys, each, strict=True))} for i, each in enumerate(nodes)]}
@@ -160,7 +160,7 @@ def answer_of(*nodes: tuple[int, int, int, int, int]) -> bytes:
         ("CPUs=6 Boards=2 SocketsPerBoard=3", (2, 6, 1, 1, 6)),
     ],
 )
-def test_a_configuration_and_the_answer_of_slurm_are_the_same_machine(text: str, numbers: tuple[int, int, int, int, int]) -> None:
+def test_configuration_and_slurm_output_give_the_same_machine(text: str, numbers: tuple[int, int, int, int, int]) -> None:
     ours = registry.read(f"NodeName=n0 {text}".encode(), origin=0).structure
     assert equal(ours, registry.read(answer_of(numbers), origin=0).structure) == []
 
@@ -173,7 +173,7 @@ def test_sizes_units_and_features() -> None:
     assert properties(found, "/cluster/n1") == {"a": None, "b": None, "c": None, "weight": "3"}
 
 
-def test_defaults_of_slurm_are_no_facts() -> None:
+def test_slurm_defaults_are_not_written_as_facts() -> None:
     assert counts(conf("NodeName=n RealMemory=1 Weight=1").structure, "/cluster/n") == {"socket": 1, "core": 1}
     assert properties(conf("NodeName=n RealMemory=1 Weight=1").structure, "/cluster/n") == {}
     answer = {"nodes": [{"name": "n", "sockets": 1, "cores": 1, "cpus": 1, "real_memory": 1, "weight": 1}]}
@@ -187,7 +187,7 @@ def test_hosts_are_named_in_order_and_ranked() -> None:
     assert found.rank[nodes].tolist() == list(range(6))
 
 
-def test_defaults_hold_for_the_lines_behind_them() -> None:
+def test_defaults_apply_to_the_lines_after_them() -> None:
     found = conf(
         "NodeName=a CPUs=1", "NodeName=DEFAULT CPUs=2 RealMemory=5", "NodeName=b", "NodeName=c CPUs=3", "NodeName=DEFAULT CPUs=4",
         "NodeName=d",
@@ -196,7 +196,7 @@ def test_defaults_hold_for_the_lines_behind_them() -> None:
     assert [counts(found, f"/cluster/{name}").get("memory") for name in "abcd"] == [None, 1, 1, 1]
 
 
-def test_lines_go_on_and_comments_end() -> None:
+def test_line_continuations_and_comments() -> None:
     found = conf("# NodeName=x", "NodeName=a \\", "  CPUs=2 \\  ", "RealMemory=3 # CPUs=9", "", "MailProg=x (y) z").structure
     assert counts(found, "/cluster/a") == {"socket": 2, "core": 2, "memory": 1}
     assert properties(conf('NodeName=a Features="a\\#b"').structure, "/cluster/a") == {"a#b": None}
@@ -253,7 +253,7 @@ def test_devices_of_gres_conf_are_distinct() -> None:
     assert properties(found, "/tioga/tioga05/gpu1") == {}
 
 
-def test_types_come_from_gres_conf_where_the_node_has_none() -> None:
+def test_types_come_from_gres_conf_if_the_node_has_none() -> None:
     lines = ["NodeName=n[1-2] Gres=gpu:3", "Name=gpu Type=a100 Count=2", "NodeName=n2 Name=gpu Type=v100 File=/dev/x0"]
     found = conf(*lines).structure
     assert [properties(found, f"/cluster/n1/gpu{i}").get("model") for i in range(3)] == ["a100", "a100", None]
@@ -287,13 +287,13 @@ def test_switches_are_a_hierarchy() -> None:
     assert [edge["capacity"] for _, _, edge in network.rows() if "capacity" in edge] == [100.0] * 6
 
 
-def test_switches_that_are_no_tree_are_a_graph() -> None:
+def test_switches_that_form_no_tree_are_a_graph() -> None:
     found = conf("NodeName=n[1-2] CPUs=1", "SwitchName=a Nodes=n[1-2]", "SwitchName=b Nodes=n1", "BlockName=c Nodes=n2").structure
     assert not found.subsystems["network"].hierarchy
     assert [found.kind_of(v).type for v in range(found.tree_end, found.n)] == ["switch", "switch", "block"]
 
 
-def test_files_beside_slurm_conf_are_read(tmp_path: Path) -> None:
+def test_files_next_to_slurm_conf_are_read(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text(
         "ClusterName=c\ninclude nodes.conf\nPartitionName=p Nodes=ALL\nTopologyPlugin=topology/tree\n"
     )
@@ -310,7 +310,7 @@ def test_files_beside_slurm_conf_are_read(tmp_path: Path) -> None:
 
 
 def site(folder: Path, *lines: str, **files: str) -> Loaded:
-    """Two nodes with what stands beside slurm.conf; `topology_yaml` is the file topology.yaml."""
+    """Two nodes with the files next to slurm.conf; `topology_yaml` is the file topology.yaml."""
     (folder / "slurm.conf").write_text("\n".join(["ClusterName=c", "NodeName=n[1-4] CPUs=1", *lines, ""]))
     for name, text in files.items():
         (folder / name.replace("_", ".")).write_text(text)
@@ -318,11 +318,11 @@ def site(folder: Path, *lines: str, **files: str) -> Loaded:
 
 
 def uris(loaded: Loaded, node: str) -> list[str]:
-    """Where a node is in each hierarchy but the first."""
+    """The places of a node in each hierarchy but the first."""
     return loaded.structure.uris(loaded.structure.vertex(f"/c/{node}"))[1:]
 
 
-def test_hosts_of_switches_that_are_no_nodes_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_unknown_hosts_of_switches_are_left_out_with_a_note(tmp_path: Path) -> None:
     text = "SwitchName=a Nodes=n[1-2],x[1-9]\nSwitchName=b Nodes=n[3-4],x1\nSwitchName=top Switches=a,b\n"
     loaded = site(tmp_path, "TopologyPlugin=topology/tree", topology_conf=text)
     assert uris(loaded, "n3") == ["network:/top/b/n3"]
@@ -331,7 +331,7 @@ def test_hosts_of_switches_that_are_no_nodes_are_left_out_with_a_note(tmp_path: 
 
 
 @pytest.mark.parametrize("plugin", ["", "TopologyPlugin=topology/none", "TopologyPlugin=topology/flat", "TopologyPlugin=tree"])
-def test_a_topology_that_slurm_would_not_read_is_not_read(tmp_path: Path, plugin: str) -> None:
+def test_topology_that_slurm_would_not_read_is_not_read(tmp_path: Path, plugin: str) -> None:
     loaded = site(tmp_path, plugin, topology_conf="SwitchName=a Nodes=n[1-4] Nonsense\n")
     assert list(loaded.structure.subsystems) == []
     (note,) = loaded.notes
@@ -392,7 +392,7 @@ def test_networks_of_topology_yaml(tmp_path: Path) -> None:
         f"{tmp_path}/topology.conf: is ignored: topology.yaml takes precedence, as in Slurm",
         f"{yaml}:6:44: [0].block.blocks[1]: hosts that are not nodes of this configuration are left out of the network: n5",
     )
-    # Without a default the first one is it.
+    # Without a default, the first one is used.
     loaded = site(tmp_path, topology_yaml=SEVERAL.replace("cluster_default: True", "cluster_default: false"))
     assert list(loaded.structure.subsystems) == ["network", "network-tree", "network-rings"]
 
@@ -424,7 +424,7 @@ def test_errors_in_topology_yaml_have_a_place(tmp_path: Path, text: str, message
         site(tmp_path, topology_yaml=text)
 
 
-def test_a_host_of_downnodes_that_is_no_node_is_noted() -> None:
+def test_unknown_host_of_downnodes_is_noted() -> None:
     loaded = conf("NodeName=n[1-2]", "DownNodes=n2,n7 State=DRAIN")
     assert loaded.structure.state_name(loaded.structure.vertex("/cluster/n2")) == "drain"
     assert loaded.notes == ("slurm.conf:2: downnodes: unknown node 'n7' is left out",)
@@ -433,7 +433,7 @@ def test_a_host_of_downnodes_that_is_no_node_is_noted() -> None:
 # -- JSON ----------------------------------------------------------------------------------------------------------------
 
 
-def test_the_answers_of_commands() -> None:
+def test_output_of_commands() -> None:
     nodes = registry.read(ROOT / "data" / "fuzz" / "slurm-json" / "scontrol.json").structure
     assert counts(nodes, "/tioga/n1") == {"socket": 2, "core": 8, "pu": 16, "memory": 1, "gpu": 2}
     assert counts(nodes, "/tioga/n2") == {"socket": 2, "core": 8, "memory": 1, "disk": 1}
@@ -444,7 +444,7 @@ def test_the_answers_of_commands() -> None:
     assert groups.state_name(groups.vertex("/tioga/n3")) == "down"
 
 
-def test_the_cluster_has_the_name_in_the_output() -> None:
+def test_cluster_is_named_as_in_the_output() -> None:
     meta = {"slurm": {"cluster": "ridge"}, "plugin": {}}
     answer: dict[str, Any] = {"sinfo": [{"nodes": {"nodes": "a"}}], "meta": meta}
     assert registry.read(json.dumps(answer).encode(), format="slurm-json").structure.path(1) == "/ridge/a"
@@ -452,7 +452,7 @@ def test_the_cluster_has_the_name_in_the_output() -> None:
     assert registry.read(json.dumps(answer).encode(), format="slurm-json").structure.path(1) == "/own/a"
 
 
-def test_nodes_that_save_power_take_work() -> None:
+def test_nodes_in_power_saving_take_work() -> None:
     assert state_of(["IDLE~"]) == state_of(["IDLE", "POWERED_DOWN"]) == state_of(["IDLE", "CLOUD", "POWERING_DOWN"]) == "up"
     assert state_of(["DOWN", "POWERED_DOWN"]) == "down"
 
@@ -463,7 +463,7 @@ def test_a_comment_within_quotes_is_reported() -> None:
     assert found.value.where == "slurm.conf:2"
 
 
-def test_the_schema_in_specs_is_the_one_of_the_code() -> None:
+def test_schema_in_specs_equals_that_of_the_code() -> None:
     written = json.loads((ROOT / "specs" / "slurm.schema.json").read_text())
     assert written == read_json.json_schema()
     for path in (ROOT / "data" / "fuzz" / "slurm-json").iterdir():
@@ -526,7 +526,7 @@ def test_a_typed_resource_takes_the_lines_of_its_type() -> None:
         ("b", "/dev/b0"), ("b", "/dev/b1"), ("a", "/dev/a0"), (None, None), (None, None),
     ]  # fmt: skip
     assert properties(found, "/cluster/n/nic0") == {"file": "/dev/n0"}
-    # Without a type, what a line says of its own counts, and lines stay for others.
+    # Without a type, the own data of a line counts, and other lines remain for others.
     found = conf("NodeName=n CPUs=1 Gres=gpu:3", *devices).structure
     assert [properties(found, f"/cluster/n/gpu{i}")["file"] for i in range(3)] == ["/dev/a0", "/dev/a1", "/dev/b0"]
 
@@ -573,7 +573,7 @@ def test_errors_in_json_have_a_place(document: dict[str, Any], message: str, whe
     "SwitchName=a Nodes=n[1-2]", "SwitchName=b Switches=a,b",
     "Name=gpu File=/dev/x[0-1]", "NodeName=g Gres=gpu:x:2,mps:100", "ClusterName=c", "\\", "#",
 ]), max_size=8))  # fmt: skip
-def test_lines_in_any_order_are_a_machine_or_a_message(lines: list[str]) -> None:
+def test_lines_in_any_order_are_a_machine_or_an_error(lines: list[str]) -> None:
     try:
         loaded = registry.read("\n".join(lines).encode(), format="slurm")
     except FluxresError as error:

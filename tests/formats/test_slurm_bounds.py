@@ -1,4 +1,4 @@
-"""What the lines of a Slurm site may stand for is bounded, whatever defaults, ranges and sets make of them."""
+"""The expansion of the lines of a Slurm site is bounded, whatever defaults, ranges and sets they use."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from tests.formats.test_slurm import conf, counts
         "NodeName=n1 Gres=gpu:1\nName=gpu File=/dev/x[0-99999]",
     ],
 )
-def test_what_no_machine_has_is_refused(line: str) -> None:
+def test_impossible_numbers_are_refused(line: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
         conf(line)
     assert caught.value.where.startswith("slurm.conf")
 
 
-def test_brackets_that_close_nothing_are_refused_however_many() -> None:
+def test_unbalanced_brackets_are_refused_however_many() -> None:
     with pytest.raises(InputError, match="matching brackets"):
         conf("NodeName=n[1-2]" + "]" * 1_000_000)
 
 
-def test_an_unknown_key_of_any_length_is_a_short_message() -> None:
+def test_unknown_key_of_any_length_gives_a_short_message() -> None:
     with pytest.raises(InputError, match="unknown key 'cores") as caught:
         conf("NodeName=n1 " + "cores" * 1000 + "=1")
     assert len(caught.value.message) < 100
@@ -133,7 +133,7 @@ def test_distinct_nodes_are_bounded(lines: list[str], monkeypatch: pytest.Monkey
     assert caught.value.where.startswith("slurm.conf:")
 
 
-def test_nodes_that_are_alike_are_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similar_nodes_share_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SLURM_ENTRIES_MAX", 50)
     lines = [f"NodeName=n{i} CPUs=2 Features=a,b Gres=gpu:2" for i in range(1000)]
     assert conf(*lines, "Name=gpu File=/dev/x[0-1]").structure.n == 7001

@@ -1,10 +1,10 @@
-"""Rule E1 for whole files: whatever a cluster file, a document of changes or a store holds, a result or a FluxresError.
+"""Rule E1 for complete files: any cluster file, document of changes or store gives a result or a FluxresError.
 
     python -m tests.fuzz.documents --minutes 5
 
-Files that are right are made wrong at random (:mod:`tests.fuzz.mutation`) and read as a user reads them: within a second of
-processor time and bounded memory.  What was read after all must pass the audit, and be saved and read again as the same machine
-(rule S1).  A seed and a number repeat a case.
+Valid files are damaged (:mod:`tests.fuzz.mutation`) and read as a user reads them: within a second of processor time and bounded
+memory.  A file that can still be read must pass the audit, and be saved and read again as the same machine (rule S1).  A seed and
+a number repeat a case.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECONDS = 1.0
 #: after which a case is given up
 HANG_SECONDS = 30.0
 MEMORY_BYTES = 3 << 30
-#: the bounds of a machine for this run: one of 64 million pools is allowed, and takes its time
+#: the bounds of a machine for this run: one of 64 million pools is allowed, but slow
 SMALL = {"POOLS_MAX": 200_000, "EDGES_MAX": 200_000, "SELECTED_MAX": 200_000, "IDSET_COUNT_MAX": 200_000, "RECIPES_MAX": 20_000}
 
 EVERYTHING = b"""fluxres: 1
@@ -66,11 +66,11 @@ allocations: [{job: j1, start: 0, end: 10, pools: {"/m/r00/n01": 1, "/m/r01/n0[2
 
 
 class Finding(Exception):
-    """What rule E1 or S1 forbids."""
+    """A violation of rule E1 or S1."""
 
 
 class _Hung(BaseException):
-    """Given up; no reader catches this."""
+    """The case took too long; no reader catches this."""
 
 
 def _give_up(*_: object) -> None:
@@ -79,7 +79,7 @@ def _give_up(*_: object) -> None:
 
 @contextmanager
 def small() -> Iterator[None]:
-    """The bounds of this run."""
+    """Lower bounds for this run."""
     before = {name: getattr(limits, name) for name in SMALL}
     try:
         for name, value in SMALL.items():
@@ -125,7 +125,7 @@ def require_message(error: FluxresError) -> None:
 
 
 class Files:
-    """What is made wrong: cluster files, documents of changes, stores."""
+    """The files to damage: cluster files, documents of changes, stores."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -173,7 +173,7 @@ class Files:
         return self._read(lambda: fluxres.load(self.base, changes=path) if random.random() < 0.9 else fluxres.load(path))
 
     def database(self, random: Random) -> str:
-        """A store: listed, loaded, told from its journal, written to."""
+        """A store: listed, loaded, its journal read, written to."""
         path = self.folder / "fuzz.db"
         for old in self.folder.glob("fuzz.db*"):
             old.unlink(missing_ok=True)
@@ -231,7 +231,7 @@ SORTS = ("cluster", "cluster", "cluster", "change", "database")
 
 @dataclass
 class Tally:
-    """What was seen."""
+    """The observations."""
 
     cases: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
@@ -242,7 +242,7 @@ class Tally:
 
 
 def case(files: Files, seed: str, tally: Tally) -> None:
-    """One case, whose sort and content the seed decides."""
+    """One case, whose kind and content the seed decides."""
     random = Random(seed)
     sort = random.choice(SORTS)
     try:

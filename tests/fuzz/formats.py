@@ -1,11 +1,11 @@
-"""Rule E1 for every format: whatever a file holds, a machine or a FluxresError that names the place.
+"""Rule E1 for every format: any file gives a machine or a FluxresError that names the place.
 
     python -m tests.fuzz.formats --minutes 5 --format jgf
     python -m tests.fuzz.formats --minutes 30 --atheris --format jgf
 
-The samples in ``data/fuzz/FORMAT`` are made wrong at random (:mod:`tests.fuzz.mutation`), mixed with each other, now and
+The samples in ``data/fuzz/FORMAT`` are damaged at random (:mod:`tests.fuzz.mutation`), mixed with each other, now and
 then blown up to a megabyte or packed and damaged, and read as a user reads them: within a second of processor time and bounded
-memory.  What was read after all must pass the audit, and be written again such that nothing goes that the writer does not tell
+memory.  A file that is read nevertheless must pass the audit, and be written again without a loss that the writer does not report
 (rule S1).  A seed and a number repeat a case.  With ``--atheris`` the code that a text reaches decides what is tried next.
 """
 
@@ -31,7 +31,7 @@ from tests.fuzz.mutation import damaged, mutated
 
 CORPUS = ROOT / "data" / "fuzz"
 LARGE = 1 << 20
-#: pools of machines that are written again: beyond, the comparison takes longer than the reader
+#: pools of machines that are written again: with more, the comparison takes longer than the reader
 WRITTEN_MAX = 5_000
 
 
@@ -41,12 +41,12 @@ def readable() -> list[Format]:
 
 
 def samples(name: str) -> list[bytes]:
-    """What fuzzing of a format starts from."""
+    """The samples from which fuzzing of a format starts."""
     return [path.read_bytes() for path in sorted((CORPUS / name).iterdir()) if path.is_file()]
 
 
 def made_wrong(texts: list[bytes], random: Random) -> bytes:
-    """A text of a corpus made wrong in one of the ways of this run."""
+    """A text of a corpus, damaged in one of the ways of this run."""
     text = random.choice(texts)
     how = random.randrange(20)
     if how == 0:
@@ -87,7 +87,7 @@ def examine(known: Format, data: bytes, *, by_content: bool) -> str:
 
 
 def _require_same(known: Format, loaded: Loaded) -> None:
-    """What was read can be written, and what is read of that is the same but for what was left out."""
+    """The machine can be written, and is read back equal except for what was left out."""
     try:
         with watched("write"):
             written = registry.write(loaded.structure, loaded.allocations, name=loaded.name, format=known.name)

@@ -1,11 +1,11 @@
-"""Bytes and documents made wrong: a byte, a line, a value at a time, with a liking for what parsers stumble over."""
+"""Damage bytes and documents: a byte, a line, a value at a time, preferably with values that parsers fail on."""
 
 from __future__ import annotations
 
 import re
 from random import Random
 
-#: what people mistype, and what parsers are known to stumble over
+#: common typing errors, and values that parsers are known to fail on
 ODD = [
     *(b"", b"0", b"-1", b"1", b"2", b"64", b"1e3", b"0x7f", b"9223372036854775808", b"4611686018427387903", b"1e309"),
     *(b".nan", b"-.inf", b"null", b"~", b"true", b"[]", b"{}", b"''", b"'x'", b'"\\ud800"', b'"\\0"', b"&a", b"*a"),
@@ -39,7 +39,7 @@ def damaged(data: bytes, random: Random) -> bytes:
         content[at : at + random.choice((1, 16, 512, 4096))] = bytes(random.choice((1, 16, 512, 4096)))
         return bytes(content)
     for _ in range(random.choice((1, 1, 2, 8, 64))):
-        # The first pages hold the schema and the small tables: everything else is found through them.
+        # The first pages contain the schema and the small tables, through which everything else is found.
         at = random.randrange(min(len(content), random.choice((100, 4096, 8192, len(content)))))
         content[at] = random.randrange(256) if how == 2 else content[at] ^ 1 << random.randrange(8)
     return bytes(content)

@@ -1,4 +1,4 @@
-"""Rule E1 for whole files, a few hundred cases each time; ``python -m tests.fuzz.documents`` runs for as long as one likes."""
+"""Rule E1 for complete files, a few hundred cases each time; ``python -m tests.fuzz.documents`` runs for any time."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 @pytest.mark.parametrize("sort", sorted(set(documents.SORTS)))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(random=st.randoms(use_true_random=False))
-def test_rule_e1_whatever_a_file_holds_the_answer_is_a_result_or_a_message(files: Files, sort: str, random: Random) -> None:
+def test_rule_e1_any_file_gives_a_result_or_an_error(files: Files, sort: str, random: Random) -> None:
     with documents.small():
         assert getattr(files, sort)(random)
 
 
 @pytest.mark.parametrize("sort", sorted(set(documents.SORTS)))
-def test_both_answers_occur(files: Files, sort: str) -> None:
+def test_both_outcomes_occur(files: Files, sort: str) -> None:
     with documents.small():
         outcomes = {getattr(files, sort)(Random(seed)) for seed in range(60)}
     assert "read" in outcomes
     assert outcomes - {"read"}
 
 
-def test_a_command_repeats_a_case(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_repeats_a_case(capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     for _ in range(2):
         assert documents.main(["--first", "7", "--cases", "20"]) == 0
@@ -43,12 +43,12 @@ def test_a_command_repeats_a_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert told[0].startswith("20 cases, 0 findings: ")
 
 
-def test_what_is_forbidden_is_found(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_violations_are_found(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Finding, match="load: ZeroDivisionError"), documents.watched("load"):
         _ = 1 // 0
     with pytest.raises(InputError), documents.watched("load"):
         raise InputError("fine")
-    monkeypatch.setattr(documents, "SECONDS", -1.0)  # a short case may take no tick of the clock of processes
+    monkeypatch.setattr(documents, "SECONDS", -1.0)  # a short case may take less than a tick of the process clock
     tally = Tally()
     documents.case(files, "1/0", tally)
     assert len(tally.findings) == 1
@@ -59,7 +59,7 @@ def _endless() -> None:
         pass
 
 
-def test_a_case_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_case_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "HANG_SECONDS", 0.05)
     with pytest.raises(Finding, match=r"read: no end in 0\.05 s"), documents.watched("read"):
         _endless()

@@ -1,4 +1,4 @@
-"""Rule E1 for every format, a few hundred cases each time; ``python -m tests.fuzz.formats`` runs for as long as one likes."""
+"""Rule E1 for every format, a few hundred cases each time; ``python -m tests.fuzz.formats`` runs for any time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = [known.name for known in formats.readable()]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rule_e1_whatever_a_file_holds_the_answer_is_a_machine_or_a_message(name: str) -> None:
+def test_rule_e1_any_file_gives_a_machine_or_an_error(name: str) -> None:
     tally = Tally()
     texts = {name: formats.samples(name)}
     for number in range(120):
@@ -25,12 +25,12 @@ def test_rule_e1_whatever_a_file_holds_the_answer_is_a_machine_or_a_message(name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_samples_are_read_and_written_as_they_are(name: str) -> None:
+def test_undamaged_samples_are_read_and_written(name: str) -> None:
     for text in formats.samples(name):
         assert formats.examine(registry.named(name), text, by_content=True).startswith("read")
 
 
-def test_a_command_repeats_a_case(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_repeats_a_case(capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     for _ in range(2):
         assert formats.main(["--first", "7", "--cases", "20", "--format", "cluster"]) == 0
@@ -39,7 +39,7 @@ def test_a_command_repeats_a_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert told[0].startswith("20 cases, 0 findings: ")
 
 
-def test_what_is_forbidden_is_found_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_violations_are_found_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("kept")
     monkeypatch.setattr(documents, "SECONDS", -1.0)
     assert formats.main(["--cases", "2", "--format", "cluster", "--keep", str(folder)]) == 1
@@ -48,7 +48,7 @@ def test_what_is_forbidden_is_found_and_kept(monkeypatch: pytest.MonkeyPatch, tm
         formats.examine(registry.named("cluster"), b"fluxres: 1", by_content=False)
 
 
-def test_ways_to_be_wrong_differ() -> None:
+def test_kinds_of_damage_differ() -> None:
     texts = formats.samples("cluster")
     assert len({formats.made_wrong(texts, Random(seed)) for seed in range(100)}) > 90
     assert max(len(formats.made_wrong(texts, Random(seed))) for seed in range(200)) == formats.LARGE

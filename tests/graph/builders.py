@@ -1,6 +1,6 @@
 """Small structures from nested tuples, and machines by hypothesis, for the tests of `graph`.
 
-Deliberately apart from `graph/recipe.py`: the tests of one must not stand on the other.
+Deliberately independent of `graph/recipe.py`, which is tested with them.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def machines() -> st.SearchStrategy[Structure]:
 
 
 def rows(s: Structure) -> dict[str, tuple[Any, ...]]:
-    """All pools as plain values by place: what two structures are compared by."""
+    """All pools as plain values by place, for comparing two structures."""
     found = {}
     for v in range(s.n):
         kind = s.kind_of(v)
@@ -193,7 +193,7 @@ def edges(s: Structure) -> dict[str, set[tuple[Any, ...]]]:
 
 
 def snapshot(s: Structure) -> Any:
-    """Everything a structure says, to see that an operation left it alone."""
+    """The complete content of a structure, to check that an operation did not change it."""
     return rows(s), edges(s), [c.tolist() for c in s.columns().values()], list(s.origins), s.tree_end
 
 
@@ -204,7 +204,7 @@ def machines_with_graphs(draw: st.DrawFn) -> Structure:
     if draw(st.booleans()):
         outside.append(Node("plant", children=[Node("panel", k) for k in range(draw(st.integers(0, 2)))]))
     s = build(draw(trees()), *outside)
-    # Parents are drawn among what stands before in an order that puts pools outside first: no cycle comes about.
+    # Parents are drawn from earlier pools in an order that starts outside the tree, so that there are no cycles.
     order = [*range(s.tree_end, s.n), *range(s.tree_end)]
     forest = [(order[draw(st.integers(0, at - 1))], order[at]) for at in range(1, len(order)) if draw(st.integers(0, 2)) == 0]
     pairs = draw(st.lists(st.tuples(st.integers(0, s.n - 1), st.integers(0, s.n - 1)), max_size=8))

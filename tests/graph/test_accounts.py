@@ -1,4 +1,4 @@
-"""Edges with a capacity as accounts behind the pools: which there are, what they carry, their names, what a copy leaves."""
+"""Edges with a capacity as accounts after the pools: their order, sizes, names, and what a copy leaves of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_without_capacities_the_columns_are_those_of_the_structure() -> None:
     assert machine().accounts.n == made.n
 
 
-def test_an_edge_carries_whole_units_and_parallel_edges_add_up() -> None:
+def test_edge_carries_whole_units_and_parallel_edges_add_up() -> None:
     made = machine(("pdu", "rack0", 7.9), ("rack0", "node0", 2), ("rack0", "node0", 3.5), ("rack0", "node1", 0), hierarchy=True)
     assert sizes(made) == {
         "power: /c/rack0 -> /c/rack0/node0": 5,
@@ -59,12 +59,12 @@ def test_an_edge_carries_whole_units_and_parallel_edges_add_up() -> None:
 
 
 @pytest.mark.parametrize("unlimited", [NAN, float("inf"), float(limits.SIZE_MAX)])
-def test_an_unlimited_edge_is_not_an_account(unlimited: float) -> None:
-    # One cable without a limit beside one with: both together carry anything.
+def test_unlimited_edge_is_not_an_account(unlimited: float) -> None:
+    # An unlimited cable parallel to a limited one: both together are unlimited.
     assert sizes(machine(("pdu", "rack0", unlimited), ("rack0", "node0", 5), ("rack0", "node0", unlimited))) == {}
 
 
-def test_an_edge_may_have_a_unit_of_its_own() -> None:
+def test_edge_may_have_its_own_unit() -> None:
     made = machine(("pdu", "rack0", 2), ("rack0", "node0", 5), unit=["kW", None])
     accounts = made.accounts
     assert {accounts.where(v): accounts.unit(v) for v in range(made.n, accounts.n)} == {
@@ -73,7 +73,7 @@ def test_an_edge_may_have_a_unit_of_its_own() -> None:
     }
 
 
-def test_names_lead_back() -> None:
+def test_names_can_be_looked_up() -> None:
     made = machine(("pdu", "rack0", 7), ("rack0", "node0", 2))
     accounts = made.accounts
     for v in range(accounts.n):
@@ -93,7 +93,7 @@ def test_numbers_follow_the_pools_to_another_structure() -> None:
     assert {after.accounts.where(int(v)) for v in names.values()} == set(names)
 
 
-def test_a_copy_has_the_remaining_capacity_and_merges_back_to_the_original() -> None:
+def test_copy_has_the_remaining_capacity_and_merges_back_to_the_original() -> None:
     made = machine(("pdu", "rack0", 7.5), ("rack0", "node0", 2), ("rack0", "node0", 2), ("rack1", "node2", 4))
 
     def part(left: int) -> Structure:
@@ -104,7 +104,7 @@ def test_a_copy_has_the_remaining_capacity_and_merges_back_to_the_original() -> 
     one, other = part(1), part(4)
     assert set(sizes(one).values()) == {1}
     assert [(data["capacity"], data["full"]) for *_, data in one.subsystems["power"].rows()] == [(1, 7.5), (1, 2), (0, 2), (1, 4)]
-    # Edges that carry four still carry all they can.
+    # Edges with a capacity of four still have all of it.
     assert [data.get("full") for *_, data in other.subsystems["power"].rows()] == [7.5, None, None, None]
     for structure in (one, other):
         structure.flags[:] = 0

@@ -38,7 +38,7 @@ def test_rows_in_any_order_that_keeps_siblings_in_order(root: Node, outside: int
     more = [Node("pdu", i, [Node("panel", 0, tags={"a": None}), Node("panel", 1, size=4)]) for i in range(outside)]
     machine = build(root, *more)
     shuffled = np.array(random.sample(range(machine.n), machine.n))  # type: ignore[attr-defined]  # a random.Random
-    # Brothers keep their order: each group of brothers takes the places it has, in ascending order.
+    # Siblings keep their order: each group of siblings takes its places in ascending order.
     order = shuffled.copy()
     for group in set(machine.parent.tolist()):
         places = np.flatnonzero(machine.parent[shuffled] == group)
@@ -50,13 +50,13 @@ def test_rows_in_any_order_that_keeps_siblings_in_order(root: Node, outside: int
     assert check_structure(made.structure) == []
 
 
-def test_nodes_are_numbered_and_hand_their_rank_down() -> None:
+def test_nodes_are_numbered_and_pass_their_rank_down() -> None:
     rack = Recipe("rack", 2, children=(Recipe("node", 2, children=(Recipe("core", 2),)),))
     whole = expand(Recipe("cluster", children=(rack,)), origin=0)
     assert equal(whole, assemble(whole.parent, whole.kind, kinds=whole.kinds, id=whole.id, origin=0).structure) == []
 
 
-def test_pools_inherit_ranks_unless_they_have_their_own() -> None:
+def test_pools_inherit_ranks_unless_they_have_one() -> None:
     made = assemble([-1, 0, 1, 1, 0], [0] * 5, kinds=CORES, id=range(5), rank=[-1, 7, -1, 3, -1])
     assert made.structure.rank.tolist() == [-1, 7, 7, 3, -1]
 
@@ -72,7 +72,7 @@ def test_pools_inherit_ranks_unless_they_have_their_own() -> None:
         ([], "no root"),
     ],
 )
-def test_parents_that_make_no_tree(parent: list[int], words: str) -> None:
+def test_parents_that_form_no_tree_are_refused(parent: list[int], words: str) -> None:
     with pytest.raises(InputError, match=words):
         assemble(np.array(parent, np.int32), np.zeros(len(parent)), kinds=CORES)
 

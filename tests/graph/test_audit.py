@@ -1,4 +1,4 @@
-"""The audit finds every fault it is there for, and nothing in what is right."""
+"""The audit finds every fault that it checks for, and nothing in a valid structure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.graph.builders import ORIGIN, Node, build, demo, machines
 
 
 @given(machines())
-def test_nothing_is_wrong_with_a_right_structure(s: Structure) -> None:
+def test_valid_structure_has_no_findings(s: Structure) -> None:
     assert check_structure(s) == []
     require_valid(s)
 
 
-def test_nothing_is_wrong_with_auxiliary_graphs_and_trees_outside() -> None:
+def test_valid_auxiliary_graphs_and_outside_trees_have_no_findings() -> None:
     assert check_structure(demo()) == []
     plant = Node("plant", children=[Node("panel", k, [Node("fuse", 0)]) for k in range(2)])
     assert check_structure(build(Node("cluster", basename="c"), plant, Node("pdu", 0))) == []
@@ -59,7 +59,7 @@ def test_shape_faults_are_found_exactly(s: Structure, data: st.DataObject) -> No
     assert (problems == []) == is_preorder(s.parent.tolist(), s.end.tolist(), s.tree_end)
 
 
-def test_every_small_pair_of_columns_is_judged_right() -> None:
+def test_every_small_pair_of_columns_is_judged_correctly() -> None:
     """All parent and end columns of up to four pools."""
     judged = {True: 0, False: 0}
     for n, tree_end in ((1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (4, 2), (4, 4)):
@@ -77,7 +77,7 @@ def test_every_small_pair_of_columns_is_judged_right() -> None:
             problems = check_structure(Structure(columns, s.kinds, origins=s.origins, tree_end=tree_end))
             assert (problems == []) == expected, (parent, end, tree_end)
             judged[expected] += 1
-    # As many as there are ordered trees and forests of these sizes (Catalan numbers): 1 + 1 + 1 + 2 + 1 + 2 + 2 + 5.
+    # The number of ordered trees and forests of these sizes (Catalan numbers): 1 + 1 + 1 + 2 + 1 + 2 + 2 + 5.
     assert judged[True] == 15
 
 
@@ -163,7 +163,7 @@ def test_each_fault_is_found_with_its_place(fault: Callable[[Structure], None], 
             require_valid(s)
 
 
-def test_many_faults_are_a_few_findings() -> None:
+def test_many_faults_yield_a_few_findings() -> None:
     s = demo(4, 4, 4)
     s.size[:] = 0
     assert len(check_structure(s)) == 4
@@ -172,7 +172,7 @@ def test_many_faults_are_a_few_findings() -> None:
         require_valid(s)
 
 
-def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = Node("a", 0)
     for _ in range(limits.DEPTH_MAX - 1):
         deep = Node("a", 0, [deep])
@@ -199,7 +199,7 @@ NAMES = st.sampled_from(["n1", "n12", "n", "a", "p01", "1-2", "x"])
 
 @st.composite
 def siblings(draw: st.DrawFn) -> Node:
-    """Pools below one root that are named in every way, doubles included."""
+    """Pools below one root that are named in every way, including duplicates."""
     children = [
         Node(
             draw(st.sampled_from(["node", "gpu"])),
@@ -216,7 +216,7 @@ def siblings(draw: st.DrawFn) -> Node:
 
 
 @given(siblings())
-def test_double_names_are_found_however_they_are_made(root: Node) -> None:
+def test_duplicate_names_are_found_however_they_are_produced(root: Node) -> None:
     s = build(root)
     names = [s.name(v) for v in range(1, s.n)]
     doubles = [p for p in check_structure(s) if p.message.startswith("another pool has the same path")]
@@ -238,7 +238,7 @@ def test_equal_keys_mean_equal_names(root: Node) -> None:
             assert same_key == same_name or (texts[i] and texts[j])
 
 
-def test_order_of_findings_is_that_of_pools() -> None:
+def test_findings_are_in_pool_order() -> None:
     s = demo(2, 2, 1)
     s.size[[9, 3, 6]] = 0
     vertices = [s.vertex(p.where) for p in check_structure(s)]
@@ -263,7 +263,7 @@ RACKS = "fluxres: 1\nname: m\nresources: [{type: rack, count: 3, with: [NODES]}]
         ("{type: node, with: [{type: socket, name: s0}]}", "", 0),
     ],
 )
-def test_one_host_name_of_several_nodes_is_a_warning(nodes: str, host: str, number: int) -> None:
+def test_duplicate_host_name_is_a_warning(nodes: str, host: str, number: int) -> None:
     found = fluxres.loads(RACKS.replace("NODES", nodes)).check()
     assert [problem.severity for problem in found] == ["warning"] * bool(host)
     for problem in found:

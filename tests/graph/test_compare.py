@@ -1,4 +1,4 @@
-"""`equal` sees every difference a user could see, and no other."""
+"""`equal` reports every difference that a user could see, and no other."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def test_different_shapes_are_reported_first_and_alone() -> None:
     assert all("parent" in line or "end" in line or "more" in line for line in equal(machine(), flat))
 
 
-def test_of_many_differences_some_are_shown() -> None:
+def test_many_differences_are_shown_in_part() -> None:
     a, b = machine(), machine()
     b.size[:] = 2
     assert len(equal(a, b)) == SHOWN_MAX + 1
     assert equal(a, b)[-1] == f"and {16 - SHOWN_MAX} more pools like this"
 
 
-def test_uuids_can_be_left_out() -> None:
+def test_uuids_can_be_ignored() -> None:
     a, b = machine(), machine()
     b.serial += 100
     assert equal(a, b) != []

@@ -1,4 +1,4 @@
-"""Hierarchies in pre-order, against networkx on the same edges."""
+"""Hierarchies in pre-order, compared with networkx on the same edges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def digraph(s: Structure, name: str | None) -> nx.DiGraph[int]:
 
 
 @given(machines_with_graphs(), st.data())
-def test_a_forest_answers_as_a_search_over_its_edges(s: Structure, data: st.DataObject) -> None:
+def test_forest_agrees_with_a_search_over_its_edges(s: Structure, data: st.DataObject) -> None:
     tops = np.array(sorted(data.draw(st.sets(st.integers(0, s.n - 1)))), np.int32)
     for name in (None, "power"):
         forest, graph = s.forest(name), digraph(s, name)
@@ -61,7 +61,7 @@ def test_siblings_are_in_the_order_of_their_edges() -> None:
     assert s.forest("power").subtree(4).tolist() == [4, 3, 1, 2]
 
 
-def test_a_hierarchy_is_named_and_laid_out_once() -> None:
+def test_hierarchy_is_named_and_laid_out_once() -> None:
     s = demo()
     assert s.forest() is s.forest("demo") is s.forest("containment")
     assert s.forest("power") is s.forest("power")
@@ -79,13 +79,13 @@ def test_a_hierarchy_is_named_and_laid_out_once() -> None:
     ("src", "dst", "message"),
     [([0, 1], [2, 2], "vertex 2 has two parents"), ([0, 1], [1, 0], "has a cycle"), ([2, 0, 1], [0, 1, 0], "two parents")],
 )
-def test_a_graph_that_is_not_a_forest_is_refused_without_hanging(src: list[int], dst: list[int], message: str) -> None:
+def test_graph_that_is_not_a_forest_is_refused_without_hanging(src: list[int], dst: list[int], message: str) -> None:
     subsystem = Subsystem("power", True, np.array(src, np.int32), np.array(dst, np.int32))
     with pytest.raises(InputError, match=message):
         Forest.auxiliary(subsystem, 3)
 
 
-def test_an_empty_hierarchy_has_no_members() -> None:
+def test_empty_hierarchy_has_no_members() -> None:
     none = np.zeros(0, np.int32)
     forest = Forest.auxiliary(Subsystem("power", True, none, none), 3)
     pools = np.arange(3, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""What a graph, and what is held of it, says as JGF."""
+"""A graph, and the held part of one, as JGF."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.graph.builders import Node, build, machines
 
 
 def machine(hierarchies: Sequence[str] = (), **graphs: Sequence[tuple[Any, ...]]) -> Structure:
-    """Two nodes of two cores and a memory of 8, one rack in a tree of power, a network that is no tree; and further graphs."""
+    """Two nodes of two cores and a memory of 8, one rack in a tree of power, a network that is not a tree; and further graphs."""
 
     def node(number: int) -> Node:
         cores = [Node("core", i, rank=number) for i in range(2)]
@@ -49,7 +49,7 @@ def by_path(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {next(iter(n["metadata"]["paths"].values())): n["metadata"] for n in document["graph"]["nodes"]}
 
 
-def test_a_node_says_what_differs_from_the_defaults() -> None:
+def test_node_contains_what_differs_from_the_defaults() -> None:
     s = machine()
     told = by_path(jgf.document(s, jgf.GraphPart.whole(s)))
     uuid = {path: metadata.pop("uuid") for path, metadata in told.items()}
@@ -87,7 +87,7 @@ def test_edges_are_those_of_the_tree_and_then_of_the_other_graphs() -> None:
     assert [e["metadata"]["relationship"] for e in told if "metadata" in e] == ["supplies", "supplies", "link", "link"]
 
 
-def test_what_is_held_has_what_is_below_it_and_the_way_up() -> None:
+def test_held_part_includes_descendants_and_ancestors() -> None:
     s = machine()
     told = by_path(jgf.document(s, part(s, {"/c/rack0/n0": 1, "/c/rack0/n1/memory": 3})))
     assert list(told) == [
@@ -115,13 +115,13 @@ def test_shorthand_leaves_out_what_is_below_exclusive_pools() -> None:
     assert list(told) == ["/c", "/c/rack0", "/c/rack0/n0", "/c/rack0/n1", "/c/rack0/n1/core1", "/pdu0", "/spine"]
 
 
-def test_an_exclusive_holding_wins_over_a_partial_one_below_it() -> None:
+def test_exclusive_record_wins_over_a_partial_one_below_it() -> None:
     s = machine()
     told = by_path(jgf.document(s, part(s, {"/c/rack0/n0": 1, "/c/rack0/n0/memory": 2})))
     assert (told["/c/rack0/n0/memory"]["size"], told["/c/rack0/n0/memory"]["exclusive"]) == (8, True)
 
 
-def test_units_of_another_graph_come_with_its_edges() -> None:
+def test_units_of_another_graph_are_written_with_its_edges() -> None:
     s = machine()
     document = jgf.document(s, part(s, {"power:/pdu0": 40, "/c/rack0/n0/core0": 1}))
     told = by_path(document)
@@ -148,7 +148,7 @@ def test_every_edge_has_its_ends_and_every_pool_its_path(s: Structure, data: st.
         if v < s.tree_end:
             assert n["metadata"]["paths"]["containment"] == s.path(v)
         assert s.parent.item(v) < 0 or str(s.parent.item(v)) in keys
-    # Brute force: a pool is whole where it or one above it is named with all its units.
+    # Brute force: a pool is held exclusively if it or one above it is named with all its units.
     for v, whole, size in zip(found.vertices.tolist(), found.exclusive.tolist(), found.sizes.tolist(), strict=True):
         above = [v, *s.ancestors(v)]
         is_whole = any(u in amounts and amounts[u] == s.size.item(u) for u in above)

@@ -1,4 +1,4 @@
-"""Auxiliary graphs that Fluxion takes, and those that would make it refuse the file: they stand where it does not look."""
+"""Auxiliary graphs that Fluxion accepts, and those that it would refuse, which are written where it does not look."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ N0, N1, RACK = "/c/rack0/node0", "/c/rack0/node1", "/c/rack0"
 FEEDS: Graph = [("pdu0", N0, "supplies"), ("pdu0", N1, "supplies")]
 
 
-def test_a_hierarchy_with_one_root_and_a_graph_with_one_pool_of_its_own_are_taken() -> None:
+def test_hierarchy_with_one_root_and_graph_with_one_outside_pool_are_accepted() -> None:
     s = machine(PDU0, SWITCH, power=FEEDS, net=[("switch", N0), (N0, "switch")], hierarchies=["power"])
     assert jgf_subsystems.of(s) == ({"power": s.subsystems["power"], "net": s.subsystems["net"]}, {})
     document = json.loads(registry.write(s, format="jgf").data)
@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[Structure, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_graphs_that_fluxion_would_refuse_go_where_it_does_not_look(case: str) -> None:
+def test_graphs_that_fluxion_would_refuse_are_written_to_metadata(case: str) -> None:
     s, reason = REFUSED[case]
     assert dict(jgf_subsystems.of(s).refused) == {"g": reason}
     written = registry.write(s, format="jgf")
@@ -89,7 +89,7 @@ def test_graphs_that_fluxion_would_refuse_go_where_it_does_not_look(case: str) -
             Fluxion.load(document)
 
 
-def test_the_answer_depends_on_the_whole_machine() -> None:
+def test_result_depends_on_the_complete_machine() -> None:
     s = machine(PDU0, PDU1, power=[("pdu0", N0), ("pdu1", N1)], io=[(RACK, N0 + "/core0")], hierarchies=["power", "io"])
     core = np.array([s.vertex(f"{N0}/core0")], np.int32)
     document = jgf.document(s, jgf.held(s, core, np.ones(1, np.int64)))
@@ -101,7 +101,7 @@ def test_the_answer_depends_on_the_whole_machine() -> None:
     assert [v.name for v in machine_of_fluxion.update(document)] == ["core0"]
 
 
-def test_pools_that_fluxion_does_not_see_come_back_in_their_order() -> None:
+def test_pools_hidden_from_fluxion_are_read_back_in_order() -> None:
     graphs: dict[str, Graph] = {"a": [("pdu0", N0), ("pdu1", N1)], "b": [("switch", N0)]}
     s = machine(PDU0, SWITCH, PDU1, hierarchies=["a"], **graphs)
     written = registry.write(s, format="jgf").data

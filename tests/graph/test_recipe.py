@@ -1,4 +1,4 @@
-"""Recipes become the columns that a plain recursion gives, and what cannot become columns is refused before they exist."""
+"""Recipes expand to the columns of a plain recursion; invalid recipes are refused before columns are allocated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Row:
 
 
 def plain(roots: list[Recipe]) -> list[Row]:
-    """One row at a time, as anyone would write it: the definition of a recipe."""
+    """One row at a time, recursively: the definition of a recipe."""
     rows: list[Row] = []
     met: dict[tuple[int, ...], int] = {}
 
@@ -83,7 +83,7 @@ def trees(draw: Any, depth: int = 3, counts: tuple[int, ...] = ()) -> Recipe:
     ids = draw(st.sampled_from([0, 7, None, "run"]))
     if ids == "run":
         ids = np.arange(total) * 3 + draw(st.integers(0, 2))
-    # Names come from the place in the tree, so that brothers differ whatever their ids are.
+    # Names come from the place in the tree, so that siblings differ whatever their ids are.
     children = [dataclasses.replace(child, basename=f"{child.type}{'xy'[i]}") for i, child in enumerate(children)]
     return Recipe(
         draw(st.sampled_from(["node", "core", "rack"])),
@@ -99,7 +99,7 @@ def trees(draw: Any, depth: int = 3, counts: tuple[int, ...] = ()) -> Recipe:
 
 @settings(deadline=None, max_examples=150)
 @given(trees(), st.lists(trees(1), max_size=2), st.booleans())
-def test_expansion_is_the_plain_recursion(root: Recipe, more: list[Recipe], twice: bool) -> None:
+def test_expansion_equals_the_plain_recursion(root: Recipe, more: list[Recipe], twice: bool) -> None:
     if twice:  # the same entries in a second place are copied from the first
         root = dataclasses.replace(root, children=(*root.children, Recipe("twin", 2, children=root.children)))
     roots = [root, *(dataclasses.replace(tree, ids=0) for tree in more)]
@@ -107,7 +107,7 @@ def test_expansion_is_the_plain_recursion(root: Recipe, more: list[Recipe], twic
     try:
         structure = expand(roots[0], more=roots[1:], origin=ORIGIN)
     except InputError as error:
-        assume("of them" not in error.message)  # a list that fitted where it stood first need not fit under the twin
+        assume("of them" not in error.message)  # a list that fitted at its first place may not fit at the second one
         raise
     assert structure.n == len(rows)
     assert structure.parent.tolist() == [row.parent for row in rows]
@@ -137,7 +137,7 @@ def ranks_by_recursion(rows: list[Row]) -> list[int]:
 
 
 @given(st.lists(st.integers(-1, 5), min_size=1, max_size=30), st.data())
-def test_ranks_go_to_the_nearest_setter_above(parents: list[int], data: st.DataObject) -> None:
+def test_ranks_come_from_the_nearest_setter_above(parents: list[int], data: st.DataObject) -> None:
     # A random pre-order forest: each parent is on the path to the vertex before.
     parent = [-1]
     for v, want in enumerate(parents, start=1):
@@ -166,7 +166,7 @@ def test_ranks_go_to_the_nearest_setter_above(parents: list[int], data: st.DataO
 # -- ids, names, ranks --------------------------------------------------------------------------------------------------
 
 
-def test_ids_run_over_as_many_parents_as_their_number_implies() -> None:
+def test_ids_run_over_the_number_of_parents_implied_by_their_count() -> None:
     core = has("core", 2, ids=np.arange(4))  # over the two sockets of a node
     tree = cluster(has("node", 3, has("socket", 2, core), ids=np.array([5, 6, 9])))
     structure = expand(tree, origin=ORIGIN)
@@ -174,12 +174,12 @@ def test_ids_run_over_as_many_parents_as_their_number_implies() -> None:
     assert structure.path(structure.n - 1) == "/cluster/node9/socket1/core3"
 
 
-def test_a_root_has_no_id_unless_it_is_given() -> None:
+def test_root_has_no_id_unless_given() -> None:
     assert expand(cluster(), origin=ORIGIN).path(0) == "/cluster"
     assert expand(cluster(ids=np.array([0])), origin=ORIGIN).path(0) == "/cluster0"
 
 
-def test_a_regular_list_of_names_becomes_a_template_and_is_not_stored() -> None:
+def test_regular_list_of_names_becomes_a_template() -> None:
     hosts = [f"frontier{i:05}" for i in range(1, 9)]
     structure = expand(cluster(has("node", 8, has("core", 2), names=hosts)), origin=ORIGIN)
     assert [structure.name(v) for v in structure.of_type("node")] == hosts
@@ -188,19 +188,19 @@ def test_a_regular_list_of_names_becomes_a_template_and_is_not_stored() -> None:
 
 
 @pytest.mark.parametrize("listed", [["a", "b"], ["n1", "n02"], ["n1", "m2"], ["x9", "x"]])
-def test_other_names_are_kept_as_they_are(listed: list[str]) -> None:
+def test_irregular_names_are_stored(listed: list[str]) -> None:
     assert regular_names(listed) is None
     structure = expand(cluster(has("rack", 2, has("node", 2, names=listed))), origin=ORIGIN)
     assert [structure.name(v) for v in structure.of_type("node")] == listed * 2
 
 
-def test_word_for_word_names_are_no_template() -> None:
+def test_word_for_word_names_do_not_become_a_template() -> None:
     structure = expand(cluster(has("node", 2, names=["n0", "n1"], word_for_word=True)), origin=ORIGIN)
     assert structure.names == {1: "n0", 2: "n1"}
 
 
 @given(st.lists(st.from_regex(r"[a-z$]{0,2}[0-9]{0,3}", fullmatch=True).filter(bool), min_size=1, max_size=5))
-def test_a_template_gives_back_the_names_it_was_made_of(listed: list[str]) -> None:
+def test_template_reproduces_its_names(listed: list[str]) -> None:
     from fluxres.syntax import template
 
     regular = regular_names(listed)
@@ -209,7 +209,7 @@ def test_a_template_gives_back_the_names_it_was_made_of(listed: list[str]) -> No
         assert [template.render(template.parse(text), {"id": i}.get) for i in ids.tolist()] == listed
 
 
-def test_templates_take_ids_of_ancestors_and_properties() -> None:
+def test_templates_use_ids_of_ancestors_and_properties() -> None:
     node = has("node", 2, ids=np.arange(4), name="node-${frame}-${rack}-${id:02}", properties={"frame": "f7"})
     structure = expand(cluster(has("rack", 2, node)), origin=ORIGIN)
     assert structure.path(structure.n - 1) == "/cluster/rack1/node-f7-1-03"
@@ -341,24 +341,24 @@ def doubling(levels: int) -> Recipe:
         (doubling(21), "entries with parts expanded"),
     ],
 )
-def test_limits_are_met_before_memory_is(tree: Recipe, message: str) -> None:
+def test_limits_are_checked_before_memory_is_allocated(tree: Recipe, message: str) -> None:
     with pytest.raises(LimitExceeded, match=message):
         expand(tree, origin=ORIGIN)
 
 
-def test_the_deepest_tree_that_is_allowed() -> None:
+def test_deepest_allowed_tree() -> None:
     structure = expand(nested(limits.DEPTH_MAX), origin=ORIGIN)
     assert structure.depth.max() == limits.DEPTH_MAX - 1
 
 
-def test_the_caller_provides_the_place_of_a_recipe() -> None:
+def test_caller_provides_the_place_of_a_recipe() -> None:
     with pytest.raises(FluxresError) as caught:
         expand(cluster(has("node", 0)), origin=ORIGIN, where=lambda recipe, key: f"line of {recipe.type} {key}")
     assert caught.value.where == "line of node count"
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
-def test_a_million_pools_stay_near_the_size_of_their_columns() -> None:
+def test_million_pools_use_little_more_memory_than_their_columns() -> None:
     # In a process of its own, because the peak of this one has long been higher.
     code = """
 import re
@@ -377,7 +377,7 @@ print(s.n, s.nbytes, (peak() - base) * 1024)
     assert columns * 0.9 < grown < columns + 16 * pools
 
 
-def test_templates_take_the_uuid_the_name_of_the_parent_and_the_state() -> None:
+def test_templates_use_uuid_parent_name_and_state() -> None:
     core = has("core", 2, name="${parent}.c${id}")
     node = has("node", 2, core, name="n${id}-${state}", state="drain")
     s = expand(cluster(node, has("gpu", name="gpu-${uuid}"), name="demo"), origin=1 << 64)
@@ -388,7 +388,7 @@ def test_templates_take_the_uuid_the_name_of_the_parent_and_the_state() -> None:
     assert s.vertex("/demo/n1-drain") == s.of_type("node")[1]
 
 
-def test_names_with_uuids_and_parents_last_through_copy_and_merge() -> None:
+def test_names_with_uuids_and_parents_survive_copy_and_merge() -> None:
     import fluxres
 
     core = {"type": "core", "count": 2, "name": "${parent}-${id}"}

@@ -1,4 +1,4 @@
-"""Structure: what a pool is called, how it is found again, and the tree, against nested nodes walked by hand."""
+"""Structure: names, lookup and the tree, compared with a walk over nested nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def walk(root: Node) -> list[Seen]:
 
 
 @given(trees())
-def test_a_structure_agrees_with_a_plain_walk_on_every_pool(root: Node) -> None:
+def test_structure_agrees_with_a_plain_walk_on_every_pool(root: Node) -> None:
     s, seen = build(root), walk(root)
     assert s.n == s.tree_end == len(seen)
     for v, pool in enumerate(seen):
@@ -62,7 +62,7 @@ def test_a_structure_agrees_with_a_plain_walk_on_every_pool(root: Node) -> None:
 @given(trees())
 def test_every_pool_is_found_by_path_uri_and_uuid(root: Node) -> None:
     s, seen = build(root), walk(root)
-    for _ in range(2):  # the second time from what is remembered
+    for _ in range(2):  # the second time from the cache
         for v, pool in enumerate(seen):
             assert s.vertex(pool.path) == v
             assert s.vertex(pool.path + "/") == v
@@ -85,12 +85,12 @@ def test_unknown_names_are_not_found(root: Node, name: str) -> None:
 
 
 @given(trees(), st.sampled_from(["core", "core0", "node1", "p01", "a", "zzz", "m", "rack2"]))
-def test_named_gives_all_pools_of_a_name(root: Node, name: str) -> None:
+def test_named_returns_all_pools_with_a_name(root: Node, name: str) -> None:
     assert build(root).named([name]) == [v for v, pool in enumerate(walk(root)) if pool.node.label() == name]
 
 
 @given(trees())
-def test_types(root: Node) -> None:
+def test_types_are_listed_in_order(root: Node) -> None:
     s, seen = build(root), walk(root)
     for type_name in {*s.types, "nothing"}:
         assert s.of_type(type_name).tolist() == [v for v, pool in enumerate(seen) if pool.node.type == type_name]
@@ -100,7 +100,7 @@ def test_types(root: Node) -> None:
 
 
 @given(machines(), st.data())
-def test_a_pool_below_an_unavailable_one_is_unavailable(s: Structure, data: st.DataObject) -> None:
+def test_pool_below_an_unavailable_one_is_unavailable(s: Structure, data: st.DataObject) -> None:
     """Rule A7, after any changes of state."""
     for _ in range(data.draw(st.integers(0, 3))):
         chosen = data.draw(st.lists(st.integers(0, s.n - 1), max_size=4))
@@ -137,7 +137,7 @@ def test_names_by_template() -> None:
     assert s.named(["node-a-12", "rack12"]) == [1, 2]
 
 
-def test_a_template_prefers_own_attributes_then_properties_then_the_nearest_ancestor() -> None:
+def test_template_prefers_attributes_then_properties_then_the_nearest_ancestor() -> None:
     inner = Node("core", 3, template="${rack}.${id}", properties={"id": "no"})
     s = build(Node("cluster", basename="c", children=[Node("rack", 1, [Node("rack", 2, [inner])])]))
     assert s.name(3) == "2.3"
@@ -145,13 +145,13 @@ def test_a_template_prefers_own_attributes_then_properties_then_the_nearest_ance
     assert build(Node("cluster", basename="c", children=[Node("rack", 1, [inner])])).name(2) == "own.3"
 
 
-def test_a_template_with_an_unknown_field_is_refused() -> None:
+def test_template_with_an_unknown_field_is_refused() -> None:
     s = build(Node("cluster", basename="c", children=[Node("node", 0, template="n-${frame}")]))
     with pytest.raises(UsageError, match="uses 'frame'"):
         s.name(1)
 
 
-def test_an_explicit_name_beats_the_template() -> None:
+def test_explicit_name_overrides_the_template() -> None:
     s = build(
         Node(
             "cluster",
@@ -186,7 +186,7 @@ def test_an_explicit_name_beats_the_template() -> None:
         ("", "no pool ''"),
     ],
 )
-def test_where_no_pool_is_the_error_names_the_part_and_the_way_out(where: str, message: str) -> None:
+def test_unknown_path_error_names_the_missing_part_and_a_hint(where: str, message: str) -> None:
     with pytest.raises(UnknownPool, match=message):
         demo().vertex(where)
 
@@ -201,12 +201,12 @@ def test_any_text_is_a_pool_or_a_typed_error(where: str) -> None:
     assert 0 <= v < s.n
 
 
-def test_the_root_answers_to_its_short_forms() -> None:
+def test_root_is_found_by_its_short_forms() -> None:
     s = demo()
     assert {s.vertex(where) for where in ("/", "/demo", "/demo/", "demo:/", s.uuid(0))} == {0}
 
 
-def test_the_memory_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PATH_CACHE_MAX", 2)
     s = demo(3, 3, 1)
     for _ in range(2):
@@ -215,7 +215,7 @@ def test_the_memory_of_paths_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(s.lookup._paths) <= 3
 
 
-def test_a_pool_has_a_uri_in_each_of_its_hierarchies() -> None:
+def test_pool_has_a_uri_in_each_of_its_hierarchies() -> None:
     s = demo(1, 1, 1)
     v = s.vertex("/demo/rack0/node-0-0")
     assert s.uris(v) == ["demo:/rack0/node-0-0", "power:/pdu0/node-0-0"]
@@ -227,7 +227,7 @@ def test_a_pool_has_a_uri_in_each_of_its_hierarchies() -> None:
     assert s.vertex("network:/spine0") == switch
 
 
-def test_pools_outside_the_tree_are_named_by_their_graph_where_only_one_has_the_name() -> None:
+def test_pools_outside_the_tree_are_named_by_their_graph_if_unambiguous() -> None:
     fabric = Node("fabric", children=[Node("switch", 0), Node("switch", 1)])
     s = build(
         Node("cluster", basename="c", children=[Node("node", 0)]),
@@ -252,7 +252,7 @@ def test_pools_outside_the_tree_are_named_by_their_graph_where_only_one_has_the_
         s.vertex("network:/pdu0")
 
 
-def test_names_are_looked_up_in_graphs_that_came_later() -> None:
+def test_lookup_includes_graphs_added_later() -> None:
     s = demo(1, 1, 1)
     assert s.vertex("power:/pdu0") == s.vertex("pools:/pdu0")
     with pytest.raises(UnknownPool, match="no pool 'node-0-0'"):
@@ -263,7 +263,7 @@ def test_names_are_looked_up_in_graphs_that_came_later() -> None:
     assert s.vertex("power:/pdu0/rack0") == rack
 
 
-def test_a_single_root_named_like_its_hierarchy_is_not_repeated() -> None:
+def test_single_root_named_like_its_hierarchy_is_not_repeated() -> None:
     s = build(
         Node("cluster", basename="c", children=[Node("node", 0)]),
         Node("power"),
@@ -275,7 +275,7 @@ def test_a_single_root_named_like_its_hierarchy_is_not_repeated() -> None:
     assert [s.vertex(w) for w in ("power:/", "power:/power", "power:/node0", "power:/power/node0")] == [2, 2, 1, 1]
 
 
-def test_an_explicit_uuid_replaces_the_one_of_the_serial() -> None:
+def test_explicit_uuid_replaces_the_serial_one() -> None:
     s = build(Node("cluster", basename="c", children=[Node("node", 0, uuid="one-of-a-kind"), Node("node", 1, serial=77)]))
     assert s.vertex("one-of-a-kind") == 1
     assert s.vertex(uuids.text(ORIGIN, 77)) == 2
@@ -293,19 +293,19 @@ def test_tags_are_set_replaced_and_dropped() -> None:
     assert s.tags == {1: {"more": "x"}}
 
 
-def test_an_unknown_state_is_refused_and_changes_nothing() -> None:
+def test_unknown_state_is_refused_and_changes_nothing() -> None:
     s = demo(1, 1, 1)
     with pytest.raises(UsageError, match=r"no state 'broken' \(states are up, down"):
         s.set_state([0], "broken")
     assert not s.state.any()
 
 
-def test_an_unknown_auxiliary_graph_is_refused_with_those_there_are() -> None:
+def test_unknown_auxiliary_graph_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownGraph, match=r"no auxiliary graph 'cooling' \(there is power, network\)"):
         demo().subsystem("cooling")
 
 
-def test_columns_take_their_types_and_are_not_copied_again() -> None:
+def test_columns_are_converted_once_and_not_copied_again() -> None:
     s = demo(1, 1, 1)
     again = Structure(s.columns(), s.kinds, origins=s.origins)
     assert all(np.shares_memory(a, b) for a, b in zip(s.columns().values(), again.columns().values(), strict=True))
@@ -315,14 +315,14 @@ def test_columns_take_their_types_and_are_not_copied_again() -> None:
 # -- kinds and edges -----------------------------------------------------------------------------------------------------
 
 
-def test_kinds_that_only_look_equal_stay_apart() -> None:
+def test_kinds_that_only_look_equal_stay_separate() -> None:
     kinds = [Kind("n", "n", properties=(("p", value),)) for value in (1, 1.0, True, "1", None)]
     table = KindTable(kinds + kinds)
     assert list(table) == kinds
     assert [type(kind.properties[0][1]) for kind in table] == [int, float, bool, str, type(None)]
 
 
-def test_the_table_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kind_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "KINDS_MAX", 1)
     table = KindTable([Kind("a", "a")])
     assert table.intern(Kind("a", "a")) == 0
@@ -351,7 +351,7 @@ def test_edges_agree_with_a_list_of_pairs(pairs: list[tuple[int, int]], data: st
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=8))
-def test_a_forest_has_one_parent_each_and_no_cycle(pairs: list[tuple[int, int]]) -> None:
+def test_forest_has_one_parent_each_and_no_cycle(pairs: list[tuple[int, int]]) -> None:
     parents: dict[int, int] = {}
     fine = True
     for a, b in pairs:
@@ -370,7 +370,7 @@ def test_a_forest_has_one_parent_each_and_no_cycle(pairs: list[tuple[int, int]])
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=30), st.sets(st.integers(0, 9)))
-def test_an_edge_survives_if_both_its_ends_do(pairs: list[tuple[int, int]], kept: set[int]) -> None:
+def test_edge_survives_if_both_its_ends_do(pairs: list[tuple[int, int]], kept: set[int]) -> None:
     numbers = {old: new for new, old in enumerate(sorted(kept))}
     old_to_new = np.array([numbers.get(v, -1) for v in range(10)], np.int32)
     graph = edges_of(pairs)
@@ -381,7 +381,7 @@ def test_an_edge_survives_if_both_its_ends_do(pairs: list[tuple[int, int]], kept
     ]
 
 
-def test_a_pool_with_a_uuid_of_its_own_is_not_in_the_way_of_one_that_has_its_serial() -> None:
+def test_explicit_uuid_does_not_hide_a_pool_with_its_serial() -> None:
     structure = expand(Recipe("c", children=(Recipe("node", 4),)), origin=uuids.new_origin(bytes(16)))
     structure.uuid_texts[1] = "mine"
     structure.serial[1], structure.serial[3] = 3, 1
@@ -391,7 +391,7 @@ def test_a_pool_with_a_uuid_of_its_own_is_not_in_the_way_of_one_that_has_its_ser
     assert [structure.vertex(structure.uuid(v)) for v in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 4]
 
 
-def test_a_written_uuid_that_another_pool_has_by_base_and_serial_is_found_by_the_audit() -> None:
+def test_audit_finds_an_explicit_uuid_that_equals_a_serial_one() -> None:
     structure = expand(Recipe("c", children=(Recipe("node", 4),)), origin=uuids.new_origin(bytes(16)))
     for text in (structure.uuid(3), structure.uuid(3).upper()):
         structure.uuid_texts[1] = text
@@ -400,7 +400,7 @@ def test_a_written_uuid_that_another_pool_has_by_base_and_serial_is_found_by_the
         ]
 
 
-def test_types_are_those_that_some_pool_is_of() -> None:
+def test_types_without_pools_are_not_listed() -> None:
     s = demo()
     assert "memory" in s.types
     only, _ = surgery.extract_many(s, s.type == s.types.index("core"))

@@ -72,7 +72,7 @@ def test_duplicate_is_equal_and_shares_nothing() -> None:
 # -- extract -------------------------------------------------------------------------------------------------------------
 
 
-def test_extract_takes_the_subtree_and_the_way_to_the_root() -> None:
+def test_extract_takes_the_subtree_and_the_path_to_the_root() -> None:
     s = tagged_demo()
     before = snapshot(s)
     v = s.vertex("/demo/rack0")
@@ -187,20 +187,20 @@ def test_extract_climbs_a_hierarchy_of_several_levels_outside_the_tree() -> None
     assert not errors(copy)
 
 
-def test_extract_without_ancestors_keeps_the_names_they_gave() -> None:
+def test_extract_without_ancestors_keeps_names_that_used_them() -> None:
     s = demo(2, 1, 1)
     copy, _ = surgery.extract(s, s.vertex("/demo/rack1/node-1-0"), take_ancestors=False)
     assert paths(copy)[: copy.tree_end] == ["/node-1-0", "/node-1-0/core0", "/node-1-0/memory0"]
     assert copy.flags[: copy.tree_end].tolist() == [0, 0, 0]
 
 
-def test_a_name_that_shows_the_size_stays_when_the_size_is_cut() -> None:
+def test_name_that_contains_the_size_stays_when_the_size_is_reduced() -> None:
     s = build(Node("cluster", basename="c", children=[Node("memory", 0, size=8, template="mem-${size}")]))
     copy, _ = surgery.extract(s, 0, size=np.array([1, 3]))
     assert paths(copy) == ["/c", "/c/mem-8"]
 
 
-def test_extract_gives_ancestors_their_sizes() -> None:
+def test_extract_sets_the_sizes_of_ancestors() -> None:
     s = build(Node("cluster", basename="c", size=4, children=[Node("rack", 0, size=6, children=[Node("node", 0)])]))
     copy, _ = surgery.extract(s, 2, way_units=lambda vertices: np.array([0, 2]))
     assert copy.size.tolist() == [4, 2, 1]
@@ -238,13 +238,13 @@ def test_extract_many_takes_the_kept_pools_and_their_ancestors(s: Structure, dat
     assert not errors(copy)
 
 
-def test_extract_many_brings_the_ways_outside_the_tree() -> None:
+def test_extract_many_includes_pass_through_pools_outside_the_tree() -> None:
     s = demo(2, 2, 2)
     keep = np.zeros(s.n, np.bool_)
     keep[s.vertex("/demo/rack0/node-0-1/core1")] = True
     keep[s.vertex("power:/pdu1")] = True
     copy, _ = surgery.extract_many(s, keep)
-    # node-0-1 is on the way to its core and stands in power: pdu0 is on the way too. pdu1 is asked for.
+    # node-0-1 is on the path to its core and is in power: pdu0 is on a path, too. pdu1 is requested.
     assert paths(copy) == [
         "/demo",
         "/demo/rack0",
@@ -302,7 +302,7 @@ def test_unlink_agrees_with_a_walk_over_the_tree(s: Structure, data: st.DataObje
     assert not errors(cut)
 
 
-def test_unlink_from_an_auxiliary_hierarchy_leaves_the_tree_alone() -> None:
+def test_unlink_from_an_auxiliary_hierarchy_does_not_change_the_tree() -> None:
     s = demo(2, 2, 1)
     v = s.vertex("/demo/rack0/node-0-1")
     cut, old_to_new = surgery.unlink(s, v, "power")
@@ -313,7 +313,7 @@ def test_unlink_from_an_auxiliary_hierarchy_leaves_the_tree_alone() -> None:
     assert len(edges(s)["power"] - edges(cut)["power"]) == 1
 
 
-def test_unlink_of_a_pool_in_no_other_hierarchy_is_its_end() -> None:
+def test_unlink_removes_a_pool_in_no_other_hierarchy() -> None:
     s = demo(2, 2, 1)
     cut, old_to_new = surgery.unlink(s, s.vertex("power:/pdu0"), "power")
     assert [s.name(u) for u in np.flatnonzero(old_to_new < 0).tolist()] == ["pdu0"]
@@ -322,7 +322,7 @@ def test_unlink_of_a_pool_in_no_other_hierarchy_is_its_end() -> None:
     assert not errors(cut)
 
 
-def test_unlink_leaves_a_pool_that_another_auxiliary_hierarchy_holds() -> None:
+def test_unlink_keeps_a_pool_in_another_auxiliary_hierarchy() -> None:
     root = Node("cluster", basename="c", children=[Node("node", 0)])
     graphs = {"power": [("pdu0", "fan0"), ("fan0", "/c/node0")], "cooling": [("loop0", "fan0")]}
     s = build(root, Node("pdu", 0), Node("fan", 0), Node("loop", 0), graphs=graphs, hierarchies=["power", "cooling"])
@@ -332,7 +332,7 @@ def test_unlink_leaves_a_pool_that_another_auxiliary_hierarchy_holds() -> None:
     assert cut.where(cut.vertex("cooling:/loop0/fan0")) == "cooling:/loop0/fan0"
 
 
-def test_unlink_refuses_what_it_cannot_do() -> None:
+def test_unlink_refuses_invalid_pools() -> None:
     s = demo()
     with pytest.raises(UsageError, match=r"/demo: the root cannot be unlinked \(`fluxres graphs drop` drops"):
         surgery.unlink(s, 0)
@@ -399,7 +399,7 @@ def sizes_by_path(s: Structure) -> dict[str, tuple[str, int, bool]]:
 
 
 @given(machines(), machines())
-def test_merge_of_strangers_agrees_with_merging_their_paths(a: Structure, b: Structure) -> None:
+def test_merge_of_unrelated_machines_agrees_with_merging_their_paths(a: Structure, b: Structure) -> None:
     b.origins[0] = OTHER_ORIGIN
     mine, theirs = sizes_by_path(a), sizes_by_path(b)
     before = snapshot(a), snapshot(b)
@@ -425,7 +425,7 @@ def test_merge_of_strangers_agrees_with_merging_their_paths(a: Structure, b: Str
 
 @given(machines(), st.data())
 def test_merge_of_two_parts_of_one_machine_adds_both(s: Structure, data: st.DataObject) -> None:
-    """What two jobs hold, each copied and then joined, is what one would hold that has both."""
+    """Copies of what two jobs hold, merged, equal a copy of what one job with both would hold."""
     shares = [data.draw(st.integers(0, s.size.item(v))) for v in range(s.n)]
     first = np.array(shares)
     rest = s.size - first
@@ -453,7 +453,7 @@ def test_merge_refuses_more_units_than_the_pool_has() -> None:
         surgery.merge(s, s)
 
 
-def test_merge_into_a_way_brings_the_pool_itself() -> None:
+def test_merge_into_a_pass_through_pool_adds_its_units() -> None:
     s = demo(1, 2, 1)
     core = np.zeros(s.n, np.bool_)
     core[s.vertex("/demo/rack0/node-0-0/core0")] = True
@@ -469,7 +469,7 @@ def test_merge_into_a_way_brings_the_pool_itself() -> None:
     assert not made.flags.item(made.vertex("/demo/rack0/node-0-1"))
 
 
-def test_merge_at_a_path_that_is_not_there_yet_names_the_root() -> None:
+def test_merge_at_a_new_path_names_the_root() -> None:
     s = demo(1, 1, 1)
     rack = build(Node("rack", 0, [Node("node", 0, [Node("core", 0)], template="node-${rack}-${id}")]), origin=OTHER_ORIGIN)
     for at in ("/demo/rack9", "demo:/rack9"):
@@ -486,7 +486,7 @@ def test_merge_at_a_path_that_is_not_there_yet_names_the_root() -> None:
     assert paths(rack)[0] == "/rack0"
 
 
-def test_a_pool_outside_the_tree_comes_back_under_the_name_it_is_merged_at() -> None:
+def test_pool_outside_the_tree_gets_the_name_it_is_merged_at() -> None:
     s = build(Node("m", children=[Node("a"), Node("b")]), graphs={"power": [("/m/b", "/m/a")]}, hierarchies=["power"])
     part, _ = surgery.extract(s, 1, take_ancestors=False)
     rest, _ = surgery.unlink(s, 1)
@@ -500,15 +500,15 @@ def test_a_pool_outside_the_tree_comes_back_under_the_name_it_is_merged_at() -> 
     assert (snapshot(rest), snapshot(part)) == before
 
 
-def test_merge_at_a_path_that_is_there() -> None:
+def test_merge_at_an_existing_path() -> None:
     s = demo(1, 1, 1)
     rack = build(Node("rack", 0, [Node("switch", 5)]), origin=OTHER_ORIGIN)
     # The pool at the path has the root's name and type: it is the root.
     assert surgery.merge(s, rack, "/demo/rack0")[0].path(2 + 3) == "/demo/rack0/switch5"
-    # It has not: the root hangs below it.
+    # Otherwise the root goes below it.
     made, _, from_other = surgery.merge(s, rack, "/demo/rack0/node-0-0")
     assert made.path(from_other.item(0)) == "/demo/rack0/node-0-0/rack0"
-    # Below the root stands one of that name already: the same pool.
+    # Below the root is one of that name already: the same pool.
     made, _, from_other = surgery.merge(s, rack, "demo:/")
     assert [made.path(v) for v in from_other.tolist()] == ["/demo/rack0", "/demo/rack0/switch5"]
     center = build(Node("center", basename="site", children=[Node("cluster", basename="demo")]), origin=OTHER_ORIGIN)
@@ -542,7 +542,7 @@ def test_merge_refuses_another_type_at_the_same_path() -> None:
         surgery.merge(a, b)
 
 
-def test_merge_refuses_one_pool_at_two_places() -> None:
+def test_merge_refuses_one_pool_in_two_places() -> None:
     s = demo(2, 1, 1)
     part, _ = surgery.extract(s, s.vertex("/demo/rack0"), take_ancestors=False)
     with pytest.raises(MergeConflict, match="would be both here and at '/demo/rack0'"):
@@ -560,7 +560,7 @@ def test_merge_refuses_one_pool_at_two_places() -> None:
         (Node("node", 3, template="n${frame}", properties={"frame": 12}), Node("node", 4, name="n12")),
     ],
 )
-def test_merge_joins_by_name_however_it_is_made(mine: Node, theirs: Node) -> None:
+def test_merge_joins_by_name_however_it_is_produced(mine: Node, theirs: Node) -> None:
     others = [Node("node", k, basename="other") for k in range(3)]
     mine, theirs = (replace(node, children=[Node("core", k)]) for k, node in enumerate((mine, theirs)))
     a = build(Node("cluster", basename="c", children=[*others, mine]))
@@ -606,7 +606,7 @@ def test_merge_finds_free_ranks_below_the_largest_one() -> None:
     assert made.rank.tolist() == [-1, 0, top, 1, 2]
 
 
-def test_merge_lets_the_first_graph_win_and_adds_tags_only_the_other_has() -> None:
+def test_merge_prefers_the_first_graph_and_adds_missing_tags() -> None:
     cores = [Node("core", 0)], [Node("core", 1)]
     mine = Node("node", 0, cores[0], state="drain", tags={"k": "mine"}, properties={"p": 1})
     theirs = Node("node", 0, cores[1], tags={"k": "theirs", "more": None}, properties={"q": 1})
@@ -620,10 +620,10 @@ def test_merge_lets_the_first_graph_win_and_adds_tags_only_the_other_has() -> No
     assert b.tags[1] == {"k": "theirs", "more": None}
 
 
-def test_merge_joins_auxiliary_graphs_without_doubling_an_edge() -> None:
+def test_merge_joins_auxiliary_graphs_without_duplicate_edges() -> None:
     s = demo(1, 2, 1)
     other = demo(1, 3, 1, origin=OTHER_ORIGIN)
-    other.flags[:] |= WAY  # leaves of strangers are no one pool
+    other.flags[:] |= WAY  # leaves of unrelated machines are not the same pool
     other.subsystems["network"].relations[0] = "cable"
     other.subsystems["network"].attributes["length"] = np.arange(len(other.subsystems["network"]), dtype=np.float64)
     other.subsystems["network"].attributes["colour"] = np.array(["red"] * len(other.subsystems["network"]), object)
@@ -631,7 +631,7 @@ def test_merge_joins_auxiliary_graphs_without_doubling_an_edge() -> None:
     power = {(a, b) for a, b, *_ in edges(made)["power"]}
     assert len(made.subsystems["power"]) == 3
     assert power == {("power:/pdu0", f"/demo/rack0/node-0-{n}") for n in range(3)}
-    # pdu0 is the same by its path in power; the switches of strangers are not the same.
+    # pdu0 is the same by its path in power; the switches of unrelated machines are not the same.
     assert made.size.item(made.vertex("power:/pdu0")) == 5000
     assert sorted(made.name(v) for v in range(made.tree_end, made.n)) == ["pdu0", "spine0", "spine0", "switch0", "switch0"]
     network = made.subsystems["network"]
@@ -657,7 +657,7 @@ def test_merge_refuses_a_second_parent_in_a_hierarchy() -> None:
         surgery.merge(a, b)
 
 
-def test_merge_joins_trees_outside_containment_by_uuid_and_adds_what_they_lack() -> None:
+def test_merge_joins_trees_outside_containment_by_uuid_and_adds_missing_pools() -> None:
     def machine(panels: int, switch: str, origin: int) -> Structure:
         plant = Node("plant", uuid="the-plant", children=[Node("panel", k, uuid=f"panel-{k}") for k in range(panels)])
         return build(Node("cluster", basename="c"), plant, Node("switch", name=switch), origin=origin)
@@ -679,7 +679,7 @@ def test_merge_refuses_a_part_of_a_tree_outside_containment_without_its_parent()
         surgery.merge(s, other)
 
 
-def test_merge_keeps_tables_of_kinds_apart() -> None:
+def test_merge_keeps_kind_tables_separate() -> None:
     a, b = demo(1, 1, 1), build(Node("cluster", basename="demo", children=[Node("gpu", 0), Node("core", 1)]), origin=OTHER_ORIGIN)
     kinds = list(a.kinds), list(b.kinds)
     made, _, _ = surgery.merge(a, b)
@@ -693,7 +693,7 @@ def test_merge_keeps_tables_of_kinds_apart() -> None:
     assert surgery.merge(c, d, "/x")[0].kinds is table
 
 
-def test_merge_holds_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merge_respects_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = Node("a", 0)
     for _ in range(limits.DEPTH_MAX - 2):
         deep = Node("a", 0, [deep])
@@ -737,14 +737,14 @@ def all_edges(s: Structure) -> dict[str, list[tuple[int, int, str]]]:
 
 
 def beside(s: Structure, taken: set[int], own: set[int], available: list[int] | None) -> set[int]:
-    """Pools outside the tree that come with a copy: joined to an own one, then up the hierarchy and up their own trees."""
+    """Pools outside the tree that a copy includes: joined to one of its own, then up the hierarchy and up their own trees."""
     found = set()
     for a, b, _ in s.subsystems["network"].rows():
         found |= {u for u, v in ((a, b), (b, a)) if v in own and u >= s.tree_end}
     if available is not None:
         found = {u for u in found if available[u - s.tree_end]}
     parents = {b: a for a, b, _ in s.subsystems["power"].rows()}
-    # From a pool of the tree one step leads outside; from there the way goes on as long as it stays outside.
+    # One step leads from a pool of the tree to the outside; from there, the path continues as long as it stays outside.
     found |= {parents[v] for v in taken if parents.get(v, -1) >= s.tree_end}
     return climbed(s, found)
 
@@ -758,7 +758,7 @@ def climbed(s: Structure, found: set[int]) -> set[int]:
 
 
 @given(machines_with_graphs(), st.data())
-def test_extract_takes_the_edges_between_what_it_takes(s: Structure, data: st.DataObject) -> None:
+def test_extract_keeps_edges_between_kept_pools(s: Structure, data: st.DataObject) -> None:
     v = data.draw(st.integers(0, s.tree_end - 1))
     length = s.end.item(v) - v
     keep = np.array([True] + [data.draw(st.integers(0, 3)) > 0 for _ in range(length - 1)])
@@ -774,7 +774,7 @@ def test_extract_takes_the_edges_between_what_it_takes(s: Structure, data: st.Da
         wanted = beside(s, inside | above, inside, outside)
     assert vertices.tolist() == sorted(above | inside | wanted)
     sized = {u for u in wanted if outside is not None and outside[u - s.tree_end]}
-    # Only a copy of everything has the pools beside the tree for its own: to a part they are a way, as its rack is.
+    # Only a full copy owns the pools outside the tree; in a partial copy they are pass-through pools, like its rack.
     own = inside | ({u for u in wanted if outside is None or u in sized} if v == 0 else set())
     numbers = {old: new for new, old in enumerate(vertices.tolist())}
     assert {u for u in numbers if not made.flags.item(numbers[u]) & WAY} == own
@@ -786,7 +786,7 @@ def test_extract_takes_the_edges_between_what_it_takes(s: Structure, data: st.Da
 
 
 @given(machines_with_graphs(), st.data())
-def test_extract_many_takes_the_edges_between_what_it_takes(s: Structure, data: st.DataObject) -> None:
+def test_extract_many_keeps_edges_between_kept_pools(s: Structure, data: st.DataObject) -> None:
     keep = np.array([data.draw(st.booleans()) for _ in range(s.n)])
     if not keep.any():
         return
@@ -868,7 +868,7 @@ def test_merge_is_the_inverse_of_unlink_on_random_graphs(s: Structure, data: st.
         rows_of = {name: graph.rows() for name, graph in structure.subsystems.items()}
         return {name: {(structure.uuid(a), structure.uuid(b), repr(d)) for a, b, d in found} for name, found in rows_of.items()}
 
-    # An edge between the part and the rest is in neither; all others are back.
+    # An edge between the part and the rest is in neither; all others are restored.
     gone = {s.uuid(u) for u in range(v, s.end.item(v))}
     for name, found in by_uuid(s).items():
         assert by_uuid(made)[name] <= found
@@ -878,7 +878,7 @@ def test_merge_is_the_inverse_of_unlink_on_random_graphs(s: Structure, data: st.
 
 @st.composite
 def relatives(draw: st.DrawFn) -> tuple[Structure, Structure]:
-    """Two structures that share pools, names or nothing: parts and remains of one machine, or a stranger."""
+    """Two structures that share pools, names or nothing: parts of one machine, or an unrelated one."""
     s = draw(machines_with_graphs())
 
     def one() -> Structure:

@@ -1,4 +1,4 @@
-"""The views are networkx graphs: what networkx computes on them equals what it computes on a graph built by hand."""
+"""The views are networkx graphs: algorithms give the same results as on a graph built by hand."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_copies_belong_to_the_user(view: Callable[[], Any]) -> None:
 
 
 @given(machines())
-def test_the_view_of_any_tree_equals_one_built_by_hand(s: Structure) -> None:
+def test_view_of_any_tree_equals_one_built_by_hand(s: Structure) -> None:
     view = containment(s)
     assert nx.utils.graphs_equal(view, by_hand(view))
     assert nx.is_arborescence(view)
@@ -174,7 +174,7 @@ def test_the_view_of_any_tree_equals_one_built_by_hand(s: Structure) -> None:
     assert [nx.shortest_path_length(view, 0, v) for v in view] == s.depth.tolist()
 
 
-def test_ancestors_that_two_pools_share() -> None:
+def test_common_ancestors() -> None:
     tree = containment()
     core = S.vertex("/demo/rack0/node-0-1/core1")
     assert nx.lowest_common_ancestor(tree, NODE0, core) == S.vertex("/demo/rack0")
@@ -184,7 +184,7 @@ def test_ancestors_that_two_pools_share() -> None:
     assert dict(nx.tree_all_pairs_lowest_common_ancestor(tree)) == dict(nx.tree_all_pairs_lowest_common_ancestor(by_hand(tree)))
 
 
-def test_orders_of_an_acyclic_graph() -> None:
+def test_topological_orders() -> None:
     tree = containment()
     assert list(nx.topological_sort(tree)) == list(nx.topological_sort(by_hand(tree)))
     path = nx.dag_longest_path(tree)
@@ -194,7 +194,7 @@ def test_orders_of_an_acyclic_graph() -> None:
     assert nx.to_prufer_sequence(nx.convert_node_labels_to_integers(tree.to_undirected()))
 
 
-def test_flow_through_a_network_of_capacities() -> None:
+def test_flow_through_a_network_with_capacities() -> None:
     network = subsystem("network")
     value, flow = nx.maximum_flow(network, NODE0, NODE3)
     assert value == 100.0
@@ -228,7 +228,7 @@ def test_parallel_edges_add_up_and_are_all_shown() -> None:
     assert nx.maximum_flow_value(network, 1, 2) == 15.0
 
 
-def test_node_data_is_what_the_pool_has() -> None:
+def test_node_data_equals_pool_data() -> None:
     s = demo(1, 1, 1)
     s.set_tag([2], "owner", "ops")
     s.set_state([2], "drain")
@@ -283,7 +283,7 @@ def test_changing_a_view_is_refused_with_a_hint(view: Callable[[], Any], mutate:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_keys_are_looked_up_as_a_dictionary_would(view: Callable[[], Any]) -> None:
+def test_keys_are_looked_up_as_in_a_dictionary(view: Callable[[], Any]) -> None:
     graph = view()
     assert np.int64(NODE0) in graph
     assert dict(graph.nodes[np.int32(NODE0)]) == dict(graph.nodes[NODE0])
@@ -309,7 +309,7 @@ def test_views_are_digraphs_that_survive_pickling_and_deep_copies(view: Callable
     assert nx.is_frozen(graph)
 
 
-def test_data_of_parallel_edges_are_not_written_to_either() -> None:
+def test_data_of_parallel_edges_is_read_only() -> None:
     s = demo(1, 1, 1)
     s.subsystems["network"] = Subsystem("network", False, np.array([1, 1], np.int32), np.array([2, 2], np.int32))
     edge = subsystem("network", s).edges[1, 2]
@@ -320,7 +320,7 @@ def test_data_of_parallel_edges_are_not_written_to_either() -> None:
         edge["parallel"].append({})
 
 
-def test_copies_have_tags_of_their_own() -> None:
+def test_copies_have_separate_tags() -> None:
     s = demo(1, 1, 1)
     s.set_tag([1], "owner", "ops")
     view = containment(s)
@@ -347,7 +347,7 @@ LOOKS: dict[str, Callable[[Any, int], Any]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
 @pytest.mark.parametrize("name", ["containment", "power", "network"])
-def test_a_view_of_an_earlier_generation_is_stale(look: Callable[[Any, int], Any], name: str) -> None:
+def test_view_of_an_earlier_generation_is_stale(look: Callable[[Any, int], Any], name: str) -> None:
     g = ResourceGraph(demo(2, 2, 2))
     view: Any = g.containment if name == "containment" else g.subsystem(name)
     neighbours = view.adj[NODE0], view.pred[NODE0]
@@ -361,7 +361,7 @@ def test_a_view_of_an_earlier_generation_is_stale(look: Callable[[Any, int], Any
     look(g.containment if name == "containment" else g.subsystem(name), NODE0)
 
 
-def test_a_view_outlives_neither_a_merge_nor_its_graph() -> None:
+def test_view_is_stale_after_a_merge_or_destroy() -> None:
     g = ResourceGraph(demo(2, 2, 2))
     part = g.copy("/demo/rack0")
     g.unlink("/demo/rack0")
@@ -377,7 +377,7 @@ def test_a_view_outlives_neither_a_merge_nor_its_graph() -> None:
         len(view)
 
 
-def test_a_view_shows_states_and_tags_of_now() -> None:
+def test_view_shows_present_states_and_tags() -> None:
     s = demo(1, 1, 1)
     tree = containment(s)
     assert tree.nodes[1]["state"] == "up"

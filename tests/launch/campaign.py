@@ -46,7 +46,7 @@ def once(seed: int) -> str:
             branch.loop.after(random_.uniform(0.0, 4.0), lambda: strike(branch.begin.mark, random_))
         boot(branch)
 
-    Branch.boot = striking  # type: ignore[method-assign]  # only here, and taken back
+    Branch.boot = striking  # type: ignore[method-assign]  # only here, and undone below
     began = time.monotonic()
     try:
         # A job that was stopped ends with its limit.

@@ -73,7 +73,7 @@ def test_lines_are_reassembled_however_they_are_split(said: list[bytes], cuts: l
     assert found + list(lines.take(text)) == said
 
 
-def test_a_line_without_end_is_refused() -> None:
+def test_line_without_end_is_refused() -> None:
     with pytest.raises(LimitExceeded, match=str(limits.MESSAGE_BYTES_MAX)):
         list(Lines().take(b"x" * (limits.MESSAGE_BYTES_MAX + 1)))
 
@@ -91,7 +91,7 @@ def test_a_line_without_end_is_refused() -> None:
         ("import time; time.sleep(600)", "no message for 4 s"),
     ],
 )
-def test_a_process_that_is_not_a_child_is_lost(program: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_is_not_a_child_is_lost(program: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "_ARGV", (sys.executable, "-S", "-c", program))
     patience = Patience(grace_s=0.5, silence_s=2.0)
     outcome = run(of_shape("node=2"), Hierarchy((1,)), Ensemble(5, request="slot=1/node"), patience)

@@ -104,13 +104,13 @@ def test_failed_jobs_are_counted_and_their_status_is_passed_up() -> None:
     assert all("ended with status 7" in note for note in outcome.notes.values())
 
 
-def test_a_missing_program_fails_its_jobs() -> None:
+def test_missing_program_fails_its_jobs() -> None:
     outcome = run(of_shape("node=4/core=2"), nested(2), Ensemble(3, "/no/such/program"))
     assert (outcome.failed, outcome.lost, outcome.status) == (3, 0, 127)
     assert "No such file" in outcome.notes["tree.1"]
 
 
-def test_a_job_past_its_limit_is_ended_even_if_it_ignores_signals() -> None:
+def test_job_past_its_limit_is_killed_even_if_it_ignores_signals() -> None:
     deaf = f"{sys.executable} -c 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'"
     outcome = run(of_shape("node=2/core=1"), nested(2), Ensemble(2, deaf, duration_s=2.0), Patience(grace_s=0.5))
     assert (outcome.failed, outcome.status) == (2, 128 + signal.SIGKILL)
@@ -143,7 +143,7 @@ def test_processes_that_leave_their_group_end_with_the_run(tmp_path: Path) -> No
         pytest.param(signal.SIGTERM, "sleep:0.2", marks=pytest.mark.slow),
     ],
 )
-def test_rule_n1_a_dying_leaf_returns_everything_and_the_others_finish(number: int, job: str) -> None:
+def test_rule_n1_dying_leaf_returns_everything_and_the_others_finish(number: int, job: str) -> None:
     outcome, branch = run_watched(Ensemble(60, job), 4, act=lambda branch: os.kill(branch.children[1].pid, number))
     everything_is_back(branch)
     rows = {row.tree_id: row for row in outcome.rows}
@@ -156,7 +156,7 @@ def test_rule_n1_a_dying_leaf_returns_everything_and_the_others_finish(number: i
     assert outcome.completed == 45 + lost.completed
 
 
-def test_rule_n1_a_dying_intermediate_instance_ends_all_below_it() -> None:
+def test_rule_n1_dying_intermediate_instance_ends_all_below_it() -> None:
     seen: dict[int, str] = {}
 
     def act(branch: Branch) -> None:
@@ -174,7 +174,7 @@ def test_rule_n1_a_dying_intermediate_instance_ends_all_below_it() -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0.3, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.0, 0.6))])
-def test_rule_n1_a_leaf_that_dies_during_startup(delay_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_n1_leaf_that_dies_during_startup(delay_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Branch] = []
     real = Branch.boot
 
@@ -190,7 +190,7 @@ def test_rule_n1_a_leaf_that_dies_during_startup(delay_s: float, monkeypatch: py
     assert "SIGKILL" in outcome.notes["tree.1"]
 
 
-def test_a_hanging_leaf_is_lost() -> None:
+def test_hanging_leaf_is_lost() -> None:
     outcome, branch = run_watched(
         Ensemble(8, "sleep:0.2"),
         2,
@@ -202,7 +202,7 @@ def test_a_hanging_leaf_is_lost() -> None:
     assert outcome.rows[2].completed == 4
 
 
-def test_a_run_past_its_timeout_is_stopped_and_reported() -> None:
+def test_run_past_its_timeout_is_stopped_and_reported() -> None:
     outcome = run(of_shape("node=4/core=2"), nested(2), Ensemble(8, SLEEPER), Patience(grace_s=0.5, timeout_s=6.0))
     assert not outcome.is_complete
     assert (outcome.completed, outcome.lost) == (0, 8)
@@ -265,7 +265,7 @@ def test_more_processes_than_a_machine_can_take_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("no_process")
-def test_a_command_too_long_for_a_pipe_is_refused() -> None:
+def test_command_too_long_for_a_pipe_is_refused() -> None:
     with pytest.raises(LimitExceeded, match=str(limits.MESSAGE_BYTES_MAX)):
         run(of_shape("node=2"), nested(2), Ensemble(1, "true " + "x" * limits.MESSAGE_BYTES_MAX, request="slot=1/node"))
 

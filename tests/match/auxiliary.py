@@ -1,4 +1,4 @@
-"""Random auxiliary graphs over small machines, and what a request may want of them."""
+"""Random auxiliary graphs over small machines, and requests for what they distribute."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fluxres.syntax.vertex import Vertex
 ORIGIN = uuids.new_origin(bytes(range(16)))
 Edges = list[tuple[int, int]]
 DIRECTED = 0.35
-"""The share of what is distributed that is asked for to a pool, and of the rest between nodes."""
+"""The fraction of distributed resources requested towards a pool, and of the rest between nodes."""
 GRAPHS = ["power", "power", "network", "both", "mount", "caps", "deep"]
-"""What there may be beside the tree; `deep` is a feed with PDUs in it, and outlets in these."""
+"""Possible pools outside the tree; `deep` is a feed with PDUs in it, and outlets in these."""
 
 
 def _subsystem(name: str, edges: Edges, *, hierarchy: bool = False) -> Subsystem:
@@ -28,7 +28,7 @@ def _subsystem(name: str, edges: Edges, *, hierarchy: bool = False) -> Subsystem
 
 
 def _supplied(source: random.Random, made: Structure) -> list[int]:
-    """What a graph reaches: nodes or racks, sometimes without the last one."""
+    """The pools that a graph reaches: nodes or racks, sometimes without the last one."""
     racks = made.of_type("rack").tolist() if "rack" in made.types else []
     pools: list[int] = racks if racks and source.random() < 0.25 else made.of_type("node").tolist()
     return pools[:-1] if len(pools) > 1 and source.random() < 0.15 else pools
@@ -46,7 +46,7 @@ def _deal(source: random.Random, suppliers: list[int], pools: list[int]) -> Edge
 
 
 def _power(source: random.Random) -> tuple[list[Recipe], bool]:
-    """A feed, perhaps, and PDUs, that have watts as a pool in them or are counted in watts themselves."""
+    """Perhaps a feed, and PDUs that contain a pool of watts or are counted in watts themselves."""
     sized = source.random() < 0.3
     unit = source.choice(["W", "W", "kW"])
 
@@ -66,7 +66,7 @@ def _power(source: random.Random) -> tuple[list[Recipe], bool]:
 
 
 def _levels(source: random.Random) -> Recipe:
-    """A feed with PDUs in it, and mostly outlets in these, all counted in watts: a job that uses up the feed has all in it."""
+    """A feed with PDUs in it, and mostly outlets in these, all counted in watts: a job that uses up the feed holds all of it."""
     pdus, size = source.randint(1, 2), source.randint(2, 3)
 
     def level(basename: str, number: int, units: int, *children: Recipe) -> Recipe:
@@ -87,7 +87,7 @@ def with_graphs(source: random.Random, top: Recipe) -> Structure:
     if chosen == "mount":
         more = [Recipe("fs", source.randint(1, 2), children=(Recipe("bandwidth", size=source.randint(1, 6)),))]
     if chosen == "caps":
-        # Each node has a limit of its own, and racks or the machine hand on what they get.
+        # Each node has its own limit, and racks or the machine pass on what they get.
         more = [Recipe("power", 6, size=3, unit="W"), Recipe("power", 2, ids=6, size=5, unit="W")]
     if chosen == "deep":
         more = [_levels(source)]
@@ -131,7 +131,7 @@ def with_graphs(source: random.Random, top: Recipe) -> Structure:
 
 
 def _leave_a_choice(source: random.Random, made: Structure) -> None:
-    """Say of edges that one of several suppliers is enough."""
+    """Mark edges of which one of several suppliers is enough."""
     for graph in made.subsystems.values():
         if not graph.hierarchy:
             found = [source.choice(["any", "any", "any", "all", None]) for _ in range(len(graph))]
@@ -141,7 +141,7 @@ def _leave_a_choice(source: random.Random, made: Structure) -> None:
 
 
 def _limit(source: random.Random, made: Structure) -> None:
-    """Give edges a capacity, now and then not a whole number, or in a unit of its own."""
+    """Give edges a capacity, sometimes a fraction, or in a unit of its own."""
     for graph in made.subsystems.values():
         rows = len(graph)
         choices = [source.randint(1, 6), source.randint(1, 6) + 0.5, float("nan"), 0]
@@ -157,7 +157,7 @@ def _want(source: random.Random, types: list[str]) -> Vertex:
 
 
 def with_wants(source: random.Random, vertices: tuple[Vertex, ...], types: list[str], depth: int = 0) -> tuple[Vertex, ...]:
-    """The same resources, with something distributed here and there."""
+    """The same resources, with distributed ones added at random."""
     made = [replace(v, children=with_wants(source, v.children, types, depth + 1)) if v.children else v for v in vertices]
     if source.random() < (0.25 if depth == 0 else 0.45):
         made.insert(source.randint(0, len(made)), _want(source, types))
@@ -165,7 +165,7 @@ def with_wants(source: random.Random, vertices: tuple[Vertex, ...], types: list[
 
 
 def with_routes(source: random.Random, vertices: tuple[Vertex, ...], made: Structure, types: list[str]) -> tuple[Vertex, ...]:
-    """The same resources, with some of what is distributed asked for to a pool that is named: mostly one of the graph."""
+    """The same resources, some requested towards a named pool, mostly of the graph."""
     found = []
     for v in vertices:
         if v.children:
@@ -182,7 +182,7 @@ def with_routes(source: random.Random, vertices: tuple[Vertex, ...], made: Struc
 
 
 def distributed(made: Structure) -> list[str]:
-    """What a request may want: types of pools outside the containment tree with units, graphs, and now and then other types."""
+    """What a request may name: types with units outside the containment tree, graphs, and sometimes other types."""
     outside = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n)}
     sized = {made.types[made.type.item(v)] for v in range(made.tree_end, made.n) if made.size.item(v) > 1}
     graphs = [name for name in made.subsystems if name not in made.types]

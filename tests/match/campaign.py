@@ -21,7 +21,7 @@ from tests.match.oracle import Case, TooLarge, picked
 
 
 def compare(seed: int, tally: Counter[str]) -> list[str]:
-    """What is wrong with one case; empty when nothing is."""
+    """The differences in one case; empty if there are none."""
     source = cases.random_source(seed)
     graphs = cases.graphs_source(seed)
     scene = cases.scene(source, graphs)
@@ -125,7 +125,7 @@ def run(first: int, number: int, *, step: int = 1, stop_at: int = 5, aloud: bool
         try:
             wrong = compare(seed, tally)
         except LimitExceeded:
-            # Neither side says anything wrong, so it is counted and not held against them.
+            # Neither result is wrong, so the case is counted but is not a difference.
             wrong = []
             tally["undecided"] += 1
             if aloud:

@@ -104,7 +104,7 @@ def scene(source: random.Random, graphs: random.Random | None = None) -> Scene:
             v = source.randrange(structure.n, structure.accounts.n)
         amount = source.randint(1, max(structure.accounts.size.item(v), 1))
         if source.random() < 0.1:
-            # Levels come into being at any moment, and have to know what was before.
+            # Levels are created at any moment, and have to include what was held before.
             planner.levels.of(structure.types.index("node"))
         try:
             records.allocate(plans.allocate(records, [(v, amount)], f"j{job}", start, end), f"j{job}", start, end)
@@ -191,7 +191,7 @@ def window(source: random.Random) -> tuple[int, int]:
 
 
 def graphs_source(seed: int) -> random.Random | None:
-    """Every third case has auxiliary graphs; they are drawn apart, so that the other cases stay what they were."""
+    """Every third case has auxiliary graphs; they are drawn separately, so that the other cases do not change."""
     return random.Random(f"graphs {seed}") if seed % 3 == 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Short ways to a machine, a request and names."""
+"""Helpers that build a machine, a request and names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluxres.syntax.jobspec import Request, parse_shape
 
 
 def matcher(*below: Recipe) -> Matcher:
-    """A cluster with these recipes below it, nothing held."""
+    """A matcher for a cluster with these recipes below it and nothing held."""
     structure = expand(Recipe("cluster", children=below), origin=uuids.new_origin())
     return Matcher(structure, Planner(structure.parent, structure.end, structure.type, structure.size))
 

@@ -1,6 +1,6 @@
-"""A matcher that is slow and obviously right: it writes down every assignment in the order of the policy, and judges it by rules.
+"""A slow matcher that is obviously correct: it enumerates all assignments in the order of the policy, and checks them by rules.
 
-It shares nothing with the package but the values of a request and of a machine: what is held is a list of holds that is looked
+It shares nothing with the package but the values of a request and of a machine: what is held is a list of holds that is searched
 through moment by moment, an assignment is a flat list of entries, and `broken` says what is wrong with one, rule by rule of
 `specs/matching.md`.  Rules never mend: an assignment that breaks one is not extended.
 """
@@ -19,19 +19,19 @@ from tests.match.site import Site
 STEPS_MAX = 20_000
 
 Goal = tuple[Vertex, int, "tuple[str, int] | None", tuple[int, ...], int]
-"""A request vertex, the pool it is sought below, the instance of a slot it is for, the whole pools around it, and how many
-entries there were before those beside it."""
+"""A request vertex, the pool below which to search for it, its slot instance, the exclusive pools above it, and how many
+entries there were before those of its siblings."""
 
 
 class TooLarge(Exception):
-    """The case has more assignments than are worth writing down."""
+    """The case has too many assignments to enumerate."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`bind` passes through, `whole` takes all, `units` takes some, `share` looks; `around` are the pools taken whole in
-    which it was sought, outermost first. `draw` charges a pool on the way to others, alone where it is `kept`; `look` is what
-    `share` is there."""
+    """`bind` passes through, `whole` takes all, `units` takes some, `share` looks; `around` are the exclusively taken pools in
+    which it was searched for, outermost first. `draw` charges a pool on the path to others, alone if it is `kept`; `look` is
+    `share` for such a pool."""
 
     what: str
     v: int
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def within(self) -> int:
-        """The outermost pool taken whole that implies this one."""
+        """The outermost exclusively taken pool that implies this one."""
         return self.around[0] if self.around else -1
 
 
@@ -58,7 +58,7 @@ class Case(Site):
         self.find_modes(self.request.resources, None, inside=False)
 
     def find_modes(self, vertices: Sequence[Vertex], above: str | None, *, inside: bool) -> None:
-        """Which vertices are charged `below` the pool they stand in or for their `siblings`; the others are picked."""
+        """Which vertices are charged `below` the pool that contains them or for their `siblings`; the others are picked."""
         alone = all(map(self.is_distributed, vertices))
         for v in vertices:
             if self.is_distributed(v):
@@ -124,7 +124,7 @@ class Case(Site):
         return self.ordered(pools)
 
     def extend(self, goals: list[Goal], taken: list[Entry], counts: dict[int, int]) -> Iterator[list[Entry]]:
-        """All ways to reach the goals (vertex, pool it is below, slot, whole pools around it)."""
+        """All ways to reach the goals (vertex, pool it is below, slot, exclusive pools above it)."""
         self.step()
         if not goals:
             yield taken
@@ -297,7 +297,7 @@ class Case(Site):
     def draw(
         self, vertex: Vertex, due: dict[tuple[int, ...], Fraction], slot: tuple[str, int] | None, taken: list[Entry]
     ) -> list[Entry] | None:
-        """The entries with what everybody gives, pool after pool, as much as each can; None where that is too little."""
+        """The entries with what each pool gives, one after the other, as much as possible; None if that is too little."""
         for givers, number in sorted(due.items()):
             for v in givers:
                 worth = self.worth(vertex, v)

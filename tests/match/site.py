@@ -1,4 +1,4 @@
-"""A small machine in one window, what is held of it and what supplies what, asked pool by pool and moment by moment."""
+"""A small machine in one window: what is held and what supplies what, evaluated pool by pool and moment by moment."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Site:
         return [self.start, *sorted({h.start for h in self.holds if self.start < h.start < self.end})]
 
     def free(self, v: int) -> int:
-        """Units free at every moment."""
+        """Units that are free at every moment."""
         return self.once("free", v, lambda: self._free(v))
 
     def is_passable(self, v: int) -> bool:
@@ -102,7 +102,7 @@ class Site:
         return not self.is_edge(v) and bool(self.structure.flags.item(v) & WAY)
 
     def is_closed(self, v: int) -> bool:
-        """Whether a job holds a pool above it whole, or is in one around it that is for one job at a time."""
+        """Whether a job holds a pool above it exclusively, or is in an exclusive pool above it."""
         around = [u for u in (v, *self.above(v)) if self.is_only_whole(u)]
         if any(self.used(w, t) for u in around for w in self.below(u) for t in self.moments()):
             return True
@@ -123,7 +123,7 @@ class Site:
         )
 
     def satisfies(self, v: int) -> bool:
-        """The constraint, asked of the node that `v` is or stands in."""
+        """The constraint, tested on the node that `v` is or is in."""
         return self.once("satisfies", v, lambda: self._satisfies(v))
 
     def _satisfies(self, v: int) -> bool:

@@ -1,4 +1,4 @@
-"""Units of a graph towards a pool that is named, and between the nodes of a request."""
+"""Units of a graph towards a named pool, and between the nodes of a request."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def matcher(text: str = SITE) -> Matcher:
 
 @pytest.fixture
 def site() -> Matcher:
-    """Three racks of three nodes, a leaf each below one spine; fs0 is on leaf0, and nothing leads to fs1."""
+    """Three racks of three nodes, with a leaf each below one spine; fs0 is on leaf0, and no route leads to fs1."""
     return matcher()
 
 
@@ -60,7 +60,7 @@ def nodes(made: Matcher, found: Placement | None) -> str:
 
 
 def cables(made: Matcher, found: Placement | None) -> dict[str, int]:
-    """What goes along each cable, which must be the same both ways."""
+    """The flow along each cable, which must be equal in both directions."""
     assert found is not None
     drawn: dict[str, int] = {}
     accounts = made.structure.accounts
@@ -76,7 +76,7 @@ def cables(made: Matcher, found: Placement | None) -> dict[str, int]:
 # -- to a pool that is named -----------------------------------------------------------------------------------------
 
 
-def test_the_route_to_a_pool_and_nothing_beyond_is_charged(site: Matcher) -> None:
+def test_route_to_a_pool_is_charged_and_nothing_beyond(site: Matcher) -> None:
     assert cables(site, both(site, "slot=1/[node;network=20{to:network:/leaf0}]")) == {"leaf0 node0": 20}
     assert cables(site, both(site, "slot=1/[node;network=20{to:spine}]")) == {"leaf0 node0": 20, "leaf0 spine": 20}
     assert cables(site, both(site, "slot=1/[node;network=20{to:fs0}]")) == {"leaf0 node0": 20, "fs0 leaf0": 20}
@@ -86,7 +86,7 @@ def test_the_route_to_a_pool_and_nothing_beyond_is_charged(site: Matcher) -> Non
         "leaf0 spine": 20,
         "fs0 leaf0": 20,
     }
-    # To another node it leads up to where both ways meet, and down; to itself along no cable.
+    # To another node it leads up to where both paths meet, and down; to itself along no cable.
     assert cables(site, both(site, "slot=1/[node;network=20{to:/site/rack1/node4}]")) == {
         "leaf0 node0": 20,
         "leaf0 spine": 20,
@@ -96,12 +96,12 @@ def test_the_route_to_a_pool_and_nothing_beyond_is_charged(site: Matcher) -> Non
     assert cables(site, both(site, "[node=1{id:'4',x};network=15{to:/site/rack1/node4}]")) == {}
 
 
-def test_what_would_overdraw_the_route_goes_elsewhere_then_later_then_never(site: Matcher) -> None:
+def test_overdrawn_route_moves_the_job_elsewhere_then_later_then_never(site: Matcher) -> None:
     # 30 to fs0 in all.
     assert nodes(site, both(site, "slot=3/[node;network=10{to:fs0}]")) == "012"
     assert both(site, "slot=4/[node;network=10{to:fs0}]") is None
     assert not site.satisfiable(request("slot=4/[node;network=10{to:fs0}]"))
-    # 25 to each node, 40 from the spine to leaf0: there are three nodes beside it and one beyond.
+    # 25 to each node, 40 from the spine to leaf0: there are three nodes next to it and one beyond.
     found = both(site, "slot=4/[node;network=25{to:leaf0}]")
     assert nodes(site, found) == "0123"
     assert both(site, "slot=5/[node;network=25{to:leaf0}]") is None
@@ -115,7 +115,7 @@ def test_what_would_overdraw_the_route_goes_elsewhere_then_later_then_never(site
         assert later.start == 7
 
 
-def test_a_refusal_names_the_unreachable_pool(site: Matcher) -> None:
+def test_refusal_names_the_unreachable_pool(site: Matcher) -> None:
     for text in ("slot=2/[node;network=10{to:fs1}]", "node=1{x}/network=10{to:network:/fs1}", "slot=1/[core;network=1{to:fs1}]"):
         assert both(site, text) is None
         assert not site.satisfiable(request(text))
@@ -140,7 +140,7 @@ def linked(nodes: int, leaves: int, spines: int, pairs: list[tuple[int, int]]) -
     return made
 
 
-def test_of_several_routes_the_first_in_service_is_taken() -> None:
+def test_first_route_in_service_is_used() -> None:
     """node 1, 4, 7 and 10; leaf 13 and 14; spine 15 and 16."""
     pairs = [(13, 1), (13, 4), (14, 7), (14, 10), (15, 13), (15, 14), (16, 13), (16, 14)]
     graph = ResourceGraph(linked(4, 2, 2, pairs))
@@ -158,7 +158,7 @@ def test_of_several_routes_the_first_in_service_is_taken() -> None:
     assert cables(made, both(made, asked)) == first
 
 
-def test_no_route_leads_through_a_node() -> None:
+def test_routes_do_not_lead_through_nodes() -> None:
     """node 1 on leaf 7, node 4 on leaf 7 and 8; spine 9 on neither."""
     graph = ResourceGraph(linked(2, 2, 1, [(7, 1), (7, 4), (8, 4)]))
     made = Matcher(graph.structure, graph.planner)
@@ -166,7 +166,7 @@ def test_no_route_leads_through_a_node() -> None:
     assert both(made, "slot=2/[node;network=1{to:leaf1}]") is None
 
 
-def test_routes_to_ever_more_pools_are_forgotten(site: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_route_cache_is_bounded(site: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ROUTE_HOPS_MAX", 40)
     known = []
     for at in range(9):
@@ -188,7 +188,7 @@ def test_each_card_with_a_route_carries_an_equal_part() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_in_a_tree_a_route_is_both_supply_paths_without_their_common_part(seed: int) -> None:
+def test_route_in_a_tree_is_both_supply_paths_without_their_common_part(seed: int) -> None:
     source = random.Random(seed)
     leaves = source.randint(1, 4)
     spines = source.randint(1, leaves)
@@ -244,15 +244,15 @@ def test_the_nearest_leaf_with_room_then_the_spine_then_later(site: Matcher) -> 
         assert later.start == 5
 
 
-def test_counts_are_settled_before_nodes_meet(site: Matcher) -> None:
-    """As many nodes as there can be, and for these the nearest place: not one node because it is nearest."""
+def test_counts_are_settled_before_the_place_to_meet(site: Matcher) -> None:
+    """The largest number of nodes comes first, then the nearest place for these; not a single node because it is nearest."""
     found = both(site, "slot=1-9/[node;network=20{between:node}]")
     assert found is not None
     assert found.counts[0] == 6
     assert nodes(site, both(site, "slot=1-3/[node;network=20{between:node}]")) == "012"
 
 
-def test_a_refusal_between_nodes(site: Matcher) -> None:
+def test_refusal_of_units_between_nodes(site: Matcher) -> None:
     asked = request("slot=9/[node;network=20{between:node}]")
     assert not site.satisfiable(asked)
     refusal = site.why_not(asked, 0, 10)
@@ -299,26 +299,26 @@ def test_shape_and_jobspec_are_equivalent(text: str) -> None:
         ({"type": "slot", "label": "s", "to": "a", "with": [{"type": "core", "count": 1}]}, "nothing below them"),
     ],
 )
-def test_what_a_jobspec_cannot_say(given: dict[str, object], message: str) -> None:
+def test_invalid_jobspecs_are_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         jobspec.parse_resources([{"type": "network", "count": 1, **given}])
 
 
-def test_other_dialects_do_not_have_them() -> None:
+def test_other_dialects_refuse_routes() -> None:
     core = {"type": "core", "count": 1, "to": "network:/leaf0"}
     slot = {"type": "slot", "count": 1, "label": "task", "with": [core]}
     with pytest.raises(InputError, match="to"):
         jobspec.parse_resources([slot], dialect="v1")
 
 
-def test_a_uri_in_the_keys_of_a_shape_is_not_a_requested_pool() -> None:
+def test_uri_in_the_keys_of_a_shape_is_not_a_requested_pool() -> None:
     graph = sites.graph(SITE)
     made = graph.allocate("slot=1/[node;network=20{to:network:/leaf1}]", job="a")
     assert made.pools[0].name == "node0"
     assert graph.check() == []
 
 
-def test_a_child_asks_its_parent() -> None:
+def test_child_draws_bandwidth_from_its_parent() -> None:
     graph = sites.graph(SITE)
     top = Instance(graph)
     child = top.spawn(top.submit("slot=4/node{x}", duration_s=100))
@@ -333,7 +333,7 @@ def test_a_child_asks_its_parent() -> None:
         child.submit("slot=1/[node;network=1{to:leaf2}]")
 
 
-def test_slots_are_there_where_nothing_is_charged_for_them(site: Matcher) -> None:
+def test_slots_without_charges_are_counted(site: Matcher) -> None:
     found = both(site, "node=1{id:'0'}/slot=2/[core{-x};network=5{to:/site/rack0/node0}]")
     assert both(site, "node=1/slot=2/[core{-x};network=5{to:/site/rack0/node0}]") is not None
     assert found is not None

@@ -1,4 +1,4 @@
-"""What cannot be is known by numbers, before and instead of a search."""
+"""Impossible requests are recognised by numbers, without a search."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_exclusively_taken_nodes_include_their_contents(mixed: Matcher, policy: 
     assert mixed.match(request("slot=2{a}/[slot=2{b}/slot=1{c}/node;socket=2]"), 0, 10, policy) is not None
 
 
-def test_a_part_that_is_impossible_on_its_own_ends_the_search(mixed: Matcher) -> None:
-    """The memory of the racks can be had in very many ways, and no node has room for the slots."""
+def test_part_that_is_impossible_on_its_own_ends_the_search(mixed: Matcher) -> None:
+    """The memory of the racks can be chosen in very many ways, and no node has room for the slots."""
     never = request("[rack=2/[memory=5;memory=4];node/slot=5{a}/[core;memory=1{x}]]")
     assert mixed.match(never, 0, 10) is None
     assert mixed.earliest(never, 10, 0) is None

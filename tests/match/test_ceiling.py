@@ -1,6 +1,6 @@
 """Pools that draw differently from common suppliers: a search that gives up is decided by what the suppliers can supply.
 
-Nothing is left to the search in the random cases, and every choice of nodes is tried beside it.
+In the random cases the search gives up at once, and every choice of nodes is enumerated for comparison.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_nodes_of_two_draws_are_counted(racks: ResourceGraph, form: str) -> None
 
 
 @pytest.mark.parametrize("form", REQUESTS)
-def test_the_largest_smaller_count_is_exact(racks: ResourceGraph, form: str) -> None:
+def test_largest_smaller_count_is_exact(racks: ResourceGraph, form: str) -> None:
     refusal = racks.why_not(form.format(48))
     assert refusal is not None
     assert refusal.enough["resources[0]"] == AT_MOST
@@ -82,7 +82,7 @@ def test_the_largest_smaller_count_is_exact(racks: ResourceGraph, form: str) -> 
     assert not refusal.undecided
 
 
-def test_a_range_is_settled_to_the_most_that_can_be_supplied(racks: ResourceGraph) -> None:
+def test_range_is_settled_to_the_most_that_can_be_supplied(racks: ResourceGraph) -> None:
     assert racks.match("slot=1-48/node").counts[0] == AT_MOST
 
 
@@ -92,12 +92,12 @@ def test_only_nodes_with_the_requested_contents_count(racks: ResourceGraph) -> N
     assert racks.satisfiable("slot=12/node/[core;gpu]")
 
 
-def test_parts_that_ask_for_the_same_pools_are_counted_together(racks: ResourceGraph) -> None:
+def test_parts_that_request_the_same_pools_are_counted_together(racks: ResourceGraph) -> None:
     assert racks.satisfiable("[slot=20{a}/node;slot=21{b}/node]")
     assert not racks.satisfiable("[slot=20{a}/node;slot=22{b}/node]")
 
 
-def test_a_search_of_one_part_that_gives_up_has_a_hint_that_can_be_followed() -> None:
+def test_undecided_search_of_one_part_gives_a_usable_hint() -> None:
     """Each node draws from two PDUs of three."""
     with pytest.MonkeyPatch.context() as patch:
         leave_nothing_to_the_search(patch)
@@ -108,8 +108,8 @@ def test_a_search_of_one_part_that_gives_up_has_a_hint_that_can_be_followed() ->
     assert "by a constraint" in str(refused.value)
 
 
-def test_a_refusal_of_an_undecided_window_knows_a_later_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """node0 and node1 fit beside each other once the job is gone; no two fit now, and each PDU by itself has enough for two."""
+def test_refusal_of_an_undecided_window_has_a_later_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """node0 and node1 fit together after the job has ended; no two fit now, and each PDU alone has enough for two."""
     leave_nothing_to_the_search(monkeypatch)
     graph = Site([600, 500, 700], [(0, 1), (1, 2), (0, 2)], [1200, 1200, 1100], 9000, [0] * 3).graph()
     graph.allocate({"power:/pdu1": 200}, job="other", duration_s=50)
@@ -217,7 +217,7 @@ def choices(site: Site, free: list[int], held: tuple[int, ...], traffic: int) ->
 
 
 def compare(seed: int, *, overlap: bool) -> tuple[int, int]:
-    """Compare one site for every count; (questions, undecided ones)."""
+    """Compare one site for every count; (number of queries, undecided ones)."""
     source = random.Random(seed)
     site = random_site(source, overlap=overlap)
     graph = site.graph()
@@ -270,7 +270,7 @@ def test_every_choice_of_nodes_in_one_graph_is_decided(first: int, monkeypatch: 
 
 
 @pytest.mark.parametrize("first", range(0, 40, 20))
-def test_where_suppliers_overlap_nothing_wrong_is_said(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlapping_suppliers_give_no_wrong_result(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_nothing_to_the_search(monkeypatch)
     for seed in range(first, first + 20):
         compare(seed, overlap=True)

@@ -1,4 +1,4 @@
-"""What pools draw by themselves, by request as by name: a pool taken whole draws once for all that is in it."""
+"""Pools' own draw, by request as by name: an exclusively taken pool draws once for everything in it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def by_name(graph: ResourceGraph, found: fluxres.Match) -> ResourceGraph:
         ("slot=2/node/core=1", 400),
         ("node{x}/slot=1/core=2", 200),
         ("-N1 -x", 200),
-        # What stands in no pool taken whole draws for itself.
+        # Pools that are in no exclusively taken pool draw for themselves.
         ("slot=1/core=2", 100),
         ("node/slot=1/core=2", 100),
         ("rack/slot=1/node", 200),
@@ -82,7 +82,7 @@ def by_name(graph: ResourceGraph, found: fluxres.Match) -> ResourceGraph:
 )
 @pytest.mark.parametrize("policy", ["first", "high", "pack"])
 @pytest.mark.parametrize("reference", [False, True])
-def test_an_exclusive_pool_draws_for_the_requested_parts(wanted: str, watts: int, policy: str, reference: bool) -> None:
+def test_exclusive_pool_draws_for_the_requested_parts(wanted: str, watts: int, policy: str, reference: bool) -> None:
     graph = made(watts)
     found = graph.matcher.match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
@@ -117,7 +117,7 @@ def test_pools_taken_exclusively_by_the_policy_alone_draw_nothing(wanted: str, w
         "slot/[core;power=9]",
     ],
 )
-def test_rule_a5_a_match_records_no_supplier_in_an_exclusive_node(wanted: str, reference: bool, policy: str, supply: str) -> None:
+def test_rule_a5_match_records_no_supplier_in_an_exclusive_node(wanted: str, reference: bool, policy: str, supply: str) -> None:
     graph = sites.graph(PSUS.format(supply=supply))
     found = graph.matcher.match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
@@ -138,7 +138,7 @@ def test_rule_a5_a_match_records_no_supplier_in_an_exclusive_node(wanted: str, r
     ("wanted", "watts"),
     [("slot=1/gpu=1", 30), ("slot=1/gpu=3", 30), ("slot=2/gpu=3", 60), ("slot=1/node/gpu=3", 30)],
 )
-def test_among_pools_of_several_sizes_exclusive_ones_draw(wanted: str, watts: int) -> None:
+def test_exclusive_pools_of_several_sizes_draw(wanted: str, watts: int) -> None:
     text = """
 fluxres: 1
 name: m
@@ -155,7 +155,7 @@ graphs:
     if wanted != "slot=1/gpu=1":
         assert not graph.satisfiable(wanted)
         return
-    graph.allocate(wanted, job="j", duration_s=10)  # of the other one, which draws nothing
+    graph.allocate(wanted, job="j", duration_s=10)  # the other one draws nothing
     assert [span.pool for span in graph.allocation("j").spans] == ["/m/node0/gpu1"]
 
 
@@ -171,7 +171,7 @@ REQUESTS = (
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_request_draws_what_its_pools_draw_by_name(seed: int) -> None:
+def test_request_draws_the_same_as_its_pools_by_name(seed: int) -> None:
     source = random.Random(f"draws/{seed}")
     graph = sites.graph(random_machine(source))
     for wanted in source.sample(REQUESTS, 6):
@@ -190,7 +190,7 @@ def test_a_request_draws_what_its_pools_draw_by_name(seed: int) -> None:
 
 
 def any_by_name(graph: ResourceGraph, wanted: str) -> bool:
-    """Whether some pool of the type that a request asks for one of can be allocated by name."""
+    """Whether some pool of the requested type can be allocated by name."""
     kind = wanted.rpartition("/")[2]
     for v in range(graph.structure.n):
         if graph.structure.types[graph.structure.type.item(v)] == kind:

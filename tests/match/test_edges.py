@@ -35,7 +35,7 @@ graphs:
 
 @pytest.fixture
 def site() -> Matcher:
-    """Two racks of three nodes: 1,000 W to a node, 2,500 W to a rack, 5,000 W a PDU; a network that is only cables."""
+    """Two racks of three nodes: 1,000 W to a node, 2,500 W to a rack, 5,000 W a PDU; a network of cables only."""
     graph = sites.graph(SITE)
     return Matcher(graph.structure, graph.planner)
 
@@ -51,8 +51,8 @@ def drawn(made: Matcher, found: Placement | None) -> dict[str, int] | None:
 
 
 @pytest.mark.parametrize("name", ["pdu", "power"])
-def test_every_edge_of_the_way_gives(site: Matcher, name: str) -> None:
-    """By the type of what supplies, or by the name of the graph."""
+def test_every_edge_of_the_path_is_charged(site: Matcher, name: str) -> None:
+    """By the type of the suppliers, or by the name of the graph."""
     found = both(site, f"slot=2/[node;{name}=800]")
     assert drawn(site, found) == {
         "rack0 -> rack0/node0": 800,
@@ -64,7 +64,7 @@ def test_every_edge_of_the_way_gives(site: Matcher, name: str) -> None:
     assert not found.fallback
 
 
-def test_what_would_overdraw_an_edge_goes_elsewhere_then_later_then_never(site: Matcher) -> None:
+def test_overdrawn_edge_moves_the_job_elsewhere_then_later_then_never(site: Matcher) -> None:
     found = both(site, "slot=4/[node;power=900]")
     # 2,500 W are two nodes of 900 W a rack.
     assert found is not None
@@ -82,7 +82,7 @@ def test_what_would_overdraw_an_edge_goes_elsewhere_then_later_then_never(site: 
         assert later.start == 7
 
 
-def test_a_refusal_names_the_edge_and_what_is_left_on_it(site: Matcher) -> None:
+def test_refusal_names_the_edge_and_its_free_capacity(site: Matcher) -> None:
     edge = site.structure.accounts.number("power: /site/rack0 -> /site/rack0/node0")
     site.planner.hold(edge, 600, 0, 10)
     refusal = site.why_not(request("node=6{x}/power=500"), 0, 10)
@@ -91,8 +91,8 @@ def test_a_refusal_names_the_edge_and_what_is_left_on_it(site: Matcher) -> None:
     assert refusal.enough == {"resources[0]": 5, "resources[0].with[0]": 400}
 
 
-def test_a_network_of_cables_is_asked_for_by_its_name(site: Matcher) -> None:
-    """Towards the root, and both ways of each cable; a cable without a capacity carries whatever is asked."""
+def test_network_of_cables_is_requested_by_its_name(site: Matcher) -> None:
+    """Towards the root, and in both directions of each cable; a cable without a capacity carries any amount."""
     assert drawn(site, both(site, "slot=1/[node;network=20]")) == {
         "spine -> leaf0": 20,
         "leaf0 -> spine": 20,
@@ -110,13 +110,13 @@ def test_a_network_of_cables_is_asked_for_by_its_name(site: Matcher) -> None:
     assert found.counts[-1] == 40
 
 
-def test_the_unit_of_a_graph(site: Matcher) -> None:
+def test_unit_of_a_graph(site: Matcher) -> None:
     assert drawn(site, both(site, "slot=1/[node;power=1{unit:kW}]")) == {
         "rack0 -> rack0/node0": 1000,
         "pdu0 -> rack0": 1000,
         "pdu0": 1000,
     }
-    # Nothing says what the cables of the network are counted in.
+    # The cables of the network have no unit.
     assert both(site, "slot=1/[node;network=1{unit:Gbit/s}]") is None
     refusal = site.why_not(request("slot=1/[node;network=1{unit:Gbit/s}]"), 0, 10)
     assert refusal is not None
@@ -142,13 +142,13 @@ def test_the_unit_of_a_graph(site: Matcher) -> None:
         ("[node;water=1{between:node}]", InfeasibleRequest, "no graph 'water' that could carry units between nodes"),
     ],
 )
-def test_units_of_a_graph_that_cannot_be_asked_for(site: Matcher, text: str, error: type[Exception], message: str) -> None:
+def test_invalid_requests_for_units_of_a_graph(site: Matcher, text: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         site.match(request(text), 0, 10)
 
 
-def test_an_edge_of_one_unit_is_used_up() -> None:
-    """What is only looked at among pools is drawn of an edge."""
+def test_edge_of_one_unit_is_used_up() -> None:
+    """A pool of one unit would be shared, but units of an edge are drawn."""
     text = SITE.replace("capacity: 25", "capacity: 1")
     graph = sites.graph(text)
     made = Matcher(graph.structure, graph.planner)
@@ -166,7 +166,7 @@ def test_an_edge_of_one_unit_is_used_up() -> None:
     assert "rack0/node0 -> leaf0" not in (drawn(made, again) or {})
 
 
-def test_an_exclusive_request_has_the_cables_too(site: Matcher) -> None:
+def test_exclusive_request_draws_all_of_its_cables(site: Matcher) -> None:
     assert drawn(site, both(site, "slot=1/[node;network=1{x}]")) == {
         "spine -> leaf0": 40,
         "leaf0 -> spine": 40,

@@ -1,4 +1,4 @@
-"""Constraints over all nodes at once, against their meaning for one node."""
+"""Constraints over all nodes at once, compared with their definition for one node."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_masks_agree_with_the_reference(machine: Structure, stated: Constraint) 
     assert eligible.of(machine.n - 1)
 
 
-def test_a_machine_without_nodes_is_asked_pool_by_pool() -> None:
+def test_constraint_on_a_machine_without_nodes_applies_to_each_pool() -> None:
     made = expand(Recipe("cluster", children=(Recipe("core", 2, ids=4),)), origin=uuids.new_origin())
     eligible = Eligible(Typology(made), Hostlist(("core5",)))
     assert [eligible.of(v) for v in range(3)] == [False, False, True]

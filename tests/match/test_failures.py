@@ -1,4 +1,4 @@
-"""What a matcher remembers of failed searches never changes an answer, whatever is given and taken back in between."""
+"""The cache of failed searches never changes a result, whatever is allocated and freed in between."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ given_back = st.tuples(st.just("free"), st.none(), st.integers(0, 20), st.intege
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(taken, reserved, given_back), min_size=3, max_size=25))
-def test_starts_are_those_of_a_matcher_that_remembers_nothing(steps: list[tuple[str, object, int, int]]) -> None:
+def test_starts_equal_those_without_a_cache(steps: list[tuple[str, object, int, int]]) -> None:
     g = ResourceGraph(expand(MACHINE, origin=uuids.new_origin()))
     for number, (kind, request, at, length) in enumerate(steps):
         if kind == "free":
@@ -32,7 +32,7 @@ def test_starts_are_those_of_a_matcher_that_remembers_nothing(steps: list[tuple[
             if jobs:
                 job = jobs[at % len(jobs)]
                 span = g.allocation(job)
-                # Now and then only the end of it, as when a job ends early.
+                # Sometimes only the end of it, as when a job ends early.
                 cut = span.start + length
                 g.free(job, start=cut if cut < span.end else None)
             continue

@@ -46,7 +46,7 @@ def busy(seed: int, racks: int, nodes: int) -> Matcher:
         start = source.randrange(20)
         end = start + source.randint(1, 6)
         whole = kind in ("rack", "node")
-        # As the writer would: nothing below a pool taken whole, and no pool below one that is.
+        # As the writer requires: nothing held below an exclusively taken pool, and no pool below such a one.
         if planner.covered_by(v, start, end) >= 0 or (whole and planner.busy_below(v, start, end)):
             continue
         try:
@@ -59,7 +59,7 @@ def busy(seed: int, racks: int, nodes: int) -> Matcher:
 
 
 @pytest.mark.parametrize(("seed", "racks", "nodes"), [(1, 9, 12), (2, 1, 140), (3, 30, 40)])
-def test_both_choose_the_same(seed: int, racks: int, nodes: int) -> None:
+def test_both_paths_choose_the_same_pools(seed: int, racks: int, nodes: int) -> None:
     made = busy(seed, racks, nodes)
     source = cases.random_source(seed)
     matched = 0

@@ -1,4 +1,4 @@
-"""Policies only order candidates: where one of them finds a match, all do, whatever was tried before in vain."""
+"""Policies only order candidates: if one of them finds a match, all do, whatever attempts failed before."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def one_sided() -> ResourceGraph:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_node_with_a_supplier_in_it_is_not_like_one_without(one_sided: ResourceGraph, policy: str) -> None:
+def test_node_with_a_supplier_in_it_differs_from_one_without(one_sided: ResourceGraph, policy: str) -> None:
     assert one_sided.satisfiable("slot/gpu=2")
     assert one_sided.why_not("slot/gpu=2", policy=policy) is None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_supplier_in_another_node_counts(policy: str) -> None:
+def test_supplier_in_another_node_makes_a_difference(policy: str) -> None:
     graph = machine(
         RACKS_AND_NODES,
         [{"type": "pdu", "count": 2, "size": 5, "unit": "W"}],
@@ -56,7 +56,7 @@ def test_a_supplier_in_another_node_counts(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_rack_with_a_node_cut_off_is_not_like_a_rack_in_service(policy: str) -> None:
+def test_rack_with_a_cut_off_node_differs_from_a_rack_in_service(policy: str) -> None:
     graph = machine(
         RACKS_AND_NODES,
         [{"type": "pdu", "count": 2, "size": 4, "unit": "W"}],
@@ -67,7 +67,7 @@ def test_a_rack_with_a_node_cut_off_is_not_like_a_rack_in_service(policy: str) -
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_rack_with_a_node_that_the_constraint_bars_is_not_like_one_without(policy: str) -> None:
+def test_rack_with_an_ineligible_node_differs_from_one_without(policy: str) -> None:
     made = matcher(Recipe("rack", 2, ids=0, children=(Recipe("node", 2, ids=0, children=(Recipe("core", 2),)),)))
     assert made.match(request("[rack/node=2;rack/node=1]", "rank:1-3"), 0, 10, policy) is not None
 
@@ -94,8 +94,8 @@ def cabled() -> ResourceGraph:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nodes_with_cables_of_their_own_are_interchangeable(cabled: ResourceGraph, policy: str) -> None:
-    """The cables to the leaves carry 100 each, which is enough for five nodes of 20; that one more is too many is found out."""
+def test_nodes_with_separate_cables_are_interchangeable(cabled: ResourceGraph, policy: str) -> None:
+    """The cables to the leaves carry 100 each, which is enough for five nodes of 20; the search rejects one more."""
     assert cabled.why_not("slot=10/[node;network=20]", policy=policy) is None
     assert not cabled.satisfiable("slot=11/[node;network=20]")
     refusal = cabled.why_not("slot=11/[node;network=20]", policy=policy)
@@ -104,7 +104,7 @@ def test_nodes_with_cables_of_their_own_are_interchangeable(cabled: ResourceGrap
     assert refusal.enough["resources[0]"] == 10
 
 
-def test_a_cable_that_is_in_use_makes_a_difference(cabled: ResourceGraph) -> None:
+def test_cable_in_use_makes_a_difference(cabled: ResourceGraph) -> None:
     """Leaf 0 has room for three more nodes then, leaf 1 for five."""
     cabled.allocate("slot=2/[node;network=20]", job="a")
     assert {span.pool for span in cabled.allocation("a").spans} >= {"/m/rack0/node0", "/m/rack0/node1"}

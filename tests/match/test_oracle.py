@@ -1,4 +1,4 @@
-"""The traverser and the vector path against the oracle, and against each other over whole queues."""
+"""The traverser and the vector path compared with the oracle, and with each other over complete queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.match.campaign import run
 
 
 @pytest.mark.parametrize("first", [0, 1_000_000, 2_000_000])
-def test_the_oracle_agrees(first: int) -> None:
+def test_matcher_agrees_with_the_oracle(first: int) -> None:
     failures, tally = run(first, 120)
     assert failures == []
     assert not tally["undecided"]
@@ -21,8 +21,8 @@ def test_the_oracle_agrees(first: int) -> None:
     assert tally["later"] > 2
 
 
-def test_the_oracle_agrees_on_suppliers_within_suppliers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that draws all of a feed holds it whole, with the PDUs and outlets in it that were whole before."""
+def test_matcher_agrees_with_the_oracle_on_nested_suppliers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that draws all of a feed holds it exclusively, with the PDUs and outlets in it that it held exclusively before."""
     monkeypatch.setattr(auxiliary, "GRAPHS", ["deep"])
     monkeypatch.setattr(auxiliary, "DIRECTED", 0.0)
     failures, tally = run(600_900, 180, step=3)
@@ -31,8 +31,8 @@ def test_the_oracle_agrees_on_suppliers_within_suppliers(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_a_queue_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
-    """One matcher plans job after job, with what it knows from before; some jobs end early, some pools go down."""
+def test_queue_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
+    """One matcher with its caches plans job after job; some jobs end early, some pools go down."""
     source = cases.random_source(seed)
     graphs = cases.graphs_source(seed)
     structure = cases.machine(source, graphs)

@@ -1,4 +1,4 @@
-"""What stands outside the containment tree is charged on every pool of the way, so that nothing is overdrawn."""
+"""Pools outside the containment tree are charged along the complete supply path, so that nothing is overdrawn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def taken_nodes(made: Matcher, found: Placement | None) -> list[int]:
     return [nodes.index(v) for v, _ in found.targets if v in nodes]
 
 
-def test_every_pool_of_the_way_is_charged(site: Matcher) -> None:
+def test_every_pool_of_the_path_is_charged(site: Matcher) -> None:
     found = site.match(request("node=1{x}/power=400"), 0, 10)
     assert watts(site, found) == [400, 400, 0]
     assert taken_nodes(site, found) == [0]
@@ -63,7 +63,7 @@ def test_every_pool_of_the_way_is_charged(site: Matcher) -> None:
     assert watts(site, site.match(request("node/slot/[core;power=1{unit:kW}]"), 0, 10)) == [1000, 1000, 0]
 
 
-def test_a_job_that_would_overdraw_goes_elsewhere_or_not_at_all(site: Matcher) -> None:
+def test_job_that_would_overdraw_is_placed_elsewhere_or_refused(site: Matcher) -> None:
     # Two nodes of 600 W are too much for one PDU, and 1,500 W are the feed's.
     assert taken_nodes(site, site.match(request("node=2{x}/power=600"), 0, 10)) == [0, 2]
     assert site.match(request("node=3{x}/power=600"), 0, 10) is None
@@ -71,7 +71,7 @@ def test_a_job_that_would_overdraw_goes_elsewhere_or_not_at_all(site: Matcher) -
     assert site.match(request("node=1{x}/power=1001"), 0, 10) is None
 
 
-def test_or_later(site: Matcher) -> None:
+def test_job_that_would_overdraw_starts_later(site: Matcher) -> None:
     asked = request("node=2{x}/power=500")
     first = site.match(asked, 0, 10)
     assert first is not None
@@ -91,7 +91,7 @@ def test_or_later(site: Matcher) -> None:
     assert lacking.detail == ("600 power (power on feed0: 500 of 1500 W free)",)
 
 
-def test_the_writer_takes_the_charges(site: Matcher) -> None:
+def test_writer_accepts_the_charges(site: Matcher) -> None:
     found = site.match(request("slot=2/[core=2;power=300]"), 0, 10)
     assert found is not None
     records = Records(site.structure, site.planner)
@@ -99,7 +99,7 @@ def test_the_writer_takes_the_charges(site: Matcher) -> None:
     assert watts(site, found) == [600, 600, 0]
 
 
-def test_of_links_that_point_both_ways_the_end_farther_from_the_nodes_supplies(site: Matcher) -> None:
+def test_farther_end_of_a_bidirectional_link_supplies(site: Matcher) -> None:
     found = site.match(request("node=2/bandwidth=3"), 0, 10)
     assert found is not None
     assert [amount for _, amount in found.targets] == [6]
@@ -114,7 +114,7 @@ def test_counts_are_limited_by_power(site: Matcher) -> None:
 
 
 def test_nodes_with_two_supplies_find_the_assignment_that_works() -> None:
-    """node0 hangs on both PDUs, the others on one each: taking node0 first would leave nothing for a second node."""
+    """node0 is supplied by both PDUs, the others by one each: taking node0 first would leave nothing for a second node."""
     power = Recipe("power", size=500, unit="W", ids=None)
     made = expand(
         Recipe("cluster", children=(Recipe("node", 3, children=(Recipe("core"),)),)),
@@ -130,8 +130,8 @@ def test_nodes_with_two_supplies_find_the_assignment_that_works() -> None:
     assert taken_nodes(matcher, matcher.match(request("node=2{x}/power=250"), 0, 10)) == [0, 1]
 
 
-def test_of_several_suppliers_the_first_gives_that_is_more_than_a_way() -> None:
-    """Random machines of which some suppliers are only the way to others, against the oracle, edge by edge."""
+def test_first_supplier_with_units_gives() -> None:
+    """Random machines with some pass-through suppliers, compared with the oracle, edge by edge."""
     differing = 0
     for seed in range(100):
         source = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Orders of candidates: which pools a policy takes, and what lies closest together."""
+"""Orders of candidates: which pools a policy takes, and which are closest together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def eight() -> Matcher:
     ("policy", "expected"),
     [("first", ["core0", "core1"]), ("low", ["core0", "core1"]), ("high", ["core2", "core3"]), ("hinode", ["core2", "core3"])],
 )
-def test_low_and_high(eight: Matcher, policy: str, expected: list[str]) -> None:
+def test_low_and_high_take_the_lowest_and_highest_pools(eight: Matcher, policy: str, expected: list[str]) -> None:
     found = eight.match(request("slot=1/core=2"), 0, 10, policy)
     assert [name.rpartition("/")[2] for name in nodes_of(eight, found)] == expected
     assert ("rack0/node0" if expected[0] == "core0" else "rack1/node3") in nodes_of(eight, found)[0]
@@ -57,8 +57,8 @@ def test_pack_takes_the_fullest_node_that_has_room_and_spread_the_emptiest(eight
     assert "rack0/node0" in nodes_of(eight, eight.match(request("slot=1/core=1"), 0, 10, "spread"))[0]
 
 
-def test_spread_deals_slots_out_over_nodes(eight: Matcher) -> None:
-    """Each instance goes where the most is left: one in every node before a second one in any."""
+def test_spread_distributes_slots_over_nodes(eight: Matcher) -> None:
+    """Each instance goes to the node with most room left: one in every node before a second one in any."""
     cores = eight.structure.of_type("core")
     eight.planner.hold_all(cores[:2], 1, 0, 10)
     for reference in (False, True):
@@ -73,7 +73,7 @@ def test_spread_deals_slots_out_over_nodes(eight: Matcher) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 8))
-def test_the_largest_are_those_of_one_after_the_other(nodes: list[tuple[int, int]], units: int, number: int) -> None:
+def test_largest_equals_choosing_one_after_the_other(nodes: list[tuple[int, int]], units: int, number: int) -> None:
     level, most = (np.array(column) for column in zip(*nodes, strict=True))
     if most.sum() < number:
         return
@@ -105,7 +105,7 @@ def test_locality_takes_the_fewest_racks(eight: Matcher) -> None:
     ]
 
 
-def test_a_policy_of_ones_own(eight: Matcher) -> None:
+def test_custom_policy(eight: Matcher) -> None:
     def odd_first(situation: Situation, vertices: np.ndarray) -> np.ndarray:
         return (situation.structure.id[vertices] + 1) % 2
 
@@ -115,7 +115,7 @@ def test_a_policy_of_ones_own(eight: Matcher) -> None:
         assert nodes_of(eight, found) == [f"/cluster/rack0/node1/core{n}" for n in (0, 1, 3)]
 
 
-def test_the_example_in_the_specification_runs() -> None:
+def test_example_in_the_specification_runs() -> None:
     text = (ROOT / "specs" / "matching.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     results = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(example, {}, "matching.md", None, 0))
@@ -123,12 +123,12 @@ def test_the_example_in_the_specification_runs() -> None:
     assert results.failed == 0
 
 
-def test_a_policy_that_gives_no_number_for_each_candidate_is_refused(eight: Matcher) -> None:
+def test_policy_without_a_number_for_each_candidate_is_refused(eight: Matcher) -> None:
     with pytest.raises(UsageError, match="one number for each of 8 candidates"):
         eight.match(request("slot=1/node"), 0, 10, Policy("short", score=lambda situation, vertices: np.zeros(2)))
 
 
-def test_an_unknown_policy_is_answered_with_those_there_are(eight: Matcher) -> None:
+def test_unknown_policy_is_refused_with_the_known_ones(eight: Matcher) -> None:
     with pytest.raises(UsageError, match=r"no match policy 'best' .*locality"):
         eight.match(request("slot=1/node"), 0, 10, "best")
 
@@ -142,7 +142,7 @@ def test_every_policy_has_its_own_name() -> None:
     st.integers(1, 10),
 )
 @settings(max_examples=400, deadline=None)
-def test_nearest_is_the_fewest_parents_then_the_closest(racks: list[list[int]], wanted: int) -> None:
+def test_nearest_takes_the_fewest_parents_then_the_closest(racks: list[list[int]], wanted: int) -> None:
     nodes, parents, room, v = [], [], [], 1
     for rack in racks:
         top, v = v, v + 1

@@ -1,4 +1,4 @@
-"""A refusal names what is in the way, how much of it, and what would do."""
+"""A refusal names the obstacles, their numbers, and what would be enough."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_holders_have_names_and_times(six: Matcher) -> None:
     assert "something in it is held by small until 200 s" in text
 
 
-def test_what_would_be_enough_and_when(six: Matcher) -> None:
+def test_refusal_says_what_would_be_enough_and_when(six: Matcher) -> None:
     refusal = why(six, "slot=4/node")
     assert refusal.enough == {"resources[0]": 3}
     assert refusal.earliest == 100.0
@@ -73,7 +73,7 @@ def test_what_would_be_enough_and_when(six: Matcher) -> None:
     assert refusal.sentences()[-1] == "The earliest start is 100 s."
 
 
-def test_what_never_fits(six: Matcher) -> None:
+def test_refusal_of_an_impossible_request(six: Matcher) -> None:
     refusal = why(six, "slot=2/core=5")
     assert refusal.never
     assert refusal.earliest is None
@@ -83,13 +83,13 @@ def test_what_never_fits(six: Matcher) -> None:
     assert "never" in refusal.sentences()[-1]
 
 
-def test_a_node_without_room_for_its_slots_is_reported(six: Matcher) -> None:
+def test_node_without_room_for_its_slots_is_reported(six: Matcher) -> None:
     refusal = why(six, "node=4/slot=4{work}/core=1")
     words = "lacks room for 4 instances of slot 'work', some of it held by small until 200 s"
     assert refusal.parts[0].causes[-1].sentence() == words
 
 
-def test_what_lacks_beside_the_node_of_a_slot() -> None:
+def test_missing_resources_outside_the_node_of_a_slot() -> None:
     made = matcher(Recipe("node", 2, children=(Recipe("core", 2),)), Recipe("licence", 1))
     refusal = why_plain(made, "slot/[core;licence=2]")
     assert [cause.detail for cause in refusal.parts[0].causes] == [("2 licence",)]
@@ -102,12 +102,12 @@ def test_no_start_while_a_node_is_down(six: Matcher) -> None:
     assert "return to service" in refusal.sentences()[-1]
 
 
-def test_what_lacks_inside(six: Matcher) -> None:
+def test_missing_contents_are_reported(six: Matcher) -> None:
     refusal = why(six, "slot=1/[core=4]", requires="host:node2")
     assert causes(refusal) == {"constraint": 4, "state": 1, "inside": 1}
 
 
-def test_units_left_are_counted_where_pools_are_large() -> None:
+def test_free_units_of_large_pools_are_counted() -> None:
     made = matcher(Recipe("node", 2, children=(Recipe("memory", 2, size=8, unit="GiB"),)))
     made.planner.hold(2, 5, 0, 10 * S)
     made.planner.hold(3, 8, 0, 10 * S)
@@ -118,7 +118,7 @@ def test_units_left_are_counted_where_pools_are_large() -> None:
     assert causes(why_plain(made, "memory=20{unit:W}")) == {"unit": 4}
 
 
-def test_holders_of_a_part_have_names() -> None:
+def test_holders_of_a_part_are_named() -> None:
     made = matcher(Recipe("node", 2, children=(Recipe("memory", 2, size=8, unit="GiB"), Recipe("core", 4))))
     made.planner.hold(2, 5, 0, 10 * S)
     made.planner.hold(4, 1, 0, 20 * S)
@@ -132,7 +132,7 @@ def test_holders_of_a_part_have_names() -> None:
     a, b = ("a", 10.0), ("b", 20.0)
     assert parts("memory=30") == [[("held-in-part", 1, (a,))]]
     assert parts("slot=8/core=1")[0] == [("held-in-part", 1, (b,))]
-    # What is not asked for is in nobody's way.
+    # Pools that are not requested are no obstacle.
     assert parts("node=2/slot/core=4")[0] == [("inside", 1, (b,))]
     assert parts("node=2/slot/memory=16")[0] == [("inside", 1, (a,))]
     assert parts("node=2/slot/[memory=16;core=4]")[0] == [("inside", 1, (a, b))]
@@ -166,11 +166,11 @@ def test_reasons_are_by_place(six: Matcher) -> None:
     assert list(why(six, "slot=4/node").reasons()) == ["resources[0].with[0]"]
 
 
-def test_no_refusal_where_there_is_a_match(six: Matcher) -> None:
+def test_no_refusal_if_there_is_a_match(six: Matcher) -> None:
     assert six.why_not(request("slot=1/node"), 0, 10) is None
 
 
-def test_a_large_machine_is_counted_completely_and_named_partly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_machine_is_counted_completely_and_named_partly(monkeypatch: pytest.MonkeyPatch) -> None:
     """`WHY_POOLS_MAX`, `WHY_NAMES_MAX`."""
     monkeypatch.setattr(limits, "WHY_POOLS_MAX", 3)
     made = matcher(Recipe("node", 9, children=(Recipe("core", 1),)))
@@ -227,7 +227,7 @@ graphs:
 
 
 def supplies(graph: ResourceGraph, text: str) -> tuple[tuple[str, ...], int, int]:
-    """Who has too little to give, and how much of what is asked for there is."""
+    """The suppliers with too little to give, and how much of the request is available."""
     refusal = graph.why_not(text)
     assert refusal is not None
     found = [(cause.pools, part.room, part.asked) for part in refusal.parts for cause in part.causes if cause.code == "supply"]
@@ -245,7 +245,7 @@ def supplies(graph: ResourceGraph, text: str) -> tuple[tuple[str, ...], int, int
         (3000, 22400, 33, "feed pdu"),  # both are enough for 32
     ],
 )
-def test_only_suppliers_that_are_in_the_way_are_named(pdu: int, feed: int, number: int, named: str) -> None:
+def test_only_limiting_suppliers_are_named(pdu: int, feed: int, number: int, named: str) -> None:
     pools, room, asked = supplies(eight_racks(pdu, feed), f"slot={number}/node")
     assert {pool.rsplit("/", 1)[1].rstrip("01234567") for pool in pools} == set(named.split())
     assert (room, asked) == (min(feed // 700, 8 * (pdu // 700)) * 700, number * 700)
@@ -273,7 +273,7 @@ graphs:
 """
 
 
-def test_units_asked_for_are_those_of_the_pools_that_draw_least() -> None:
+def test_requested_units_are_those_of_the_pools_that_draw_least() -> None:
     graph = sites.graph(TWO_DRAWS)
     pools, room, asked = supplies(graph, "slot=6/node")
     assert (pools, room, asked) == (("power:/feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
@@ -289,7 +289,7 @@ def test_pools_without_the_requested_contents_draw_nothing() -> None:
     assert supplies(graph, "slot=3/node/[core;gpu]") == (("power:/feed",), 3000, 4500)
 
 
-def test_a_node_lacks_what_it_draws() -> None:
+def test_node_lacks_the_units_it_draws() -> None:
     graph = sites.graph(TWO_DRAWS)
     graph.allocate("slot=5/node", job="j")
     assert "1 lacks 1500 power (feed: 200 of 5000 W free)" in str(graph.why_not("slot/node"))

@@ -1,4 +1,4 @@
-"""Requests as RFC 14, RFC 25, RFC 31 and RFC 46 write them, from document to pools.
+"""Requests as written in RFC 14, RFC 25, RFC 31 and RFC 46, from document to pools.
 
 Every form of count, exclusivity on every level, units, siblings, levels left out, constraints.
 """
@@ -56,7 +56,7 @@ def site() -> Matcher:
 
 
 def found(made: Matcher, request: Request, policy: str = "first") -> Placement | None:
-    """The match, by both ways."""
+    """The match, by both paths."""
     fast, slow = (made.match(request, 0, 10, policy, reference=reference) for reference in (False, True))
     assert (fast is None) == (slow is None)
     assert fast is None or slow is None or fast.is_equal(slow)
@@ -98,8 +98,8 @@ def test_every_form_of_count(site: Matcher, count: object, settled: int) -> None
 
 
 @pytest.mark.parametrize(("part", "settled"), [({"operand": 5}, 18), ({"operator": "*"}, None), ({"max": 7}, 7)])
-def test_parts_of_a_count_alone(site: Matcher, part: Values, settled: int | None) -> None:
-    """An operand without operator adds; an operator without operand says no step."""
+def test_incomplete_counts(site: Matcher, part: Values, settled: int | None) -> None:
+    """An operand without operator adds; an operator without operand has no step."""
     if settled is None or "operand" in part:
         with pytest.raises(InputError, match=r"resources\[0\]\.with\[0\]\.count: .*operator and operand together"):
             asked(slot(1, core({"min": 3, "max": 20, **part})))
@@ -110,12 +110,12 @@ def test_parts_of_a_count_alone(site: Matcher, part: Values, settled: int | None
 
 
 class TestExclusivity:
-    def test_defaults_are_false_above_a_slot_and_true_in_it(self, site: Matcher) -> None:
+    def test_exclusive_defaults_to_false_above_a_slot_and_true_in_it(self, site: Matcher) -> None:
         assert pools(site, asked(node(1, slot(1, core())))) == ["rack0/node0/socket0/core0"]
         assert pools(site, asked(slot(1, node(1, core())))) == ["rack0/node0"]
         assert pools(site, asked(slot(1, node(1, {"type": "socket", "count": 1, "with": [core()]})))) == ["rack0/node0"]
 
-    def test_a_false_in_a_slot_holds_for_what_is_below_it(self, site: Matcher) -> None:
+    def test_false_in_a_slot_applies_to_what_is_below(self, site: Matcher) -> None:
         assert pools(site, asked(slot(1, node(1, core(2), exclusive=False)))) == [
             "rack0/node0/socket0/core0",
             "rack0/node0/socket0/core1",
@@ -126,14 +126,14 @@ class TestExclusivity:
             "rack0/node0/socket0/core1",
         ]
 
-    def test_a_true_above_a_slot_takes_the_pool_exclusively(self, site: Matcher) -> None:
+    def test_true_above_a_slot_takes_the_pool_exclusively(self, site: Matcher) -> None:
         rack = {"type": "rack", "count": 1, "exclusive": True, "with": [node(1, slot(1, core()))]}
         assert pools(site, asked(rack)) == ["rack0"]
         assert pools(site, asked(node(1, {"type": "socket", "count": 1, "exclusive": True, "with": [slot(1, core())]}))) == [
             "rack0/node0/socket0"
         ]
 
-    def test_a_true_on_a_pool_of_many_units_takes_all_of_them(self, site: Matcher) -> None:
+    def test_true_on_a_pool_of_many_units_takes_all_of_them(self, site: Matcher) -> None:
         match = found(site, asked(slot(1, {"type": "memory", "count": 3, "unit": "GiB", "exclusive": True})))
         assert match is not None
         assert match.targets[0][1] == 64
@@ -143,21 +143,21 @@ class TestExclusivity:
     ("count", "unit", "units"), [(3, None, [3]), (3, "GiB", [3]), (3000, "MiB", [3]), (70, "GB", [64, 2]), (1, "B", [1])]
 )
 def test_units_of_one_dimension_convert(site: Matcher, count: int, unit: str | None, units: list[int]) -> None:
-    """What is left of a unit costs a whole one of the last pool: 70 GB are 65.2 GiB."""
+    """A fraction of a unit takes a complete unit of the last pool: 70 GB are 65.2 GiB."""
     memory = {"type": "memory", "count": count, **({"unit": unit} if unit else {})}
     match = found(site, asked(slot(1, memory)))
     assert match is not None
     assert match.amounts.tolist() == units
 
 
-def test_units_of_another_dimension_are_never_there(site: Matcher) -> None:
+def test_units_of_another_dimension_never_match(site: Matcher) -> None:
     watts = asked(slot(1, {"type": "memory", "count": 1, "unit": "W"}))
     assert found(site, watts) is None
     assert not site.satisfiable(watts)
 
 
 class TestStructure:
-    def test_several_slots_have_their_own_pools(self, site: Matcher) -> None:
+    def test_several_slots_get_separate_pools(self, site: Matcher) -> None:
         request = asked(node(1, slot(2, core(4), label="a"), slot(1, core(8), {"type": "gpu", "count": 1}, label="task")))
         match = found(site, request)
         assert match is not None
@@ -227,7 +227,7 @@ def test_node_exclusive_policies_take_their_first_node_exclusively(site: Matcher
 
 class TestBadInput:
     @pytest.mark.parametrize("depth", [79, 200, 10_000])
-    def test_a_request_nested_too_deeply(self, depth: int) -> None:
+    def test_request_nested_too_deeply_is_refused(self, depth: int) -> None:
         inner = core()
         for _ in range(depth):
             inner = node(1, inner)
@@ -235,18 +235,18 @@ class TestBadInput:
             asked(slot(1, inner))
 
     @pytest.mark.parametrize("count", [2**62, 2**63, 10**400, "9223372036854775808", "1-9223372036854775808"])
-    def test_a_count_beyond_any_machine(self, count: object) -> None:
+    def test_count_beyond_any_machine_is_infeasible(self, count: object) -> None:
         with pytest.raises(LimitExceeded, match=r"resources\[0\]\.with\[0\]\.count: expected a count up to 4611686018427387903"):
             asked(slot(1, core(count)))
 
     @pytest.mark.parametrize("duration", [float("nan"), float("inf"), -1, "1h", True, None])
-    def test_a_duration_that_is_none(self, duration: object) -> None:
+    def test_invalid_duration_is_refused(self, duration: object) -> None:
         document = {"version": 999, "resources": [slot(1, core())], "attributes": {"system": {"duration": duration}}}
         document["tasks"] = [{"command": ["app"], "slot": "task", "count": {"per_slot": 1}}]
         with pytest.raises(InputError, match=r"attributes\.system\.duration"):
             jobspec.parse(document)
 
-    def test_an_unknown_type_is_infeasible_and_names_those_there_are(self, site: Matcher) -> None:
+    def test_unknown_type_is_infeasible_and_known_ones_are_named(self, site: Matcher) -> None:
         tpu = asked(slot(1, core(), {"type": "tpu", "count": 1}))
         for ask in (lambda: site.satisfiable(tpu), lambda: site.why_not(tpu, 0, 10), lambda: site.earliest(tpu, 10, 0)):
             with pytest.raises(InfeasibleRequest, match=r"with\[1\]: no pool of type 'tpu'.*core, gpu, memory, node"):

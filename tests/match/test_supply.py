@@ -1,4 +1,4 @@
-"""Auxiliary graphs from request to records: what is charged where, placed elsewhere or later, said and given back."""
+"""Auxiliary graphs from request to records: what is charged where, placed elsewhere or later, reported and freed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def site() -> ResourceGraph:
 
 
 def drawn(graph: ResourceGraph, job: str) -> dict[str, int]:
-    """What a job holds of each supplier, by the supplier's name; and its nodes."""
+    """A job's units of each supplier, by the supplier's name; and its nodes."""
     found = {}
     for span in graph.allocation(job).spans:
         pool = graph.pool(span.pool)
@@ -62,7 +62,7 @@ def test_two_graphs_at_once(site: ResourceGraph) -> None:
     assert site.check() == []
 
 
-def test_what_would_overdraw_goes_elsewhere_then_later_then_never(site: ResourceGraph) -> None:
+def test_job_that_would_overdraw_is_placed_elsewhere_then_later_then_never(site: ResourceGraph) -> None:
     site.allocate("slot=3/[node;power=900]", job="a", duration_s=100)
     # 300 W are left in rack0, 2,300 W on the feed.
     site.allocate("slot=1/[node;power=400]", job="b", duration_s=50)
@@ -78,7 +78,7 @@ def test_what_would_overdraw_goes_elsewhere_then_later_then_never(site: Resource
     assert site.check() == []
 
 
-def test_giving_back_gives_back_the_charges(site: ResourceGraph) -> None:
+def test_freeing_pools_frees_their_charges(site: ResourceGraph) -> None:
     before = site.available()
     for text in ("slot=2/[node;power=500;bandwidth=4]", "node=3{x}/power=700", "slot=4/[core=2;bandwidth=3]"):
         site.allocate(text, job="j", duration_s=10)
@@ -87,7 +87,7 @@ def test_giving_back_gives_back_the_charges(site: ResourceGraph) -> None:
     assert site.planner.moments(0, 10**18) == []
 
 
-def test_growing_and_staging_charge_too(site: ResourceGraph) -> None:
+def test_growing_and_staging_charge_suppliers(site: ResourceGraph) -> None:
     site.allocate("slot=1/[node;power=500]", job="j", duration_s=100)
     site.grow("j", "slot=1/[node;power=700]")
     assert drawn(site, "j")["feed"] == 1200
@@ -100,7 +100,7 @@ def test_growing_and_staging_charge_too(site: ResourceGraph) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # beside nodes, in them, in a slot in them, beside cores, at the top: the same ways.
+        # next to nodes, in them, in a slot in them, next to cores, at the top: the same paths.
         ("slot=2/[node;power=500]", {"feed": 1000, "pdu0": 1000}),
         ("node=2{x}/power=500", {"feed": 1000, "pdu0": 1000}),
         ("node=2/slot=2/[core;power=250]", {"feed": 1000, "pdu0": 1000}),
@@ -118,14 +118,14 @@ def test_growing_and_staging_charge_too(site: ResourceGraph) -> None:
         ("slot=1/[node;power=500{x}]", {"feed": 5000, "pdu0": 3000}),
     ],
 )
-def test_where_it_is_charged(site: ResourceGraph, text: str, expected: dict[str, int]) -> None:
+def test_charges_by_position_in_the_request(site: ResourceGraph, text: str, expected: dict[str, int]) -> None:
     site.allocate(text, job="j", duration_s=10)
     taken = drawn(site, "j")
     assert {name: units for name, units in taken.items() if name in ("feed", "pdu0", "pdu1")} == expected
     assert site.check() == []
 
 
-def test_a_supplier_out_of_service_supplies_nothing(site: ResourceGraph) -> None:
+def test_supplier_out_of_service_supplies_nothing(site: ResourceGraph) -> None:
     site.pool("power:/feed/pdu0").state = "down"
     site.allocate("slot=1/[node;power=500]", job="j", duration_s=10)
     assert drawn(site, "j") == {"node4": 1, "feed": 500, "pdu1": 500}
@@ -134,14 +134,14 @@ def test_a_supplier_out_of_service_supplies_nothing(site: ResourceGraph) -> None
     assert any("4 get nothing from pdu0, which is down" in sentence for sentence in refusal.sentences())
 
 
-def test_a_unit_of_another_dimension(site: ResourceGraph) -> None:
+def test_unit_of_another_dimension_is_refused(site: ResourceGraph) -> None:
     refusal = site.why_not("slot=1/[node;power=5{unit:GiB}]")
     assert refusal is not None
     assert refusal.never
     assert any("counted in a unit that does not convert" in sentence for sentence in refusal.sentences())
 
 
-def test_without_a_way_there_is_nothing_to_charge(site: ResourceGraph) -> None:
+def test_request_without_a_supply_path_is_refused(site: ResourceGraph) -> None:
     made = expand(
         Recipe("cluster", children=(Recipe("node", 2, children=(Recipe("core"),)),)),
         more=[Recipe("pdu", children=(Recipe("power", size=100, ids=None),))],
@@ -180,7 +180,7 @@ def test_pools_attached_to_one_supplier_give_together() -> None:
 
 
 def crossed(nodes: int, pdus: int, size: int) -> Matcher:
-    """Every node hangs on two PDUs, each pair on another two: no order of nodes is the best for all."""
+    """Every node is supplied by two PDUs, each pair by another two: no order of nodes is best for all."""
     power = Recipe("power", size=size, unit="W", ids=None)
     made = expand(
         Recipe("cluster", children=(Recipe("node", nodes, children=(Recipe("core", 2),)),)),
@@ -195,7 +195,7 @@ def crossed(nodes: int, pdus: int, size: int) -> Matcher:
     return Matcher(made, Planner(made.parent, made.end, made.type, made.size))
 
 
-def test_suppliers_that_overlap_are_found_without_a_search_where_the_first_nodes_do() -> None:
+def test_overlapping_suppliers_need_no_search_if_the_first_nodes_fit() -> None:
     made = crossed(40, 5, 100)
     found = made.match(request("node=25{x}/power=10"), 0, 10)
     assert found is not None
@@ -204,13 +204,13 @@ def test_suppliers_that_overlap_are_found_without_a_search_where_the_first_nodes
     assert made.match(request("node=41{x}/power=1"), 0, 10) is None
 
 
-def test_an_undecided_start_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecided_start_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     made = crossed(40, 5, 95)
     monkeypatch.setattr(limits, "MATCH_STEPS_MAX", 200)
     asked = request("node=23{x}/power=10")
     with pytest.raises(LimitExceeded, match="compete"):
         made.match(asked, 0, 10)
-    # Undecided now, and at the only moment at which something changes too.
+    # Undecided now, and also at the only moment at which something changes.
     made.planner.hold(int(made.structure.of_type("power")[0]), 5, 0, 7)
     with pytest.raises(LimitExceeded):
         made.earliest(asked, 10, 0)
@@ -218,8 +218,8 @@ def test_an_undecided_start_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> N
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_laminar_limits_are_those_of_one_by_one(data: st.DataObject) -> None:
-    """Node after node, or group after group: where groups nest, both supply the same nodes, and no order could supply more."""
+def test_laminar_limits_equal_those_node_by_node(data: st.DataObject) -> None:
+    """Node by node or group by group: if groups nest, both supply the same nodes, and no order could supply more."""
     number = data.draw(st.integers(1, 8))
     cuts = sorted(data.draw(st.sets(st.integers(1, number), max_size=3)) | {0, number})
     groups = [range(a, b) for a, b in pairwise(cuts)] + [range(number)] * data.draw(st.integers(0, 2))
@@ -240,7 +240,7 @@ def test_laminar_limits_are_those_of_one_by_one(data: st.DataObject) -> None:
     assert limited.sum() == backwards.sum()
 
 
-def test_a_machine_with_power_and_a_queue_of_jobs_is_never_overdrawn(site: ResourceGraph) -> None:
+def test_queue_of_jobs_never_overdraws_power(site: ResourceGraph) -> None:
     power = {v: int(site.structure.size[v]) for v in site.structure.of_type("power").tolist()}
     for job in range(40):
         nodes, watts = 1 + job % 5, 200 + 90 * (job % 7)
@@ -253,8 +253,8 @@ def test_a_machine_with_power_and_a_queue_of_jobs_is_never_overdrawn(site: Resou
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_queue_that_is_short_of_power_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
-    """Vector path with all it remembers, against a traverser that knows nothing; some jobs end early."""
+def test_queue_short_of_power_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
+    """Vector path with its caches, compared with a traverser without any; some jobs end early."""
     source = cases.random_source(seed)
     power = Recipe("power", size=2000, unit="W", ids=None)
     more = [Recipe("pdu", 8, ids=0, children=(power,)), Recipe("feed", 2, children=(replace(power, size=6500),))]
@@ -283,7 +283,7 @@ def test_a_queue_that_is_short_of_power_gets_the_same_starts_and_pools_from_both
             ]
         )
         if text.startswith("node") and "slot" not in text:
-            # The same watts beside all nodes of the request.
+            # The same watts next to all nodes of the request.
             beside = request(f"[node={number}{{x}}/core=2;power={watts * number}]")
             together, each = matcher.match(beside, 0, 9), matcher.match(request(text), 0, 9)
             assert (together is None) == (each is None)
@@ -317,7 +317,7 @@ def test_a_queue_that_is_short_of_power_gets_the_same_starts_and_pools_from_both
         ),
     ],
 )
-def test_refusals_tell_suppliers_apart(pools: str, supplying: str, named: str) -> None:
+def test_refusals_distinguish_suppliers(pools: str, supplying: str, named: str) -> None:
     text = f"""
 fluxres: 1
 name: c
@@ -335,8 +335,8 @@ graphs:
 
 @pytest.mark.parametrize("wanted", ["slot=2/[node{x};power=300]", "slot=2/[core=2;power=300]"])
 @pytest.mark.parametrize("policy", ["first", "high", "lonodex"])
-def test_a_fully_drawn_feed_implies_all_suppliers_below_it(wanted: str, policy: str) -> None:
-    """The first slot makes a PDU whole, the second one the feed around it."""
+def test_fully_drawn_feed_implies_all_suppliers_below_it(wanted: str, policy: str) -> None:
+    """The first slot uses up a PDU, the second one the feed above it."""
     outlet = Recipe("power", basename="outlet", size=300, unit="W")
     feed = Recipe("power", basename="feed", size=600, unit="W", children=(
         Recipe("power", 2, basename="pdu", size=300, unit="W", children=(outlet,)),
@@ -379,7 +379,7 @@ FEED = {
 
 
 @pytest.mark.parametrize("text", ["feed=10000", "slot/feed=10000", "feed=4000-10000"])
-def test_all_units_of_a_supplier_are_refused_at_once_while_one_below_it_is_in_use(text: str) -> None:
+def test_all_units_of_a_supplier_are_refused_while_one_below_it_is_in_use(text: str) -> None:
     graph = fluxres.load(FEED)
     graph.allocate([("power:/feed0/pdu0", 100)], job="x", duration_s=50)
     if "-" in text:
@@ -397,7 +397,7 @@ def test_all_units_of_a_supplier_are_refused_at_once_while_one_below_it_is_in_us
     assert "together they compete for the same pools" not in str(refusal)
 
 
-def test_units_that_others_have_to_add_are_not_tried_one_by_one() -> None:
+def test_joint_units_are_not_tried_one_by_one() -> None:
     memory = {"type": "memory", "count": 3, "size": 10**6, "with": [{"type": "page", "count": 2}]}
     graph = fluxres.load({"fluxres": 1, "name": "m", "resources": [memory]})
     graph.allocate([f"/m/memory{k}/page0" for k in range(3)], job="x", duration_s=50)
@@ -412,7 +412,7 @@ def test_units_that_others_have_to_add_are_not_tried_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [("slot/[node;power=3001]", ""), ("slot=2/[node;power=3001]", " (3001 each)")])
-def test_too_much_at_once_is_not_called_room_for_none(site: ResourceGraph, text: str, said: str) -> None:
+def test_too_large_a_request_is_not_reported_as_room_for_none(site: ResourceGraph, text: str, said: str) -> None:
     refusal = site.why_not(text)
     assert refusal is not None
     asked = 3001 * (2 if said else 1)

@@ -1,4 +1,4 @@
-"""Who supplies whom, found the slow way: edge by edge, pool by pool, by the text of `specs/matching.md`.
+"""Which pool supplies which, computed slowly: edge by edge, pool by pool, following `specs/matching.md`.
 
 An edge with a capacity is numbered behind the pools: graph by graph, by source and target.
 """
@@ -55,7 +55,7 @@ class Ways:
                     self.own_unit[number] = unit[edge]
 
     def unit(self, v: int) -> str | None:
-        """What an edge is counted in."""
+        """The unit of an edge."""
         if v in self.own_unit:
             return self.own_unit[v]
         name = next(graph for (graph, _), number in self.number.items() if number == v)
@@ -111,7 +111,7 @@ class Ways:
         return [*one_way, *((a, b) for a, b in both if distance.get(a, unreached) > distance.get(b, unreached))]
 
     def suppliers(self, edges: list[Edge], v: int) -> list[int]:
-        """Who supplies a pool: those that have something themselves, where there are any."""
+        """The suppliers of a pool: only those with units of their own, if there are any."""
         every = self.all_suppliers(edges, v)
         found = sorted([a for a in every if not self.is_dead(edges, a)] or every)
         graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
@@ -121,7 +121,7 @@ class Ways:
         return [a for a in found if a in several[:1] or frozenset((a, v)) not in one_of]
 
     def is_spent(self, edges: list[Edge], u: int, below: set[int]) -> bool:
-        """Whether a supplier, or everybody farther up from it, is only the way to others."""
+        """Whether a supplier, or all suppliers farther up from it, are pass-through pools."""
         if u in below:
             return False
         types = {self.type[v] for v in self.givers(edges) if self.is_counted(edges, self.type[v])}
@@ -141,12 +141,12 @@ class Ways:
         return not self.ideal and any(self.structure.state_name(u) in UNAVAILABLE_STATES for u in self.above[v])
 
     def is_dead(self, edges: list[Edge], v: int) -> bool:
-        """Whether a supplier gives nothing: it is out of service, or all that supplies it gives nothing."""
+        """Whether a supplier gives nothing: it is out of service, or all of its suppliers give nothing."""
         place = next((u for u in self.above[v] if self.all_suppliers(edges, u)), None)
         return self.is_out(v) or (place is not None and place in self.cut(edges))
 
     def cut(self, edges: list[Edge]) -> set[int]:
-        """Supplied pools that nothing reaches by a graph."""
+        """Supplied pools that are cut off in a graph."""
         key = id(edges)
         if key not in self.cuts:
             found: set[int] = set()
@@ -159,23 +159,23 @@ class Ways:
         return self.cuts[key]
 
     def is_vital(self, edges: list[Edge]) -> bool:
-        """Whether who gets nothing by a graph can do no work."""
+        """Whether a pool without supply in a graph can do no work."""
         graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
         types = {self.type[v] for v in self.givers(edges)}
         limited = any(self.limits(edges, a, b) for a, b in edges)
         return graph.hierarchy or limited or any(self._distributed_by(edges, name) for name in types)
 
     def is_cut_off(self, v: int) -> bool:
-        """Whether nothing reaches a pool by one of the graphs."""
+        """Whether a pool is cut off in one of the graphs."""
         if self.ideal:
             return False
         near = [next(filter(None, (self.taken_in(edges, u) for u in self.above[v])), []) for edges in self.graphs]
         return any(bool(places) and set(places) <= self.cut(edges) for places, edges in zip(near, self.graphs, strict=True))
 
     def taken_in(self, edges: list[Edge], u: int) -> list[int]:
-        """Where the supply of a pool and of what is in it comes in: there, or at the cards of a node.
+        """The pools through which the supply of a pool and its contents enters: the pool itself, or the cards of a node.
 
-        A node in a node without cards of its own has the supply of the pools above it: the cards beside it are not its cards.
+        A node in a node without cards of its own has the supply of the pools above it: cards next to it are not its cards.
         """
         if self.all_suppliers(edges, u):
             return [u]
@@ -186,7 +186,7 @@ class Ways:
         return found | {u for a in found for u in self.above[a] if self.outside(u) and self.outside(a)}
 
     def hung(self, u: int, type_name: str) -> list[int]:
-        """Childless pools of a type below a pool, or outside the tree at the end of an edge from it."""
+        """Childless pools of a type below a pool, or attached to it by an edge outside the tree."""
         found = set()
         for v in range(self.structure.n):
             if self.type[v] != type_name or self.structure.end.item(v) != v + 1:
@@ -242,7 +242,7 @@ class Ways:
         return [*found, *beside], {v for a in found for v in self.limits(edges, a, place)}
 
     def charged(self, v: int, type_name: str) -> dict[Givers, Fraction] | None:
-        """Who gives what part; None where nothing supplies the pool."""
+        """The suppliers with the part that each gives; None if nothing supplies the pool."""
         if (v, type_name) not in self.found:
             self.found[v, type_name] = self._charged(v, type_name)
         return self.found[v, type_name]
@@ -263,7 +263,7 @@ class Ways:
         return parts or None
 
     def by(self, edges: list[Edge], v: int, types: list[str], *, flow: bool = False) -> dict[Givers, Fraction]:
-        """Who gives to a pool by one graph: pools of these types, and edges where those are counted, or for the graph itself."""
+        """What gives to a pool in one graph: pools of these types, and edges if those are counted, or for the graph itself."""
         every = self.entries(edges, v)
         entries = [u for u in every if u not in self.cut(edges)] or every
         here: dict[Givers, Fraction] = {}
@@ -293,7 +293,7 @@ class Ways:
     # -- routes to a pool that is named ------------------------------------------------------------------------------
 
     def routed(self, v: int, name: str, to: str) -> dict[Givers, Fraction] | None:
-        """Who gives what part of units of a graph towards a pool; None where no route leads there."""
+        """What gives which part of units of a graph towards a pool; None if there is no route."""
         edges, end = self.graphs[self.names.index(name)], self.structure.vertex(to)
         pairs = [(a, b) for a in self.ends(edges, v) for b in self.ends(edges, end)]
         return self.along(edges, [route for a, b in pairs if (route := self.route(edges, a, b)) is not None])
@@ -314,7 +314,7 @@ class Ways:
     # -- where nodes meet --------------------------------------------------------------------------------------------
 
     def above_all(self, edges: list[Edge], v: int) -> set[int]:
-        """The suppliers on the way of a node; where it has several cards, of all of them."""
+        """The suppliers on the path of a node; of all its cards, if it has several."""
         every = self.entries(edges, v)
         entries = [u for u in every if u not in self.cut(edges)] or every
         ways = [self.walked(edges, entry) for entry in entries]
@@ -367,7 +367,7 @@ class Ways:
                     yield from self.walks(edges, [*met, u], b, left - 1)
 
     def beside(self, edges: list[Edge], v: int) -> set[int]:
-        """The pools in service one step away, whichever way the edge points."""
+        """The pools in service one step away, in either direction of the edge."""
         if (id(edges), v) not in self.neighbours:
             graph = self.structure.subsystems[self.names[self.graphs.index(edges)]]
             steps = list(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
@@ -380,5 +380,5 @@ class Ways:
         return self.neighbours[id(edges), v]
 
     def upstream(self, v: int, type_name: str) -> dict[Givers, Fraction]:
-        """What lies farther up than what hangs on the same suppliers."""
+        """What is farther up than the pools attached to the same suppliers."""
         return {givers: part for givers, part in (self.charged(v, type_name) or {}).items() if v not in givers}

@@ -1,4 +1,4 @@
-"""Bounds of the face, hit."""
+"""Bounds of `ResourceGraph`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fluxres.errors import UsageError
 from tests.allocation.test_records import NODE, machine
 
 
-def test_a_tag_value_has_a_bound() -> None:
+def test_tag_values_are_bounded() -> None:
     g = machine()
     g.tag(NODE, "note", "x" * limits.VALUE_LENGTH_MAX)
     with pytest.raises(UsageError, match=f"at most {limits.VALUE_LENGTH_MAX} characters"):
@@ -17,7 +17,7 @@ def test_a_tag_value_has_a_bound() -> None:
     assert len(g.pool(NODE).tags["note"] or "") == limits.VALUE_LENGTH_MAX
 
 
-def test_the_memory_of_paths_has_a_bound_and_forgetting_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_cache_is_bounded_and_eviction_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PATH_CACHE_MAX", 2)
     g = machine()
     paths = [p.path for p in g.walk()]
@@ -26,7 +26,7 @@ def test_the_memory_of_paths_has_a_bound_and_forgetting_is_harmless(monkeypatch:
         assert len(g.structure.lookup._paths) <= limits.PATH_CACHE_MAX
 
 
-def test_a_stage_lives_as_long_as_the_default_says() -> None:
+def test_stage_expires_after_the_default_time() -> None:
     now = [0.0]
     g = machine()
     g.clock = lambda: now[0]

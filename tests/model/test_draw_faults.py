@@ -1,4 +1,4 @@
-"""What a machine says that pools draw, and how: as text, of a name that nobody supplies, in several units."""
+"""Invalid and unusual draws of pools: as text, of a name that nothing supplies, in several units."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def made(draw: str = "power: 400") -> ResourceGraph:
 
 
 @pytest.mark.parametrize("format", ["cluster", "jgf", "graphml", "node-link"])
-def test_a_draw_holds_through_a_format(format: str) -> None:
+def test_draw_survives_a_format(format: str) -> None:
     written = registry.write(made().structure, name="m", format=format)
     graph = ResourceGraph(registry.read(written.data).structure)
     graph.allocate("slot=2/node", job="a")
@@ -43,7 +43,7 @@ def test_a_draw_holds_through_a_format(format: str) -> None:
     assert graph.check() == []
 
 
-def test_a_draw_holds_through_a_resource_set() -> None:
+def test_draw_survives_a_resource_set() -> None:
     graph = made()
     graph.allocate("slot=4/core=1", job="a")
     again = fluxres.load(graph.allocation("a").R(scheduling=True))
@@ -51,7 +51,7 @@ def test_a_draw_holds_through_a_resource_set() -> None:
 
 
 @pytest.mark.parametrize("value", ["lots", 1.5, True, None, "-3", "9" * 30])
-def test_a_draw_that_is_no_whole_number_is_refused(value: object) -> None:
+def test_draw_that_is_not_a_whole_number_is_refused(value: object) -> None:
     node = {"type": "node", "properties": {"draw.power": value}}
     with pytest.raises(InputError, match=r"draw\.power: expected a whole number of units") as refusal:
         fluxres.load({"fluxres": 1, "name": "m", "resources": [node]})
@@ -59,7 +59,7 @@ def test_a_draw_that_is_no_whole_number_is_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize("format", ["jgf", "node-link"])
-def test_its_place_is_named_in_every_format(format: str) -> None:
+def test_every_format_reports_the_place_of_an_invalid_draw(format: str) -> None:
     data = registry.write(made().structure, name="m", format=format).data
     assert b"400" in data
     with pytest.raises(InputError, match=r"draw\.power: expected a whole number of units") as refusal:
@@ -70,14 +70,14 @@ def test_its_place_is_named_in_every_format(format: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["powr", "Power", "core"])
-def test_a_draw_that_no_graph_distributes_is_refused(name: str) -> None:
+def test_draw_that_no_graph_distributes_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"draws units of '{name}', which no graph distributes") as refusal:
         made(f"{name}: 400")
     assert f"resources[0].draw.{name}" in refusal.value.where
     assert refusal.value.hint == "there is feed, power"
 
 
-def test_a_machine_to_be_merged_may_draw_what_it_has_not() -> None:
+def test_machine_to_merge_may_draw_from_missing_suppliers() -> None:
     alone = fluxres.build(fluxres.Resource("node", 2, draw={"power": 400}), name="m")
     assert [problem.message for problem in alone.check()] == [
         "draws units of 'power', which no graph distributes (no graph distributes anything)"
@@ -87,7 +87,7 @@ def test_a_machine_to_be_merged_may_draw_what_it_has_not() -> None:
 
 
 @pytest.mark.parametrize("other", ["size: 1000, unit: kW", "size: 1000, unit: GB"])
-def test_a_draw_in_several_units_is_refused(other: str) -> None:
+def test_draw_in_several_units_is_refused(other: str) -> None:
     text = SITE.replace("DRAW", "power: 1").replace("type: feed,", "type: feed, id: 0,")
     text = text.replace(
         "with: [{type: power,", f"with: [{{type: pdu, with: [{{type: power, id: null, {other}}}]}}, {{type: power,"
@@ -101,7 +101,7 @@ def test_edges_in_another_unit_are_refused() -> None:
         registry.read(SITE.replace("DRAW", "power: 1").replace("capacity: 900", "capacity: 900, unit: kW").encode())
 
 
-def test_a_draw_that_can_never_be_given_is_a_problem() -> None:
+def test_draw_that_can_never_be_supplied_is_a_problem() -> None:
     problems = made("power: 950").check()
     assert len(problems) == 4
     assert problems[0].message == "draws 950 W of power: power:/feed -> /m/node0, which has 900 W: it can never be given"
@@ -119,18 +119,18 @@ graphs:
 """
 
 
-def test_suppliers_of_several_types_on_one_way_are_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_suppliers_of_several_types_on_one_path_are_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     graph = fluxres.loads(MIXED.replace("UNIT", "W"))
     assert [(problem.severity, problem.where) for problem in graph.check()] == [("warning", "power:/feed/panel/pdu0")]
     assert "asked for as 'pdu' are charged to no 'feed'" in graph.check()[0].message
-    graph.allocate("slot/[node;power=300]", job="j")  # by the name of the graph all of them give
+    graph.allocate("slot/[node;power=300]", job="j")  # a request by the name of the graph draws from all of them
     assert (graph.pool("power:/feed").available(), graph.pool("power:/feed/panel/pdu0").available()) == (700, 500)
     (tmp_path / "m.yaml").write_text(MIXED.replace("UNIT", "W"))
     assert cli.run(["--store", f"sqlite:///{tmp_path}/m.db", "load", f"{tmp_path}/m.yaml"]) == 0
     assert "asked for as 'pdu' are charged to no 'feed'" in capsys.readouterr().err
 
 
-def test_suppliers_of_one_type_or_of_several_units_are_no_problem() -> None:
+def test_suppliers_of_one_type_or_in_several_units_are_no_problem() -> None:
     assert fluxres.loads(MIXED.replace("UNIT", "kV")).check() == []
     one = MIXED.replace("UNIT", "W").replace("type: feed", "type: pdu, name: feed")
     graph = fluxres.loads(one)
@@ -140,7 +140,7 @@ def test_suppliers_of_one_type_or_of_several_units_are_no_problem() -> None:
 
 
 @pytest.mark.parametrize(("capacity", "said"), [("0.5", "carries 0.5 kW, and 0 whole"), ("1.5", "carries 1.5 kW, and 1 whole")])
-def test_fractions_of_what_an_edge_carries_are_a_problem(capacity: str, said: str) -> None:
+def test_fractional_edge_capacities_are_a_problem(capacity: str, said: str) -> None:
     text = """
 fluxres: 1
 name: m
@@ -156,7 +156,7 @@ graphs:
     assert fluxres.loads(text.replace("CAPACITY", "2.0")).check() == []
 
 
-def test_roots_of_a_hierarchy_are_sought_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hierarchy_roots_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
     sought = auxiliary.np.setdiff1d
 

@@ -1,4 +1,4 @@
-"""Rule F2: what was drawn for a pool goes with the last of it that the job has, whatever way that is given back."""
+"""Rule F2: what was drawn for a pool is freed with the job's last units of it, however these are freed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def site() -> ResourceGraph:
 
 
 def drawn(graph: ResourceGraph, job: str = "j", at: float | None = None) -> dict[str, int]:
-    """What a job draws, by supplier and by node behind a cable."""
+    """A job's draws, by supplier and by node behind a cable."""
     found = {}
     for span in graph.allocation(job, at).spans if job in graph.jobs() else ():
         if " -> " in span.pool:
@@ -60,7 +60,7 @@ GIVEN_BACK: dict[str, Callable[[ResourceGraph], object]] = {
 
 
 @pytest.mark.parametrize("way", GIVEN_BACK)
-def test_rule_f2_watts_go_with_the_node(site: ResourceGraph, way: str) -> None:
+def test_rule_f2_watts_are_freed_with_the_node(site: ResourceGraph, way: str) -> None:
     site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
     site.grow("j", "slot=1/[node;power=1500]")
     assert drawn(site) == {"feed": 2900, "pdu0": 2900, "node0": 700, "node1": 700, "node2": 1500}
@@ -102,9 +102,7 @@ RESHAPED: dict[str, Callable[[ResourceGraph, Path], ResourceGraph]] = {
 
 
 @pytest.mark.parametrize(("way", "staged"), [(w, s) for w in RESHAPED for s in (False, True) if not (s and w == "document")])
-def test_rule_f2_what_was_drawn_for_a_node_that_is_only_a_way_goes_with_its_last_core(
-    way: str, staged: bool, tmp_path: Path
-) -> None:
+def test_rule_f2_draws_for_a_pass_through_node_are_freed_with_its_last_core(way: str, staged: bool, tmp_path: Path) -> None:
     whole = sites.graph(sites.racks() + sites.power(9000, 5000))
     whole.allocate("slot=2/[core=4;power=700]", job="p", duration_s=100)
     part = whole.copy(job="p")
@@ -122,7 +120,7 @@ def test_rule_f2_what_was_drawn_for_a_node_that_is_only_a_way_goes_with_its_last
     assert part.check() == []
 
 
-def test_what_was_taken_back_says_the_watts(site: ResourceGraph) -> None:
+def test_result_of_shrink_contains_the_watts(site: ResourceGraph) -> None:
     site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
     taken = site.shrink("j", node(0))
     assert sorted((span.pool.rpartition("/")[2], span.amount) for span in taken.spans) == [
@@ -133,7 +131,7 @@ def test_what_was_taken_back_says_the_watts(site: ResourceGraph) -> None:
     ]
 
 
-def test_only_for_the_time_that_the_node_is_given_back_for(site: ResourceGraph) -> None:
+def test_watts_are_freed_only_for_the_window_of_the_node(site: ResourceGraph) -> None:
     site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
     site.free("j", node(0), start=40)
     assert drawn(site, at=39)["pdu0"] == 1400
@@ -147,7 +145,7 @@ def test_only_for_the_time_that_the_node_is_given_back_for(site: ResourceGraph) 
     assert site.jobs() == []
 
 
-def test_watts_of_cores_go_with_the_last_core_in_the_node(site: ResourceGraph) -> None:
+def test_watts_of_cores_are_freed_with_the_last_core_in_the_node(site: ResourceGraph) -> None:
     site.allocate("slot=3/[core=2;power=250]", job="j", duration_s=100)
     assert drawn(site) == {"feed": 750, "pdu0": 750, "node0": 500, "node1": 250}
     site.free("j", [node(0) + f"/core{number}" for number in range(3)])
@@ -157,7 +155,7 @@ def test_watts_of_cores_go_with_the_last_core_in_the_node(site: ResourceGraph) -
     assert site.check() == []
 
 
-def test_a_whole_rack_around_a_node_keeps_its_watts(site: ResourceGraph) -> None:
+def test_exclusive_rack_keeps_the_watts_of_a_freed_node(site: ResourceGraph) -> None:
     site.allocate("slot=1/[node;power=700]", job="j")
     site.allocate("/site/rack0", job="j")
     site.free("j", "/site/rack0")
@@ -167,7 +165,7 @@ def test_a_whole_rack_around_a_node_keeps_its_watts(site: ResourceGraph) -> None
     assert site.jobs() == []
 
 
-def test_a_supplier_taken_whole_goes_with_the_last_that_it_was_taken_for(site: ResourceGraph) -> None:
+def test_exclusive_supplier_is_freed_with_its_last_consumer(site: ResourceGraph) -> None:
     site.allocate("slot=2/[node;power=500{x}]", job="j", duration_s=100)
     whole = {"feed": 9000, "pdu0": 5000, "node0": 2000, "node1": 2000}
     assert drawn(site) == whole
@@ -177,18 +175,18 @@ def test_a_supplier_taken_whole_goes_with_the_last_that_it_was_taken_for(site: R
     assert site.jobs() == []
 
 
-def test_units_that_were_picked_of_a_supplier_take_those_farther_up_along(site: ResourceGraph) -> None:
+def test_freeing_picked_supplier_units_frees_upstream_units(site: ResourceGraph) -> None:
     site.allocate("pdu=1/power=800", job="j")
     assert drawn(site) == {"feed": 800, "pdu0": 800}
     site.free("j", "power:/feed/pdu0/power")
     assert site.jobs() == []
 
 
-def test_watts_that_are_named_go_first_and_no_more_than_there_are(site: ResourceGraph) -> None:
+def test_named_watts_are_freed_first_and_at_most_those_held(site: ResourceGraph) -> None:
     site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
     site.allocate({"power:/feed/pdu0/power": 100}, job="j", duration_s=100)
     site.free("j", {"power:/feed/pdu0/power": 300})
-    # 100 W were for nobody, 200 W of the last node; the rest goes with the nodes.
+    # 100 W had no consumer, 200 W were for the last node; the rest is freed with the nodes.
     assert drawn(site)["pdu0"] == 1200
     site.free("j", node(1))
     assert drawn(site) == {"feed": 700, "pdu0": 700, "node0": 700}
@@ -200,7 +198,7 @@ def test_watts_that_are_named_go_first_and_no_more_than_there_are(site: Resource
     assert site.check() == []
 
 
-def test_what_is_drawn_for_nothing_that_is_held_stays_until_it_is_named(site: ResourceGraph) -> None:
+def test_draws_without_a_held_consumer_stay_until_named(site: ResourceGraph) -> None:
     site.allocate("rack=1/power=500", job="j")
     site.allocate(node(1), job="j")
     site.free("j", node(1))
@@ -209,7 +207,7 @@ def test_what_is_drawn_for_nothing_that_is_held_stays_until_it_is_named(site: Re
     assert site.jobs() == []
 
 
-def test_staged_together_and_replayed(site: ResourceGraph) -> None:
+def test_draws_survive_stages_co_allocation_and_replay(site: ResourceGraph) -> None:
     told: list[Event] = []
     again = site.duplicate()
     site.sink = told.append
@@ -230,7 +228,7 @@ def test_staged_together_and_replayed(site: ResourceGraph) -> None:
 
 
 @pytest.mark.parametrize("form", ["sqlite", "cluster", "node-link", "changes"])
-def test_a_file_and_a_store_know_for_whom_it_was(site: ResourceGraph, form: str, tmp_path: Path) -> None:
+def test_files_and_stores_keep_the_consumers_of_draws(site: ResourceGraph, form: str, tmp_path: Path) -> None:
     site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
     site.allocate("slot=2/[node;power=500{x}]", job="x", start=200, duration_s=50)
     if form == "sqlite":
@@ -252,18 +250,18 @@ def test_a_file_and_a_store_know_for_whom_it_was(site: ResourceGraph, form: str,
     assert again.jobs() == ["j"]
 
 
-def test_the_audit_finds_what_was_drawn_and_is_not_held(site: ResourceGraph) -> None:
+def test_audit_finds_draws_that_are_not_held(site: ResourceGraph) -> None:
     site.allocate("slot=1/[node;power=700]", job="j")
     site.records.drawn.put("j", (site.vertex(node(0)),), site.vertex("power:/feed/power"), ((0, 10, 1),))
     (problem,) = site.check()
     assert problem.message.startswith("F2: j drew")
-    # It can be given back all the same, and nothing is left of the fault.
+    # It can be freed nevertheless, and the inconsistency is gone.
     site.free("j", node(0))
     assert site.jobs() == []
     assert site.check() == []
 
 
-def test_units_named_alone_go_and_the_node_stays(site: ResourceGraph) -> None:
+def test_units_freed_by_name_leave_the_node(site: ResourceGraph) -> None:
     site.allocate("slot=2/[node;power=700]", job="j", duration_s=100)
     for supplier in ("power:/feed/power", "power:/feed/pdu0/power"):
         site.free("j", {supplier: 300})
@@ -275,7 +273,7 @@ def test_units_named_alone_go_and_the_node_stays(site: ResourceGraph) -> None:
     assert site.jobs() == []
 
 
-def test_a_part_of_a_child_takes_its_watts_back_to_the_parent(site: ResourceGraph) -> None:
+def test_shrinking_a_child_returns_its_watts_to_the_parent(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     job = top.submit("slot=2/[node;power=700]", duration_s=100)
     child = top.spawn(job)
@@ -292,7 +290,7 @@ def test_a_part_of_a_child_takes_its_watts_back_to_the_parent(site: ResourceGrap
     assert top.check() == []
 
 
-def test_what_the_jobs_of_a_child_draw_does_not_go() -> None:
+def test_draws_of_a_childs_jobs_are_not_freed() -> None:
     graph = sites.graph(PLAIN)
     child = (top := Instance(graph, clock=ManualClock(), name="top")).spawn(top.submit("slot=2/[node;power=700]", duration_s=100))
     running = child.submit("slot=1/[core;power=1000]", duration_s=50)
@@ -304,7 +302,7 @@ def test_what_the_jobs_of_a_child_draw_does_not_go() -> None:
     assert top.check() == []
 
 
-def test_a_part_of_a_whole_rack_goes_with_no_more_than_it_drew(site: ResourceGraph) -> None:
+def test_part_of_an_exclusive_rack_frees_only_what_it_drew(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("rack=1{x}/power=800", duration_s=100))
     child.shrink(node(1))
@@ -313,7 +311,7 @@ def test_a_part_of_a_whole_rack_goes_with_no_more_than_it_drew(site: ResourceGra
     assert top.check() == []
 
 
-def test_the_last_core_of_a_child_in_a_node_takes_the_watts_of_the_node_along(site: ResourceGraph) -> None:
+def test_childs_last_core_in_a_node_frees_the_nodes_watts(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=2/[core=2;power=400]", duration_s=100))
     child.shrink([f"{node(0)}/core0"])
@@ -326,7 +324,7 @@ def test_the_last_core_of_a_child_in_a_node_takes_the_watts_of_the_node_along(si
     assert top.check() == []
 
 
-def test_a_child_that_gave_back_all_it_had_of_a_supplier_asks_its_parent_for_as_much_as_that_has(site: ResourceGraph) -> None:
+def test_child_without_units_of_a_supplier_draws_what_its_parent_has(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=1/[node;power=400]", duration_s=100))
     child.grow([node(4)])
@@ -337,7 +335,7 @@ def test_a_child_that_gave_back_all_it_had_of_a_supplier_asks_its_parent_for_as_
     assert top.check() == []
 
 
-def test_a_grandchild_that_shrinks_gives_its_watts_to_its_own_parent_only(site: ResourceGraph) -> None:
+def test_shrinking_a_grandchild_returns_watts_to_its_own_parent_only(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=3/[node;power=700]", duration_s=100))
     inner = child.spawn(child.submit("slot=2/[node;power=600]", duration_s=50))
@@ -352,7 +350,7 @@ def test_a_grandchild_that_shrinks_gives_its_watts_to_its_own_parent_only(site: 
     assert top.check() == []
 
 
-def test_what_a_grandchild_gives_back_goes_after_its_parent_grew_and_shrank() -> None:
+def test_grandchild_returns_units_after_its_parent_grew_and_shrank() -> None:
     top = Instance(sites.graph(PLAIN), clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=8/core", duration_s=100))
     running = child.submit("slot=2/[core=4;power=300]", duration_s=50)
@@ -365,7 +363,7 @@ def test_what_a_grandchild_gives_back_goes_after_its_parent_grew_and_shrank() ->
     assert top.check() == []
 
 
-def test_parts_of_a_whole_rack_take_along_what_was_drawn_for_them_and_leave_the_rest(site: ResourceGraph) -> None:
+def test_parts_of_an_exclusive_rack_free_their_own_draws_only(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=1/rack{x}/[node=4;power=300]", duration_s=100))
     holder = top.graph.jobs()[0]
@@ -377,7 +375,7 @@ def test_parts_of_a_whole_rack_take_along_what_was_drawn_for_them_and_leave_the_
     assert drawn(top.graph, holder)["pdu0"] == before["pdu0"] * 3 // 4
 
 
-def test_nothing_is_given_back_for_a_job_that_is_past_its_limit(site: ResourceGraph) -> None:
+def test_job_past_its_limit_frees_nothing(site: ResourceGraph) -> None:
     class Slow(Runner):
         def start(self, job: Job) -> None:
             """Nothing to do."""
@@ -395,7 +393,7 @@ def test_nothing_is_given_back_for_a_job_that_is_past_its_limit(site: ResourceGr
     assert top.check() == []
 
 
-def test_a_longer_job_draws_for_its_nodes_as_long(site: ResourceGraph) -> None:
+def test_extended_job_draws_until_its_new_end(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     job = top.submit("slot=2/[node;power=700]", duration_s=100)
     top.set_duration(job, 500)
@@ -405,7 +403,7 @@ def test_a_longer_job_draws_for_its_nodes_as_long(site: ResourceGraph) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_comes_and_goes_each_supplier_has_what_its_nodes_draw(site: ResourceGraph, seed: int) -> None:
+def test_random_allocations_match_the_sums_of_node_draws(site: ResourceGraph, seed: int) -> None:
     """Against sums over the nodes that each job has, with watts for each."""
     source = random.Random(seed)
     watts: dict[tuple[str, int], int] = {}
@@ -439,7 +437,7 @@ def test_whatever_comes_and_goes_each_supplier_has_what_its_nodes_draw(site: Res
     assert site.check() == []
 
 
-def test_a_node_that_ends_before_what_is_in_it_is_extended_with_its_watts() -> None:
+def test_node_that_ends_before_its_contents_is_extended_with_its_watts() -> None:
     plain = """
 fluxres: 1
 name: lab

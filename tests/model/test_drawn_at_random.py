@@ -1,4 +1,4 @@
-"""Rule F2 at random: jobs of several windows that grow, shrink and end, against sums over what each holds at each moment."""
+"""Rule F2 at random: jobs with several windows grow, shrink and end; compared with sums over their holdings at each moment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MACHINES = {
 
 
 class Course:
-    """A machine, what happens to it, and what each job holds and draws by node and moment."""
+    """A machine, its operations, and what each job holds and draws by node and moment."""
 
     def __init__(self, name: str, seed: int) -> None:
         self.source = random.Random(f"{name}/{seed}")
@@ -92,7 +92,7 @@ class Course:
         )
 
     def window(self) -> Window:
-        points = range(0, HORIZON + 1, 5)  # few moments, so that windows touch
+        points = range(0, HORIZON + 1, 5)  # few moments, so that windows are often adjacent
         start, end = sorted(self.source.sample(points, 2))
         return start, end
 
@@ -134,7 +134,7 @@ class Course:
             units = self.held.get(key, set())
             units.discard(unit)
             if unit == "node" and self.draws:
-                self.watts[key] = 0  # which the node drew, and not what is in it
+                self.watts[key] = 0  # drawn by the node, not by its contents
             if not units:
                 self.held.pop(key, None)
                 del self.watts[key]
@@ -183,7 +183,7 @@ class Course:
                 self.add(job, node, (), (end, new), watts)
 
     def ending(self, job: str, node: int, ends: set[int]) -> dict[int, int]:
-        """What was asked for a node and ends with a part of it that the job holds: all of it where the job has nothing on."""
+        """The requested draw of a node that ends with a part of it: all of it if the job holds nothing longer."""
         found = dict[int, int]()
         for end in ends if not self.draws else ():
             before, after = ((job, node, moment) for moment in (end - 1, end))
@@ -224,7 +224,7 @@ class Course:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_rule_f2_watts_are_those_of_the_nodes_at_every_moment(name: str) -> None:
+def test_rule_f2_draws_equal_the_nodes_watts_at_every_moment(name: str) -> None:
     steps = Counter[str]()
     for seed in range(8):
         course = Course(name, seed)

@@ -1,4 +1,4 @@
-"""Rule F2 over time: pools draw once, when an end is moved, when a part of what is held goes back, and from a stage on."""
+"""Rule F2 over time: pools draw only once when an end is moved, a part is freed, or a stage is committed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def steps(graph: ResourceGraph, job: str = "a") -> list[Held]:
 # -- a moved end ---------------------------------------------------------------------------------------------------------
 
 
-def test_rule_f2_a_node_held_longer_draws_on_beside_what_a_request_asked_for() -> None:
+def test_rule_f2_extended_node_keeps_its_own_draw_and_the_requested_one() -> None:
     g = lab(420, node_w=120)
     g.allocate("slot=1/[core=1;power=300]", job="a", at=0, duration_s=10)
     g.allocate(NODE0, job="a", start=2, end=6)
@@ -69,7 +69,7 @@ def test_rule_f2_a_node_held_longer_draws_on_beside_what_a_request_asked_for() -
         g.allocate(NODE1, job="b", start=6, end=8)
 
 
-def test_rule_f2_what_was_asked_goes_on_from_its_own_end() -> None:
+def test_rule_f2_requested_draw_continues_from_its_own_end() -> None:
     g = lab(2000, node_w=120)
     g.allocate("slot=1/[core=1;power=300]", job="a", at=0, duration_s=5)
     g.allocate(NODE0, job="a", start=5, end=10)
@@ -80,7 +80,7 @@ def test_rule_f2_what_was_asked_goes_on_from_its_own_end() -> None:
 
 @pytest.mark.parametrize("later", [NODE0, CORE, NODE1])
 @pytest.mark.parametrize("pdus", [1, 2])
-def test_rule_f2_a_later_draw_of_a_pool_does_not_shorten_the_first(later: str, pdus: int) -> None:
+def test_rule_f2_later_draw_does_not_shorten_an_earlier_one(later: str, pdus: int) -> None:
     g = lab(500, core_w=50, pdus=pdus)
     g.allocate(RACK, job="a", start=1, end=8)
     g.allocate(later, job="a", start=10, end=17)
@@ -90,7 +90,7 @@ def test_rule_f2_a_later_draw_of_a_pool_does_not_shorten_the_first(later: str, p
         assert (steps(copy), copy.check()) == ([(400, 1, end)], [])
 
 
-def test_rule_f2_an_end_moved_earlier_draws_nothing_more() -> None:
+def test_rule_f2_shortened_job_draws_nothing_more() -> None:
     g = lab(200, core_w=50)
     g.allocate(CORE, job="a", start=0, end=5)
     g.allocate(NODE0, job="a", start=5, end=10)
@@ -98,19 +98,19 @@ def test_rule_f2_an_end_moved_earlier_draws_nothing_more() -> None:
     g.set_end("a", 8)
     assert (before, steps(g)) == ([(50, 0, 5), (200, 5, 10)], [(50, 0, 5), (200, 5, 8)])
     g.free("a", NODE0)
-    assert (steps(g), g.check()) == ([(50, 0, 8)], [])  # the core goes on, which the node has drawn for
+    assert (steps(g), g.check()) == ([(50, 0, 8)], [])  # the core stays held, and the node drew for it
 
 
-def test_rule_f2_what_was_asked_goes_on_with_what_a_pool_around_draws() -> None:
+def test_rule_f2_requested_draw_continues_together_with_that_of_a_pool_above() -> None:
     g = lab(1000, node_w=120)
     g.allocate("slot=1/[node;power=300]", job="a", at=0, duration_s=5)
     g.allocate(RACK, job="a", start=5, end=10)
     g.set_end("a", 8)
-    # As if the rack had been given to a job that drew 300 W already: nothing but what the other node draws.
+    # As if a job that drew 300 W already had got the rack: only the draw of the other node is added.
     assert (steps(g), g.check()) == ([(300, 0, 5), (420, 5, 8)], [])
 
 
-def test_rule_f2_what_was_named_to_be_less_stays_less() -> None:
+def test_rule_f2_draw_reduced_by_name_stays_reduced() -> None:
     g = lab(1000)
     g.allocate(NODE0, job="a", start=0, end=5)
     g.allocate(NODE1, job="a", start=8, end=10)
@@ -120,7 +120,7 @@ def test_rule_f2_what_was_named_to_be_less_stays_less() -> None:
 
 
 class Course:
-    """One job that is given racks, nodes and cores, gives them back, and is ended earlier or later."""
+    """One job that gets racks, nodes and cores, frees them, and is shortened or extended."""
 
     def __init__(self, seed: int) -> None:
         self.source = random.Random(seed)
@@ -140,11 +140,11 @@ class Course:
             what()
             self.steps.add(what.__name__)
         except (NotHeld, UnknownJob, UsageError, InsufficientResources):
-            return  # over, not held by itself, or held already: nothing is in the way otherwise
+            return  # it has ended, has no record of its own, or is held already; nothing else can be refused
         assert (watts(self.graph), self.graph.check()) == ([self.drawn(held) for held in self.held], [])
 
     def drawn(self, held: set[str]) -> int:
-        """What everything in what is held draws, each pool once."""
+        """The draw of everything that is held, each pool once."""
         node_w, core_w, rack_w = self.draws
         inside = {path for path in self.paths for top in held if f"{path}/".startswith(f"{top}/")}
         return sum(core_w if "core" in path else node_w if "node" in path else rack_w for path in inside)
@@ -200,11 +200,11 @@ def test_rule_f2_each_pool_draws_once_at_every_moment() -> None:
 # -- a pool that goes back -----------------------------------------------------------------------------------------------
 
 
-def test_rule_f2_what_is_kept_of_a_pool_draws_on() -> None:
+def test_rule_f2_kept_part_of_a_pool_keeps_drawing() -> None:
     g = lab(2000, core_w=50)
     g.allocate([CORE, f"{NODE0}/core1"], job="a", start=0, end=5)
     g.allocate(RACK, job="a", start=5, end=10)
-    g.set_end("a", 14)  # the cores go on through the rack, which draws for them
+    g.set_end("a", 14)  # the cores stay held through the rack, which draws for them
     assert steps(g) == [(100, 0, 5), (400, 5, 14)]
     g.free("a", RACK, start=6, end=14)
     assert (steps(g), g.check()) == ([(100, 0, 5), (400, 5, 6), (100, 6, 14)], [])
@@ -217,7 +217,7 @@ def test_rule_f2_what_is_kept_of_a_pool_draws_on() -> None:
 
 @pytest.mark.parametrize("window", [(2, 5), (0, 20), (5, 15), (12, 14)])
 @pytest.mark.parametrize("pdus", [1, 2])
-def test_rule_f2_a_stage_draws_what_an_allocation_draws(window: tuple[int, int], pdus: int) -> None:
+def test_rule_f2_stage_draws_like_an_allocation(window: tuple[int, int], pdus: int) -> None:
     allocated, staged = lab(200, pdus=pdus), lab(200, pdus=pdus)
     events: list[dict[str, object]] = []
     staged.sink = events.append
@@ -240,11 +240,11 @@ def test_rule_f2_a_stage_draws_what_an_allocation_draws(window: tuple[int, int],
     assert replayed.allocation("a").spans == allocated.allocation("a").spans
 
 
-def test_rule_f2_a_stage_is_stale_once_the_job_gave_back_what_draws_already() -> None:
+def test_rule_f2_stage_is_stale_after_the_job_frees_pools_it_relies_on() -> None:
     g = lab(400)
     g.allocate(NODE0, job="a", start=0, end=10)
     made = g.stage(RACK, job="a", start=2, end=15)
-    g.free("a", NODE0, start=0, end=2)  # which the stage does not need
+    g.free("a", NODE0, start=0, end=2)  # the stage does not rely on it
     g.duplicate().commit(made.stage)
     g.free("a", NODE0, start=4, end=10)
     with pytest.raises(StaleHandle, match=f"{NODE0}: a has freed it since stage 's0' was made"):
@@ -254,7 +254,7 @@ def test_rule_f2_a_stage_is_stale_once_the_job_gave_back_what_draws_already() ->
     assert (steps(g), g.check()) == ([(100, 2, 4)], [])
 
 
-def test_what_is_staged_at_different_amounts_is_refused_where_it_does_not_fit() -> None:
+def test_stage_with_varying_amounts_is_refused_where_it_does_not_fit() -> None:
     g = lab(199)
     g.allocate(NODE0, job="a", start=0, end=10)
     with pytest.raises(InsufficientResources, match=f"requested 100 units, 99 of 199 free .*; {NODE1} draws them"):
@@ -266,7 +266,7 @@ def test_what_is_staged_at_different_amounts_is_refused_where_it_does_not_fit() 
 
 
 @pytest.mark.parametrize("window", [(2, 5), (0, 20), (5, 15), (12, 14)])
-def test_rule_f2_several_together_draw_what_an_allocation_draws(window: tuple[int, int]) -> None:
+def test_rule_f2_co_allocation_draws_like_an_allocation(window: tuple[int, int]) -> None:
     start, end = window
     allocated, together = lab(300), lab(300)
     for g in (allocated, together):
@@ -280,7 +280,7 @@ def test_rule_f2_several_together_draw_what_an_allocation_draws(window: tuple[in
     assert [event["event"] for event in events] == ["allocate_all"]
 
 
-def test_what_several_draw_together_is_locked_at_each_time() -> None:
+def test_co_allocated_draws_are_locked_at_each_moment() -> None:
     g = lab(300)
     g.allocate(NODE0, job="a", start=0, end=10)
     g.allocate_all([(RACK, "a"), ([("power:/pdu0", 100)], "b")], duration_s=20)

@@ -1,4 +1,4 @@
-"""What pools draw from their suppliers by themselves (`draw` in a cluster file), by whatever name or request they are given."""
+"""Pools' own draw from their suppliers (`draw` in a cluster file), whatever name or request allocates them."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ JOBSPEC = {
         # Parts of a node draw nothing by themselves.
         ("slot=2/core=2", 0),
         (f"{node(0)}/core0", 0),
-        # What says itself how much it draws draws so much, and no more.
+        # A request that states its draw draws exactly that.
         ("slot=2/[node;power=700]", 1400),
         ({node(0): 1, "power:/feed/pdu0/power": 500, "power:/feed/power": 500}, 500),
     ],
 )
-def test_it_is_charged_whatever_gives_the_pool(site: ResourceGraph, wanted: Any, watts: int) -> None:
+def test_own_draw_is_charged_by_every_kind_of_allocation(site: ResourceGraph, wanted: Any, watts: int) -> None:
     site.allocate(wanted, job="j", duration_s=10)
     assert drawn(site) == ({"feed": watts, "pdu0": watts} if watts else {})
     assert site.check() == []
@@ -111,14 +111,14 @@ graphs:
         ({"/site/rack0/node0": 1, "power: /site/rack0 -> /site/rack0/node0": 300}, 0, 0),
     ],
 )
-def test_who_asks_for_units_of_a_type_says_what_is_drawn_of_its_graph(wanted: Any, of_feed: int, of_pdu: int) -> None:
+def test_requested_units_replace_the_own_draw(wanted: Any, of_feed: int, of_pdu: int) -> None:
     made = sites.graph(BY_GRAPH)
     made.allocate(wanted, job="j")
     pools = (made.pool("power:/feed"), made.pool("power:/feed/pdu"))
     assert [pool.size - pool.available() for pool in pools] == [of_feed, of_pdu]
 
 
-def test_nothing_is_drawn_that_is_not_there(site: ResourceGraph) -> None:
+def test_draws_need_a_supplier(site: ResourceGraph) -> None:
     site.allocate("slot=6/node", job="j", duration_s=10)
     assert drawn(site) == {"feed": 2400, "pdu0": 1600, "pdu1": 800}
     with pytest.raises(InsufficientResources):
@@ -128,14 +128,14 @@ def test_nothing_is_drawn_that_is_not_there(site: ResourceGraph) -> None:
     assert any("200 of 2600 W free" in sentence for sentence in refusal.sentences())
     asked = site.why_not("slot=2/node")
     assert asked is not None
-    assert asked.enough == {}  # nobody asked for watts, so fewer watts are no way out
+    assert asked.enough == {}  # watts were not requested, so requesting fewer does not help
     assert site.earliest("slot=1/node") == 10
     assert not site.satisfiable("slot=7/node")
     site.allocate("slot=1/core=4", job="k")
     assert site.jobs() == ["j", "k"]
 
 
-def test_it_goes_with_the_pool(site: ResourceGraph) -> None:
+def test_own_draw_is_freed_with_the_pool(site: ResourceGraph) -> None:
     site.allocate("slot=3/node", job="j", duration_s=10)
     site.shrink("j", "slot=1/node")
     assert drawn(site) == {"feed": 800, "pdu0": 800}
@@ -147,7 +147,7 @@ def test_it_goes_with_the_pool(site: ResourceGraph) -> None:
     assert site.jobs() == []
 
 
-def test_a_whole_rack_draws_for_each_of_its_nodes() -> None:
+def test_exclusive_rack_draws_for_each_of_its_nodes() -> None:
     top = Instance(made(), clock=ManualClock(), name="top")
     child = top.spawn(top.submit("rack=1{x}", duration_s=100))
     child.shrink([node(1), f"{node(2)}/core0"])
@@ -156,7 +156,7 @@ def test_a_whole_rack_draws_for_each_of_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_jobs_and_children_of_an_instance_draw_too(site: ResourceGraph, inventory: str) -> None:
+def test_jobs_and_children_of_an_instance_draw(site: ResourceGraph, inventory: str) -> None:
     top = Instance(site, clock=ManualClock(), name="top", inventory=inventory)
     job = top.submit("slot=4/node", duration_s=100)
     child = top.spawn(job)
@@ -168,7 +168,7 @@ def test_jobs_and_children_of_an_instance_draw_too(site: ResourceGraph, inventor
     assert top.check() == []
 
 
-def test_files_stores_and_journals_know_it(site: ResourceGraph, tmp_path: Path) -> None:
+def test_files_stores_and_journals_keep_draws(site: ResourceGraph, tmp_path: Path) -> None:
     told: list[Event] = []
     again = site.duplicate()
     site.sink = told.append
@@ -188,12 +188,12 @@ def test_files_stores_and_journals_know_it(site: ResourceGraph, tmp_path: Path) 
     assert "draw: {power: 400}" in Path(places[0]).read_text()
 
 
-def test_what_nothing_supplies_is_not_allocated() -> None:
+def test_unsupplied_pools_are_not_allocated() -> None:
     graph = made(SITE.replace('"power:/feed/pdu[0-1]", to: "/site/rack[0-1]"', '"power:/feed/pdu0", to: "/site/rack0"'))
     with pytest.raises(InfeasibleRequest, match="nothing supplies it"):
         graph.allocate(node(4), job="j")
     assert graph.why_not("slot=5/node") is not None
-    # Where the machine says nothing of power, a draw is only a property.
+    # On a machine without power, a draw is only a property.
     graph = made(SITE.split("graphs:", maxsplit=1)[0])
     graph.allocate("slot=8/node", job="j")
 
@@ -204,7 +204,7 @@ def test_only_pools_of_one_unit_draw_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_first_nodes_that_can_be_supplied_together(seed: int) -> None:
+def test_first_nodes_that_can_be_supplied_together_are_chosen(seed: int) -> None:
     """Nodes of different draws, against every choice of nodes in their order."""
     source = random.Random(seed)
     watts = [source.choice([100, 300, 400, 700]) if seed % 4 else 400 for _ in range(8)]
@@ -260,7 +260,7 @@ graphs:
 """
 
 
-def test_a_node_that_goes_on_in_a_touching_window_draws_once(site: ResourceGraph) -> None:
+def test_node_in_adjacent_windows_draws_once(site: ResourceGraph) -> None:
     for start, end in ((0, 35), (35, 50)):
         site.allocate("slot=1/node{id:'0'}", job="j", start=start, end=end)
     assert site.check() == []
@@ -274,7 +274,7 @@ def test_a_node_that_goes_on_in_a_touching_window_draws_once(site: ResourceGraph
     assert site.planner.moments(0, 10**18) == []
 
 
-def test_a_copy_of_a_job_draws_from_the_supplier_that_has_something_to_give() -> None:
+def test_copy_of_a_job_draws_from_the_supplier_with_units() -> None:
     g = made(TWO_CABLES)
     g.set_state("power:/pdu0", "down")
     g.allocate("/m/node0", job="e")
@@ -285,7 +285,7 @@ def test_a_copy_of_a_job_draws_from_the_supplier_that_has_something_to_give() ->
     assert drawn(copy, "x") == {"pdu1": 400}
 
 
-def test_a_child_draws_what_its_job_has_before_it_asks_for_more() -> None:
+def test_child_draws_its_own_units_before_those_of_its_parent() -> None:
     top = Instance(made(TWO_CABLES), clock=ManualClock(), name="top")
     top.graph.set_state("power:/pdu0", "down")
     job = top.submit("slot=1/node", duration_s=100)
@@ -296,7 +296,7 @@ def test_a_child_draws_what_its_job_has_before_it_asks_for_more() -> None:
     assert top.check() == []
 
 
-def test_a_supplier_that_stands_by_is_named_where_the_first_has_too_little() -> None:
+def test_refusal_names_the_standby_supplier() -> None:
     g = made(TWO_CABLES)
     g.allocate({"power:/pdu0/power": 900}, job="big")
     refusal = g.why_not("slot=1/node")
@@ -309,7 +309,7 @@ def test_a_supplier_that_stands_by_is_named_where_the_first_has_too_little() -> 
 
 
 @pytest.mark.parametrize("way", ["allocate", "stage", "allocate_all", "grow"])
-def test_a_refusal_of_units_that_nobody_named_says_which_pools_draw_them(site: ResourceGraph, way: str) -> None:
+def test_refusal_of_drawn_units_names_the_pools_that_draw(site: ResourceGraph, way: str) -> None:
     site.allocate("slot/core", job="j", duration_s=10)
 
     def give(*wanted: str) -> None:
@@ -335,7 +335,7 @@ def test_a_refusal_of_units_that_nobody_named_says_which_pools_draw_them(site: R
 
 
 @pytest.mark.parametrize("way", ["allocate", "stage", "allocate_all"])
-def test_what_can_never_be_given_is_never_free_later(site: ResourceGraph, way: str) -> None:
+def test_impossible_draw_has_no_later_start(site: ResourceGraph, way: str) -> None:
     site.add_edge("power:/feed/pdu0", node(1), "power", capacity=300)
     site.allocate([node(0), f"{node(1)}/core0"], job="j", duration_s=10)
     both = [node(0), node(1)]
@@ -355,7 +355,7 @@ def test_what_can_never_be_given_is_never_free_later(site: ResourceGraph, way: s
     assert "requested 400 W of an edge that carries 300" in refused[0]
 
 
-def test_units_that_several_give_together_are_refused_for_now_where_they_would_be_there_later() -> None:
+def test_joint_draw_that_fits_later_is_refused_only_for_now() -> None:
     g = made("""
 fluxres: 1
 name: m
@@ -379,7 +379,7 @@ graphs:
     assert [span.amount for span in g.allocation("k", 120).spans if "power" in span.pool] == [500, 300]
 
 
-def test_a_command_that_changes_an_edge_says_what_can_never_be_given_now(
+def test_edge_commands_report_draws_that_became_impossible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FLUXRES_STORE", f"sqlite:///{tmp_path}/store.db")
@@ -422,7 +422,7 @@ GIVES: dict[str, Callable[[ResourceGraph, Any], object]] = {
 @pytest.mark.parametrize("way", GIVES)
 @pytest.mark.parametrize("inside", [("memory0", 4), ("memory0", 3), ("core1", 1)])
 @pytest.mark.parametrize("draw", ["", ", draw: {power: 100}"])
-def test_rule_a1_a_node_that_draws_implies_no_pool_that_is_named(draw: str, inside: tuple[str, int], way: str) -> None:
+def test_rule_a1_drawing_node_does_not_imply_a_named_pool(draw: str, inside: tuple[str, int], way: str) -> None:
     graph = two_nodes(draw)
     graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
     name, units = inside
@@ -435,7 +435,7 @@ def test_rule_a1_a_node_that_draws_implies_no_pool_that_is_named(draw: str, insi
 
 @pytest.mark.parametrize("beside", [[], ["/lab/node1"]])
 @pytest.mark.parametrize("draw", ["", ", draw: {power: 100}"])
-def test_a_core_of_a_node_that_the_job_has_is_refused_beside_whatever_draws(draw: str, beside: list[str]) -> None:
+def test_implied_core_is_refused_whatever_else_draws(draw: str, beside: list[str]) -> None:
     graph = two_nodes(draw)
     graph.allocate("/lab/node0", job="j", end=10)
     with pytest.raises(InsufficientResources, match="held through /lab/node0 by j"):
@@ -444,7 +444,7 @@ def test_a_core_of_a_node_that_the_job_has_is_refused_beside_whatever_draws(draw
     assert graph.jobs() == []
 
 
-def test_units_that_are_implied_are_no_more_than_there_are() -> None:
+def test_implied_units_do_not_exceed_the_size() -> None:
     graph = two_nodes("")
     memory, node = graph.structure.vertex("/lab/node0/memory0"), graph.structure.vertex("/lab/node0")
     graph.allocate([("/lab/node0/memory0", 1)], job="j", end=10)
@@ -501,7 +501,7 @@ def state(graph: ResourceGraph) -> tuple[object, ...]:
         (["node0", "node1"], "", 260),
     ],
 )
-def test_rule_a6_growing_and_shrinking_leaves_no_watts(parts: list[str], grown: str, watts: int) -> None:
+def test_rule_a6_growing_and_shrinking_leaves_no_watts_behind(parts: list[str], grown: str, watts: int) -> None:
     graph = lab()
     graph.allocate([f"{RACK}/{part}" for part in parts], job="j", end=10)
     before = state(graph)
@@ -515,7 +515,7 @@ def test_rule_a6_growing_and_shrinking_leaves_no_watts(parts: list[str], grown: 
     assert graph.planner.moments(0, 10**18) == []
 
 
-def test_rule_f2_a_rack_around_a_node_draws_for_the_others() -> None:
+def test_rule_f2_rack_draws_for_its_other_nodes() -> None:
     graph = lab(260)
     graph.allocate(f"{RACK}/node0", job="j", end=10)
     graph.grow("j", RACK)
@@ -525,7 +525,7 @@ def test_rule_f2_a_rack_around_a_node_draws_for_the_others() -> None:
     assert [span.pool for span in graph.allocation("j").spans][:1] == [f"{RACK}/node0"]
 
 
-def test_rule_f2_watts_that_were_asked_for_stay_with_what_is_in_a_node() -> None:
+def test_rule_f2_requested_watts_stay_with_the_contents_of_a_node() -> None:
     graph = lab()
     graph.allocate("slot=1/[core=1;power=90]", job="j", duration_s=10)
     graph.grow("j", f"{RACK}/node0")
@@ -540,7 +540,7 @@ def test_rule_f2_watts_that_were_asked_for_stay_with_what_is_in_a_node() -> None
     assert power.allocated() == 0
 
 
-def test_rule_f2_a_rack_around_a_node_that_ends_earlier_draws_once_at_any_moment() -> None:
+def test_rule_f2_rack_and_node_with_different_ends_draw_once_at_any_moment() -> None:
     graph = lab()
     twin = graph.duplicate()
     events: list[Event] = []
@@ -582,8 +582,8 @@ NO_HIERARCHY = SITE.replace("    hierarchy: true\n", "")
 
 @pytest.mark.parametrize("text", [SITE, NO_HIERARCHY, BY_GRAPH, PDU_IN_THE_RACK])
 @pytest.mark.parametrize(("way", "part"), [("copy", "rack0"), ("copy", "rack0/node0"), ("duplicate", "rack0")])
-def test_a_part_gives_no_node_without_watts(text: str, way: str, part: str) -> None:
-    """Its suppliers are the other parts' as well: they come along as ways, and have nothing to give."""
+def test_partial_copy_without_watts_gives_no_node(text: str, way: str, part: str) -> None:
+    """Other parts share its suppliers, so these are copied as pass-through pools without units."""
     whole = sites.graph(text)
     made = getattr(whole, way)(f"/site/{part}")
     node = made.find("type=node").paths()[0]
@@ -605,21 +605,21 @@ def test_a_part_gives_no_node_without_watts(text: str, way: str, part: str) -> N
     assert "which is only a pass-through in this part of the machine: it can never be given" in first.message
 
 
-def test_a_part_with_units_of_its_suppliers_gives_nodes(site: ResourceGraph) -> None:
+def test_partial_copy_with_supplier_units_gives_nodes(site: ResourceGraph) -> None:
     site.allocate("slot/node", job="j")
     for part in (site.copy(job="j"), site.copy(), site.duplicate()):
         part.allocate("slot/node", job="k")
         assert part.check() == []
 
 
-def test_a_child_that_asks_for_watts_has_nothing_to_warn_of(site: ResourceGraph) -> None:
+def test_child_with_linked_suppliers_causes_no_warning(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot/[node;power=300]", duration_s=100))
     assert child.graph.check() == []
     assert top.check() == []
 
 
-def test_commands_that_make_a_part_say_what_it_cannot_give(
+def test_commands_that_copy_a_part_report_impossible_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -62,7 +62,7 @@ def edge(g: ResourceGraph, source: str, target: str, subsystem: str) -> dict[str
     return found[0] if found else None
 
 
-def test_an_edge_is_changed_and_what_is_free_of_it_follows(g: ResourceGraph) -> None:
+def test_changing_an_edge_changes_its_free_units(g: ResourceGraph) -> None:
     g.allocate("slot=1/[node;pdu=3000]", job="j1")
     g.set_edge(*EDGE, capacity=3500, attributes={"colour": "red", "length_m": 2})
     assert edge(g, *EDGE) == {"subsystem": "power", "type": "supplies", "capacity": 3500.0, "colour": "red", "length_m": 2.0}
@@ -83,7 +83,7 @@ def test_an_edge_is_changed_and_what_is_free_of_it_follows(g: ResourceGraph) -> 
     assert [p.where for p in g.allocate("slot=1/[node;pdu=7000]", job="j2").pools] == ["/demo/rack0/node0", "power:/pdu0"]
 
 
-def test_no_edge_carries_less_than_is_drawn_now_or_later(g: ResourceGraph) -> None:
+def test_capacity_cannot_drop_below_present_or_later_draws(g: ResourceGraph) -> None:
     g.allocate("slot=1/[node;pdu=1000]", job="now", duration_s=10)
     g.allocate("slot=1/[node;pdu=3000]", job="later", start=100, duration_s=10)
     before = facts(g)
@@ -94,19 +94,19 @@ def test_no_edge_carries_less_than_is_drawn_now_or_later(g: ResourceGraph) -> No
     g.set_edge(*EDGE, capacity=3000)
     g.free("later")
     g.set_edge(*EDGE, capacity=1000)
-    g.clock = lambda: 10.0  # what has ended draws nothing
+    g.clock = lambda: 10.0  # ended records draw nothing
     g.remove_edge(*EDGE)
     assert edge(g, *EDGE) is None
     assert g.check() == []
 
 
-def test_a_stage_draws_too(g: ResourceGraph) -> None:
+def test_stages_count_as_draws(g: ResourceGraph) -> None:
     with g.stage("slot=1/[node;pdu=2000]", job="j", duration_s=10), pytest.raises(StillHeld, match="j draws 2000 units"):
         g.set_edge(*EDGE, capacity=100)
     g.set_edge(*EDGE, capacity=100)
 
 
-def test_what_was_drawn_through_an_edge_without_a_capacity_is_not_known() -> None:
+def test_draws_through_an_unlimited_edge_are_unknown() -> None:
     g = fluxres.load(document(feed=None))
     g.allocate("slot=1/[node;pdu=1000]", job="j1")
     for refused in (lambda: g.set_edge(*FEED, capacity=5000), lambda: g.remove_edge(*FEED)):
@@ -119,7 +119,7 @@ def test_what_was_drawn_through_an_edge_without_a_capacity_is_not_known() -> Non
     assert g.check() == []
 
 
-def test_edges_and_graphs_are_added(g: ResourceGraph) -> None:
+def test_edges_and_graphs_can_be_added(g: ResourceGraph) -> None:
     node, other = "/demo/rack0/node0", "/demo/rack1/node0"
     g.add_edge(node, other, "network", relation="cable", capacity=40, unit="Gbit/s", attributes={"spare": True})
     added = {"subsystem": "network", "type": "cable", "capacity": 40.0, "unit": "Gbit/s", "spare": True}
@@ -165,7 +165,7 @@ REFUSED: dict[str, tuple[Callable[[ResourceGraph], None], type[FluxresError], st
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_changes_nothing(g: ResourceGraph, case: str) -> None:
+def test_refused_changes_have_no_effect(g: ResourceGraph, case: str) -> None:
     act, error, message = REFUSED[case]
     before, generation = facts(g), g.generation
     with pytest.raises(error, match=message):
@@ -173,7 +173,7 @@ def test_what_is_refused_changes_nothing(g: ResourceGraph, case: str) -> None:
     assert (facts(g), g.generation) == (before, generation)
 
 
-def test_several_edges_between_two_pools_are_told_apart_by_relation(g: ResourceGraph) -> None:
+def test_relation_distinguishes_edges_between_two_pools(g: ResourceGraph) -> None:
     node = "/demo/rack0/node0"
     g.add_edge("network:/leaf", node, "network", relation="spare", capacity=7)
     with pytest.raises(UsageError, match="name the relation: link, spare"):
@@ -184,7 +184,7 @@ def test_several_edges_between_two_pools_are_told_apart_by_relation(g: ResourceG
     assert [d["type"] for p, d in g.pool("network:/leaf").links("network") if p.path == node] == ["spare"]
 
 
-def test_handles_and_views_of_before_are_stale(g: ResourceGraph) -> None:
+def test_earlier_handles_and_views_are_stale(g: ResourceGraph) -> None:
     pool, found, view = g.pool("/demo"), g.find("type=node"), g.subsystem("power")
     g.set_edge(*EDGE, capacity=4001)
     for look in (lambda: pool.type, lambda: list(found), lambda: list(view.edges)):
@@ -200,7 +200,7 @@ def changed(g: ResourceGraph) -> None:
     g.add_edge("/demo/rack0", "/demo/rack1", "floor", relation="beside", hierarchy=False)
 
 
-def test_a_store_keeps_changes_of_edges(tmp_path: Path) -> None:
+def test_store_keeps_edge_changes(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/site.db"
     g = fluxres.load(document())
     fluxres.save(g, url)
@@ -214,7 +214,7 @@ def test_a_store_keeps_changes_of_edges(tmp_path: Path) -> None:
     assert edge(store.load(), *EDGE) == {"subsystem": "power", "type": "supplies", "capacity": 2500.0, "colour": "red"}
 
 
-def test_a_save_of_changes_keeps_them(tmp_path: Path) -> None:
+def test_saving_changes_keeps_edge_changes(tmp_path: Path) -> None:
     g = fluxres.load(document())
     fluxres.save(g, tmp_path / "site.yaml")
     changed(g)
@@ -235,8 +235,8 @@ def test_events_are_replayed(g: ResourceGraph) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_rule_f1_random_changes_agree_with_a_machine_described_so(seed: int) -> None:
-    """Whatever was changed, the graph decides as one that is loaded with these edges and given the same holdings."""
+def test_rule_f1_changed_graph_decides_like_a_newly_loaded_one(seed: int) -> None:
+    """After any changes, the graph decides like one that is loaded with these edges and has the same records."""
     source = random.Random(seed)
     g = fluxres.load(document(source.choice([None, 8000])))
     cables = [(f"/demo/rack{i}", f"/demo/rack{i}/node{k}", "power") for i in range(2) for k in range(3)]
@@ -277,8 +277,8 @@ def answer(g: ResourceGraph, request: str) -> object:
         return type(error).__name__
 
 
-def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(g: ResourceGraph) -> None:
-    """As remove_edge refuses it, now or later, by whatever name; what nobody draws through goes."""
+def test_rule_m1_pools_with_edges_in_use_are_not_unlinked(g: ResourceGraph) -> None:
+    """As with remove_edge, for present and later draws, under any name; edges without draws are removed."""
     g.allocate("slot=1/[node;pdu=3000]", job="j1", start=5, duration_s=10)
     before = g.allocation("j1").spans
     for where in ("power:/pdu0/rack0/node0", "power:/pdu0/rack0"):
@@ -296,7 +296,7 @@ def test_rule_m1_what_jobs_draw_through_edges_is_not_unlinked(g: ResourceGraph) 
     assert g.check() == []
 
 
-def test_an_edge_says_which_suppliers_are_needed() -> None:
+def test_supply_attribute_selects_all_or_any_suppliers() -> None:
     g = fluxres.load(document(None))
     g.unlink("power:/pdu0/rack0")
     g.add_edge("power:/pdu0", "/demo/rack0", "power", supply="any")
@@ -306,8 +306,8 @@ def test_an_edge_says_which_suppliers_are_needed() -> None:
         g.set_edge("power:/pdu0", "/demo/rack0", "power", supply="some")  # type: ignore[arg-type]  # what is tested
 
 
-def test_the_printed_name_of_an_edge_leads_back(g: ResourceGraph) -> None:
-    """In messages and lists, one by one or folded, and by ends that are named in another way."""
+def test_printed_edge_names_can_be_looked_up(g: ResourceGraph) -> None:
+    """In messages and lists, singly or folded, and with other names of the ends."""
     accounts = g.structure.accounts
     for v in range(g.structure.n, accounts.n):
         assert accounts.said(v) == accounts.where(v)
@@ -327,13 +327,13 @@ def test_the_printed_name_of_an_edge_leads_back(g: ResourceGraph) -> None:
             targets(g, [where])
 
 
-def test_the_name_of_edges_is_bounded(g: ResourceGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edge_names_are_bounded(g: ResourceGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EDGES_MAX", 2)
     with pytest.raises(LimitExceeded, match="6 pairs of pools"):
         targets(g, ["power: power:/pdu[0-1] -> /demo/rack0/node[0-2]"])
 
 
-def test_a_pool_outside_containment_is_found_by_where_and_its_path_says_so(g: ResourceGraph) -> None:
+def test_pool_outside_containment_is_found_by_its_where_name(g: ResourceGraph) -> None:
     pdu = g.pool("power:/pdu0")
     assert (pdu.path, pdu.where) == ("/pdu0", "power:/pdu0")
     assert g.pool(pdu.where) == pdu
@@ -357,7 +357,7 @@ def links(capacity: float | None) -> ResourceGraph:
 
 
 def stays_until_freed(g: ResourceGraph, edge: tuple[str, str, str], other: tuple[str, str, str], capacity: int) -> None:
-    """An edge without a capacity gets none and stays while job j may draw through it; not so another, where j has nothing."""
+    """An unlimited edge cannot get a capacity or be removed while job j may draw through it; another edge can."""
     for refused in (lambda: g.set_edge(*edge, capacity=capacity), lambda: g.remove_edge(*edge)):
         with pytest.raises(StillHeld, match="j may draw through it"):
             refused()
@@ -369,9 +369,7 @@ def stays_until_freed(g: ResourceGraph, edge: tuple[str, str, str], other: tuple
 @pytest.mark.parametrize("ends", [("network:/switch0", "/lab/node0"), ("/lab/node0", "network:/switch0")])
 @pytest.mark.parametrize("capacity", [None, 10])
 @pytest.mark.parametrize("unit", ["node", "core"])
-def test_rule_f1_what_is_drawn_through_a_link_without_a_capacity_is_not_known(
-    unit: str, capacity: float | None, ends: tuple[str, str]
-) -> None:
+def test_rule_f1_draws_through_an_unlimited_link_are_unknown(unit: str, capacity: float | None, ends: tuple[str, str]) -> None:
     g = links(capacity)
     g.allocate(f"slot/[{unit};network=4]", job="j", duration_s=9)
     if capacity is not None:
@@ -382,7 +380,7 @@ def test_rule_f1_what_is_drawn_through_a_link_without_a_capacity_is_not_known(
 
 @pytest.mark.parametrize("ends", [("power:/feed0", "power:/pdu0"), ("power:/pdu0", "/lab/node0")])
 @pytest.mark.parametrize("feed", [{}, {"size": 8, "unit": "W"}])
-def test_rule_f1_what_a_pdu_gives_goes_through_the_edge_above_it_as_well(feed: dict[str, Any], ends: tuple[str, str]) -> None:
+def test_rule_f1_pdu_draws_pass_the_edge_above_it(feed: dict[str, Any], ends: tuple[str, str]) -> None:
     pools = [fluxres.Resource("feed", 1, **feed), fluxres.Resource("pdu", 2, size=8, unit="W")]
     edges = [fluxres.Edge("power:/feed0", "power:/pdu*"), *(fluxres.Edge(f"power:/pdu{i}", f"/lab/node{i}") for i in range(2))]
     power = fluxres.AuxiliaryGraph(pools=pools, edges=edges)
@@ -393,7 +391,7 @@ def test_rule_f1_what_a_pdu_gives_goes_through_the_edge_above_it_as_well(feed: d
     assert g.satisfiable("slot/[node{id:'0'};power=2]")
 
 
-def test_links_that_limit_nothing_come_and_go_while_jobs_run() -> None:
+def test_unlimited_links_change_while_jobs_run() -> None:
     edges = [fluxres.Edge("network:/switch0", "/lab/node*", direction="both")]
     network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 1)], edges=edges)
     g = fluxres.build(fluxres.Resource("node", 2), name="lab", graphs={"network": network})
@@ -419,9 +417,7 @@ def routed(switch: dict[str, Any], peers: bool = False) -> ResourceGraph:
 @pytest.mark.parametrize("switch", [{}, {"size": 20, "unit": "Gbit/s"}])
 @pytest.mark.parametrize("place", ["{to:network:/switch1}", "{to:/lab/node1}"])
 @pytest.mark.parametrize("how", ["allocate", "stage", "commit_all", "in a child", "saved"])
-def test_rule_f1_what_goes_along_a_route_may_go_through_any_link_without_a_capacity(
-    how: str, place: str, switch: dict[str, Any], peers: bool
-) -> None:
+def test_rule_f1_routed_draws_may_use_any_unlimited_link(how: str, place: str, switch: dict[str, Any], peers: bool) -> None:
     g = routed(switch, peers)
     request = f"slot/[node{{id:'0'}};network=5{place}]"
     if how == "allocate":
@@ -444,10 +440,10 @@ def test_rule_f1_what_goes_along_a_route_may_go_through_any_link_without_a_capac
                 refused()
 
 
-def test_rule_f1_what_draws_along_its_way_up_is_in_the_way_of_that_alone() -> None:
+def test_rule_f1_upward_draws_block_only_their_supply_path() -> None:
     g = routed({})
     g.allocate("slot/[node{id:'0'};network=5]", job="j", duration_s=9)
-    g.set_edge("network:/spine", "network:/switch1", "network", capacity=3)  # once changed, it still is known
+    g.set_edge("network:/spine", "network:/switch1", "network", capacity=3)  # it is still known after a change
     g.set_edge("network:/switch1", "network:/spine", "network", capacity=3)
     with pytest.raises(StillHeld, match="may draw through it"):
         g.set_edge("network:/spine", "network:/switch0", "network", capacity=3)
@@ -460,7 +456,7 @@ def test_rule_f1_what_draws_along_its_way_up_is_in_the_way_of_that_alone() -> No
     assert g.check() == []
 
 
-def test_rule_f1_an_edge_below_suppliers_without_units_stays_where_units_are_counted_elsewhere_in_the_graph() -> None:
+def test_rule_f1_edge_below_unitless_suppliers_stays_if_units_are_counted_elsewhere() -> None:
     edges = [
         fluxres.Edge("network:/spine", "network:/switch*"),
         *(fluxres.Edge(f"network:/switch{i}", f"/lab/node{i}", capacity=10) for i in range(2)),
@@ -476,7 +472,7 @@ def test_rule_f1_an_edge_below_suppliers_without_units_stays_where_units_are_cou
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto", "named:node"])
-def test_rule_f1_of_instances_it_is_known_which_jobs_draw_along_routes(inventory: str) -> None:
+def test_rule_f1_instances_know_which_jobs_draw_along_routes(inventory: str) -> None:
     edges = [
         fluxres.Edge("network:/spine", "network:/switch*"),
         *(fluxres.Edge(f"network:/switch{i // 2}", f"/lab/node{i}", capacity=20) for i in range(4)),
@@ -504,7 +500,7 @@ def test_rule_f1_of_instances_it_is_known_which_jobs_draw_along_routes(inventory
     assert top.check() == []
 
 
-def test_fractions_beside_a_cable_without_a_capacity_are_no_limit_to_warn_of() -> None:
+def test_fraction_parallel_to_an_unlimited_cable_causes_no_warning() -> None:
     edges = [fluxres.Edge("network:/switch0", "/lab/node0", relation=r, **c) for r, c in (("a", {"capacity": 7.5}), ("b", {}))]
     network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 1)], edges=edges)
     g = fluxres.build(fluxres.Resource("node", 1), name="lab", graphs={"network": network})

@@ -1,4 +1,4 @@
-"""What is drawn through edges, from allocation to store: shown, given back, replayed, copied, cut and joined."""
+"""Draws through edges, from allocation to store: shown, freed, replayed, copied, cut and joined."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def demo() -> ResourceGraph:
 
 
 def through(graph: ResourceGraph, job: str) -> dict[str, int]:
-    """What a job draws through edges of the power graph."""
+    """The job's draws through edges of the power graph."""
     return {span.pool: span.amount for span in graph.allocation(job).spans if " -> " in span.pool}
 
 
-def test_the_demo_holds_its_edges(demo: ResourceGraph) -> None:
+def test_demo_nodes_draw_through_their_edges(demo: ResourceGraph) -> None:
     given = demo.allocate("slot=2/[node;power=3000]", job="j1")
     assert [pool.where for pool in given.pools] == ["/demo/rack0/node0", "/demo/rack0/node1", "power:/pdu0"]
     assert [pool.where for pool in demo.match("slot=1/[node;power=100]").pools] == ["/demo/rack0/node2", "power:/pdu0"]
@@ -50,7 +50,7 @@ def test_the_demo_holds_its_edges(demo: ResourceGraph) -> None:
     assert demo.check() == []
 
 
-def test_rule_f1_whatever_jobs_come_and_go_no_edge_carries_more_than_it_can(demo: ResourceGraph) -> None:
+def test_rule_f1_random_jobs_never_exceed_an_edge(demo: ResourceGraph) -> None:
     source = random.Random(7)
     asked = ["slot=1/[node;power={}]", "node=2{{x}}/power={}", "slot=3/[core=2;power={}]", "slot=2/[node;power={};network={}]"]
     for job in range(60):
@@ -75,7 +75,7 @@ def test_rule_f1_whatever_jobs_come_and_go_no_edge_carries_more_than_it_can(demo
     assert demo.check() == []
 
 
-def test_what_is_free_of_an_edge_is_in_the_view(demo: ResourceGraph) -> None:
+def test_view_shows_free_units_of_edges(demo: ResourceGraph) -> None:
     demo.allocate("slot=1/[node;power=3000]", job="j1")
     view = demo.subsystem("power")
     node = demo.vertex("/demo/rack0/node0")
@@ -84,7 +84,7 @@ def test_what_is_free_of_an_edge_is_in_the_view(demo: ResourceGraph) -> None:
     assert view.pred[node][rack]["free"] == 1000
 
 
-def test_an_edge_is_held_and_freed_by_name(demo: ResourceGraph) -> None:
+def test_edges_are_allocated_and_freed_by_name(demo: ResourceGraph) -> None:
     demo.allocate([(EDGE, 3500)], job="j1", duration_s=10)
     with pytest.raises(InsufficientResources, match="held by j1") as refused:
         demo.allocate({EDGE: 501}, job="j2", duration_s=5)
@@ -105,7 +105,7 @@ def test_an_edge_is_held_and_freed_by_name(demo: ResourceGraph) -> None:
         demo.pool(EDGE)
 
 
-def test_giving_back_gives_back_what_went_through_edges(demo: ResourceGraph) -> None:
+def test_freeing_pools_frees_their_edge_draws(demo: ResourceGraph) -> None:
     demo.allocate("slot=3/[node;power=1000]", job="j1")
     demo.grow("j1", "slot=1/[node;power=4000]")
     assert through(demo, "j1")[FEED] == 7000
@@ -115,7 +115,7 @@ def test_giving_back_gives_back_what_went_through_edges(demo: ResourceGraph) -> 
     assert demo.planner.moments(0, 10**18) == []
 
 
-def test_staged_and_together(demo: ResourceGraph) -> None:
+def test_stages_and_co_allocation_draw_through_edges(demo: ResourceGraph) -> None:
     with demo.stage("slot=1/[node;power=3000]", job="j1") as stage:
         assert demo.why_not("node=8{x}/power=2000") is not None
         stage.commit()
@@ -141,7 +141,7 @@ def test_events_name_edges_and_replay_them(demo: ResourceGraph) -> None:
     assert again.check() == []
 
 
-def test_a_snapshot_and_a_cluster_file_keep_them(demo: ResourceGraph) -> None:
+def test_snapshots_and_cluster_files_keep_edge_draws(demo: ResourceGraph) -> None:
     demo.allocate("slot=2/[node;power=1000;network=7]", job="j1", duration_s=100)
     before = through(demo, "j1")
     shape = encoding.encode_shape(demo.structure)
@@ -155,7 +155,7 @@ def test_a_snapshot_and_a_cluster_file_keep_them(demo: ResourceGraph) -> None:
     assert {accounts.where(v): amount for v, amount in hold.pools.items() if accounts.is_edge(v)} == before
 
 
-def test_a_copy_has_of_an_edge_what_is_free_of_it(demo: ResourceGraph) -> None:
+def test_copied_edge_has_the_free_capacity(demo: ResourceGraph) -> None:
     demo.allocate({EDGE: 1500, FEED: 23000}, job="j1")
     copied = demo.copy("/")
     assert copied.why_not("slot=1/[node{id:'0'};power=1001]") is not None
@@ -164,7 +164,7 @@ def test_a_copy_has_of_an_edge_what_is_free_of_it(demo: ResourceGraph) -> None:
     assert through(demo.duplicate(), "j1") == {EDGE: 1500, FEED: 23000}
 
 
-def test_a_copy_keeps_fractions_of_a_capacity_of_which_nothing_is_held(demo: ResourceGraph) -> None:
+def test_copied_edge_keeps_its_fractional_capacity_if_unused(demo: ResourceGraph) -> None:
     graph = demo.structure.subsystems["power"]
     graph.attributes["capacity"] = graph.attributes["capacity"] + 0.5
     fresh = ResourceGraph(demo.structure)
@@ -173,7 +173,7 @@ def test_a_copy_keeps_fractions_of_a_capacity_of_which_nothing_is_held(demo: Res
     assert found == {2500.0, 4000.5, 24000.5}
 
 
-def test_what_a_job_holds_of_an_edge_is_all_that_its_children_have(demo: ResourceGraph) -> None:
+def test_children_have_only_their_jobs_units_of_an_edge(demo: ResourceGraph) -> None:
     demo.allocate("slot=2/[node;power=1000]", job="j1")
     part = demo.copy(job="j1")
     assert part.satisfiable("slot=2/[node;power=1000]")
@@ -186,7 +186,7 @@ def test_what_a_job_holds_of_an_edge_is_all_that_its_children_have(demo: Resourc
     assert part.check() == []
 
 
-def test_records_follow_edges_when_the_shape_changes(demo: ResourceGraph) -> None:
+def test_edge_records_survive_changes_of_the_shape(demo: ResourceGraph) -> None:
     demo.allocate("slot=5/[node;power=1000]", job="j1", duration_s=100)
     held = through(demo, "j1")
     demo.unlink("/demo/rack1/node7")
@@ -198,7 +198,7 @@ def test_records_follow_edges_when_the_shape_changes(demo: ResourceGraph) -> Non
     assert demo.check() == []
 
 
-def test_what_only_pools_have_is_refused_for_edges() -> None:
+def test_pool_operations_are_refused_for_edges() -> None:
     graph = fluxres.load(DEMO)
     edge = EDGE
     graph.allocate("slot=1/[node{x};power=100]", job="a", duration_s=10)
@@ -218,7 +218,7 @@ def laden(*capacities: float) -> dict[str, Any]:
     return {"fluxres": 1, "name": "m", "resources": [{"type": "node"}], "graphs": {"power": {"pools": [pdu], "edges": edges}}}
 
 
-def test_rule_f1_a_capacity_that_floats_do_not_count_is_refused() -> None:
+def test_rule_f1_uncountable_capacity_is_refused() -> None:
     assert float(limits.CAPACITY_MAX + 1) == limits.CAPACITY_MAX
     for units in (limits.CAPACITY_MAX + 3, float(limits.CAPACITY_MAX + 2)):
         with pytest.raises(InputError, match=r"edges\[0\].capacity: expected at most 9007199254740992, got 900719925474099\d"):
@@ -226,14 +226,14 @@ def test_rule_f1_a_capacity_that_floats_do_not_count_is_refused() -> None:
 
 
 @pytest.mark.parametrize("format", ["cluster", "jgf", "node-link", "graphml"])
-def test_rule_f1_no_format_brings_a_capacity_that_floats_do_not_count(format: str) -> None:
+def test_rule_f1_no_format_reads_an_uncountable_capacity(format: str) -> None:
     text = fluxres.dumps(fluxres.load(laden(limits.CAPACITY_MAX)), format=format, strict=False)
     assert fluxres.loads(text).structure.accounts.size[-1] == limits.CAPACITY_MAX
     with pytest.raises(InputError, match="expected at most 9007199254740992, got"):
         fluxres.loads(text.replace(b"9007199254740992", b"9007199254740994"))
 
 
-def test_rule_f1_edges_side_by_side_carry_no_more_than_they_say_together() -> None:
+def test_rule_f1_parallel_edges_carry_the_sum_of_their_capacities() -> None:
     g = fluxres.load(laden(limits.CAPACITY_MAX, 3))
     with pytest.raises(InfeasibleRequest, match="carries 9007199254740995 W"):
         g.allocate([("power: power:/pdu0 -> /m/node", limits.CAPACITY_MAX + 4)], job="a")

@@ -1,4 +1,4 @@
-"""Replaying what the sink was told gives the same graph, whatever happened and whatever time it is."""
+"""Replaying the events of the sink yields the same graph, whatever happened and at any time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def act(g: ResourceGraph, source: random.Random, now: list[float], stages: list[
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_replaying_the_events_gives_the_same_graph(seed: int) -> None:
+def test_replaying_events_yields_the_same_graph(seed: int) -> None:
     source, now, stages, told = random.Random(seed), [0.0], [], []
     g = machine()
     g.clock = lambda: now[0]
@@ -64,7 +64,7 @@ def test_replaying_the_events_gives_the_same_graph(seed: int) -> None:
     assert g.check() == []
 
 
-def test_a_refused_change_tells_nobody() -> None:
+def test_refused_change_emits_no_event() -> None:
     g = machine()
     g.allocate("/demo/rack/node0", job="a")
     told: list[Any] = []
@@ -87,7 +87,7 @@ def test_a_refused_change_tells_nobody() -> None:
     "event",
     [{}, {"event": "explode"}, {"event": "allocate", "job": "a"}, {"event": "free", "job": 3}, {"event": "state", "pools": 4}],
 )
-def test_what_is_no_event_is_refused(event: dict[str, Any]) -> None:
+def test_invalid_events_are_refused(event: dict[str, Any]) -> None:
     with pytest.raises(FluxresError) as caught:
         machine().apply(event)
     assert isinstance(caught.value, InputError)
@@ -109,8 +109,8 @@ def test_events_name_pools_outside_containment_by_graph_and_old_ones_by_uuid() -
         assert facts(graph) == facts(g)
 
 
-def test_what_is_out_of_service_is_given_by_an_event() -> None:
-    """Its writer has checked that: the job held on to it."""
+def test_event_may_allocate_pools_out_of_service() -> None:
+    """Its writer has checked that; the job kept the pool."""
     told: list[Any] = []
     g = machine()
     g.sink = told.append
@@ -127,8 +127,8 @@ def test_what_is_out_of_service_is_given_by_an_event() -> None:
         h.allocate("/demo/rack", job="c", start=50, end=60)
 
 
-def test_what_is_held_through_a_pool_above_is_given_back_before_it_and_with_it() -> None:
-    """One event is one revision, and is replayed as it was made, whatever windows the pieces have."""
+def test_implied_pools_are_freed_before_and_with_the_pool_above() -> None:
+    """One event is one revision, and is replayed as emitted, whatever windows the pieces have."""
     told: list[Any] = []
     g = machine()
     g.sink = told.append
@@ -159,8 +159,8 @@ def with_many_moments() -> ResourceGraph:
     return g
 
 
-def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where the job's own records below a pool are to be implied by it."""
+def test_change_refused_by_a_bound_emits_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if the job's own records below a pool would become implied."""
     told: list[Any] = []
     g = with_many_moments()
     monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 8)
@@ -179,7 +179,7 @@ def test_what_a_bound_refuses_has_made_no_event(monkeypatch: pytest.MonkeyPatch)
         assert (trace(g), g.revision, told) == (before, revision, [])
 
 
-def test_a_stage_that_a_bound_keeps_from_its_job_stays_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_stays_if_a_bound_refuses_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     g = with_many_moments()
     stage = g.stage(NODE, job="a", start=22, end=28)

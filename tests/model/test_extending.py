@@ -1,4 +1,4 @@
-"""Another end for what a job holds: of all its pools, or of none."""
+"""A new end for what a job holds: for all of its pools, or for none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at(now_s: float) -> ResourceGraph:
     return g
 
 
-def test_what_ends_at_different_times_ends_at_one() -> None:
+def test_pools_with_different_ends_get_one_end() -> None:
     g = at(10)
     g.allocate(CORE, job="a", start=10, end=20)
     g.allocate([(MEMORY, 3)], job="a", start=10, end=40)
@@ -37,7 +37,7 @@ def test_what_ends_at_different_times_ends_at_one() -> None:
     assert g.check() == []
 
 
-def test_what_has_ended_stays_as_it_is() -> None:
+def test_ended_records_are_unchanged() -> None:
     g = machine()
     g.allocate(CORE, job="a", end=20)
     g.allocate([(MEMORY, 3)], job="a", end=40)
@@ -46,7 +46,7 @@ def test_what_has_ended_stays_as_it_is() -> None:
     assert spans(g, "a") == [(CORE, 1, 0, 20), (MEMORY, 3, 0, 60)]
 
 
-def test_a_pool_held_through_one_above_gets_no_record_of_its_own() -> None:
+def test_implied_pool_gets_no_record() -> None:
     g = machine()
     g.allocate(CORE, job="a", end=20)
     g.allocate(NODE, job="a", start=40, end=60)
@@ -55,7 +55,7 @@ def test_a_pool_held_through_one_above_gets_no_record_of_its_own() -> None:
     assert g.check() == []
 
 
-def test_all_is_extended_or_nothing() -> None:
+def test_all_pools_are_extended_or_none() -> None:
     g = machine()
     g.allocate([CORE, (MEMORY, 3)], job="a", end=20)
     g.allocate([(MEMORY, 6)], job="b", start=50, end=60)
@@ -73,7 +73,7 @@ def test_all_is_extended_or_nothing() -> None:
         g.set_end("a", 90)
 
 
-def test_a_job_on_a_drained_node_is_extended() -> None:
+def test_job_on_a_drained_node_is_extended() -> None:
     g = machine()
     g.allocate(NODE, job="a", end=20)
     g.pool("/demo/rack").state = "drain"
@@ -96,7 +96,9 @@ def test_a_job_on_a_drained_node_is_extended() -> None:
         ({"job": "a", "duration_s": -1}, UsageError, "duration_s: expected 0 <= seconds"),
     ],
 )
-def test_what_cannot_be_says_why_and_changes_nothing(given: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_impossible_extension_is_explained_and_changes_nothing(
+    given: dict[str, Any], error: type[Exception], message: str
+) -> None:
     g = machine()
     g.allocate(CORE, job="over", end=10)
     g.allocate([(MEMORY, 3)], job="a", end=60)
@@ -108,7 +110,7 @@ def test_what_cannot_be_says_why_and_changes_nothing(given: dict[str, Any], erro
     assert trace(g) == before
 
 
-def test_the_number_of_slots_stays_and_one_event_says_it() -> None:
+def test_extension_keeps_slots_and_is_one_event() -> None:
     g, told = machine(), []
     g.sink = lambda event: told.append(orjson.loads(orjson.dumps(event)))
     g.allocate("slot=2/core", job="a", duration_s=20)
@@ -125,7 +127,7 @@ def test_the_number_of_slots_stays_and_one_event_says_it() -> None:
     assert trace(replayed) == trace(g)
 
 
-def test_a_match_found_before_is_stale() -> None:
+def test_earlier_match_is_stale() -> None:
     g = machine()
     g.allocate(LICENSE, job="a", end=20)
     found = g.match(f"slot/{g.pool(BUNDLE).type}", duration_s=5)
@@ -134,14 +136,14 @@ def test_a_match_found_before_is_stale() -> None:
         g.commit_match(found, job="b")
 
 
-def test_what_the_planner_refuses_halfway_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planner_refusal_halfway_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     g = machine()
     g.allocate("slot=1/core", job="a", duration_s=20)
     g.allocate([(MEMORY, 3)], job="a", end=30)
     before = trace(g)
 
     def full(*given: Any) -> None:
-        assert g.pool(CORE).allocated(at=25) == 1  # of two windows, the first is made already
+        assert g.pool(CORE).allocated(at=25) == 1  # the first of two windows is applied already
         raise LimitExceeded("too many breakpoints")
 
     monkeypatch.setattr(g.planner, "hold_all", full)

@@ -1,4 +1,4 @@
-"""Auxiliary hierarchies are hierarchies: walk, find, totals, relatives, against networkx on the same edges."""
+"""Walk, find, totals and relatives in auxiliary hierarchies, compared with networkx on the same edges."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ ORDERS: dict[str, Callable[[nx.DiGraph[int], int], list[int]]] = {
 
 @settings(deadline=None)
 @given(machines_with_graphs(), st.sampled_from(sorted(ORDERS)))
-def test_a_walk_visits_what_a_search_over_the_edges_visits(s: Structure, order: str) -> None:
+def test_walk_visits_the_same_pools_as_an_edge_search(s: Structure, order: str) -> None:
     g = ResourceGraph(s)
     for name in ("power", "network"):
         graph = edges(g, name)
         for v in graph:
-            # networkx looks at a node with an edge to itself as at any other.
+            # networkx treats a node with an edge to itself like any other.
             assert [p.vertex for p in g.walk(v, order=order, hierarchy=name)] == ORDERS[order](graph, v)
     for v in range(s.n):
         tree = nx.DiGraph((s.parent.item(u), u) for u in range(v + 1, s.end.item(v)))
@@ -79,7 +79,7 @@ def test_a_walk_visits_what_a_search_over_the_edges_visits(s: Structure, order: 
 
 @settings(deadline=None)
 @given(machines_with_graphs(), st.sampled_from(sorted(ORDERS)), st.integers(0, 4))
-def test_a_walk_that_prunes_and_sorts_is_one_over_the_graph_without_what_it_prunes(s: Structure, order: str, seed: int) -> None:
+def test_pruned_and_sorted_walk_equals_a_walk_without_pruned_pools(s: Structure, order: str, seed: int) -> None:
     g = ResourceGraph(s)
     barred = {v for v in range(s.n) if random.Random(f"{seed} {v}").random() < 0.2}
     for name in ("power", "network"):
@@ -134,7 +134,7 @@ def test_criteria_selections_and_handles_agree_with_the_edges(s: Structure, seed
             assert [p.vertex for p in g.walk(uri)] == list(nx.dfs_preorder_nodes(power, v))
             assert g.aggregate(uri, at=2) == g.aggregate(v, at=2, hierarchy="power")
     for pattern in ("power:/*", "power:/*/*", "p*:/*"):
-        # A glob's star goes over slashes too.
+        # A star in a glob matches slashes, too.
         tops = [v for v in power if matches(g, v, pattern)]
         expected = set().union(*(nx.descendants(power, v) for v in tops)) if tops else set()
         assert set(g.find(f"under~{pattern}").vertices.tolist()) == expected
@@ -169,7 +169,7 @@ def wheres(pools: Iterable[Pool]) -> list[str]:
     return [pool.where for pool in pools]
 
 
-def test_a_uri_says_in_which_hierarchy_a_walk_goes(g: ResourceGraph) -> None:
+def test_uri_selects_the_hierarchy_of_a_walk(g: ResourceGraph) -> None:
     assert wheres(g.walk("power:/pdu0")) == ["power:/pdu0", *NODES0]
     assert wheres(g.walk("power:/", order="bfs")) == ["power:/pdu0", "power:/pdu1", *NODES0, *NODES1]
     assert wheres(g.walk("power:/", order="post")) == [*NODES0, "power:/pdu0", *NODES1, "power:/pdu1"]
@@ -179,12 +179,12 @@ def test_a_uri_says_in_which_hierarchy_a_walk_goes(g: ResourceGraph) -> None:
         "power:/pdu0",
     ]
     assert wheres(g.walk(NODES0[1], hierarchy="power")) == NODES0[1:2]
-    # A handle and a path are in containment, whichever other hierarchies the pool stands in.
+    # A handle and a path are in containment, whichever other hierarchies the pool is in.
     assert len(list(g.walk(NODES0[1]))) == len(list(g.walk(g.pool(NODES0[1])))) == 4
     assert len(list(g.walk("power:/pdu0/node-0-1", hierarchy="demo"))) == 4
 
 
-def test_a_walk_over_a_graph_with_cycles_visits_each_pool_once(g: ResourceGraph) -> None:
+def test_walk_over_a_cyclic_graph_visits_each_pool_once(g: ResourceGraph) -> None:
     visited = wheres(g.walk("network:/spine0", order="bfs"))
     assert visited == ["network:/spine0", "network:/switch0", "network:/switch1", *NODES0, *NODES1]
     assert sorted(wheres(g.walk(NODES0[0], order="post", hierarchy="network"))) == sorted(visited)
@@ -211,7 +211,7 @@ def test_totals_of_an_auxiliary_hierarchy(g: ResourceGraph) -> None:
     assert g.aggregate("power:/pdu0") == {"node": 2, "pdu": 4500}
     assert g.aggregate("power:/") == g.aggregate(hierarchy="power") == {"node": 5, "pdu": 9500}
     g.set_state("power:/pdu1", "down")
-    assert g.aggregate("power:/pdu1") == {}  # what only it supplies takes no new work (rule F3)
+    assert g.aggregate("power:/pdu1") == {}  # pools that only it supplies take no new work (rule F3)
     assert g.aggregate("power:/pdu1", all=True) == {"node": 0, "pdu": 0}
 
 
@@ -230,8 +230,8 @@ def test_totals_of_an_auxiliary_hierarchy(g: ResourceGraph) -> None:
         (lambda g: g.find("all").with_children("cooling"), UnknownGraph, "there is demo, power"),
         (lambda g: g.walk(hierarchy="cooling"), UnknownGraph, "no hierarchy 'cooling'"),
         (lambda g: g.walk(hierarchy=["power"]), UnknownGraph, "no hierarchy"),
-        (lambda g: g.walk("/demo/rack0", hierarchy="power"), UsageError, r"does not stand in 'power' \(its graphs are demo\)"),
-        (lambda g: g.aggregate("power:/pdu0", hierarchy="network"), UsageError, r"does not stand in 'network' \(.*are power\)"),
+        (lambda g: g.walk("/demo/rack0", hierarchy="power"), UsageError, r"is not in 'power' \(its graphs are demo\)"),
+        (lambda g: g.aggregate("power:/pdu0", hierarchy="network"), UsageError, r"is not in 'network' \(.*are power\)"),
         (lambda g: g.walk("power:/pdu7"), UnknownPool, r"no pool 'pdu7'.*\(there is pdu0, pdu1\)"),
         (lambda g: g.walk(prune="node"), UsageError, "prune: expected a function"),
         (lambda g: list(g.walk(sort=lambda pools: None)), UsageError, "sort: expected an iterable of pools, got None"),
@@ -241,7 +241,7 @@ def test_totals_of_an_auxiliary_hierarchy(g: ResourceGraph) -> None:
         (lambda g: g.pool("/demo").links("cooling"), UnknownGraph, "there is power, network"),
     ],
 )
-def test_what_cannot_be_asked_says_why(
+def test_invalid_queries_are_explained(
     g: ResourceGraph, ask: Callable[[ResourceGraph], object], error: type[FluxresError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -250,7 +250,7 @@ def test_what_cannot_be_asked_says_why(
 
 @pytest.mark.parametrize("order", ["pre", "post", "bfs"])
 @pytest.mark.parametrize("where", ["/", "power:/", "network:/spine0"])
-def test_a_walk_over_which_the_graph_changes_says_so(g: ResourceGraph, order: str, where: str) -> None:
+def test_walk_detects_a_change_of_the_graph(g: ResourceGraph, order: str, where: str) -> None:
     walk = g.walk(where, order=order)
     next(walk)
     g.unlink("/demo/rack1")
@@ -272,7 +272,7 @@ Sums = dict[tuple[str, str], int]
 
 
 def added_up(g: ResourceGraph, chosen: set[int], at: float) -> Sums:
-    """Units free at a moment in watts and bytes, pool by pool; what another of the pools supplies is no more."""
+    """Units free at a moment in watts and bytes, pool by pool; pools that another one supplies add nothing."""
     s, ways = g.structure, Ways(g.structure)
     gives = {v for v in chosen if not s.flags.item(v) & WAY}
     amounts = {s.kind_of(v).type for v in range(s.n) if s.size.item(v) > 1 or s.kind_of(v).unit is not None}
@@ -309,7 +309,7 @@ def assert_totals(g: ResourceGraph, where: Any, at: float, chosen: set[int], hie
 
 @settings(deadline=None, max_examples=60)
 @given(machines_with_graphs(), st.integers(0, 9))
-def test_totals_of_a_hierarchy_are_sums_over_its_pools(s: Structure, seed: int) -> None:
+def test_hierarchy_totals_are_sums_over_pools(s: Structure, seed: int) -> None:
     g = busy(s, seed)
     power = edges(g, "power")
     for at in (0, 3):

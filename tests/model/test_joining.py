@@ -51,7 +51,7 @@ def powered() -> ResourceGraph:
     return ResourceGraph(read[0] if isinstance(read, tuple) else read.structure)
 
 
-def test_a_copy_has_what_is_available_and_nothing_allocated() -> None:
+def test_copy_has_available_pools_and_no_allocations() -> None:
     g = machine()
     g.allocate([(MEMORY, 3), "/demo/rack/node1/core0"], job="a")
     g.pool("/demo/rack/node1/core1").state = "drain"
@@ -74,7 +74,7 @@ def test_a_copy_has_what_is_available_and_nothing_allocated() -> None:
     assert g.check() == child.check() == []
 
 
-def test_rule_c1_a_pass_through_pool_shows_the_units_that_were_free_wherever_it_is_in_the_tree() -> None:
+def test_rule_c1_pass_through_pool_shows_the_units_that_were_free() -> None:
     g = sites.graph("""
 fluxres: 1
 name: site
@@ -90,7 +90,7 @@ graphs:
     assert child.pool("/site/pdu").available() == 0
 
 
-def test_a_copy_of_what_a_job_holds() -> None:
+def test_copy_of_a_jobs_pools() -> None:
     g = machine()
     g.allocate([(MEMORY, 3), "/demo/rack/node1"], job="a", start=0, end=10)
     child = g.copy(job="a")
@@ -112,15 +112,15 @@ def test_a_copy_of_what_a_job_holds() -> None:
 
 
 @pytest.mark.parametrize("how", ["copy", "duplicate"])
-def test_a_copy_begins_in_the_containment_tree(how: str) -> None:
+def test_copy_starts_in_the_containment_tree(how: str) -> None:
     pdu = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("pdu", 1)], edges=[fluxres.Edge("power:/pdu0", "/lab/node0")])
     g = fluxres.build(fluxres.Resource("node", 1), name="lab", graphs={"power": pdu})
-    with pytest.raises(UnknownPool, match=r"^power:/pdu0: does not stand in the containment tree \(name a pool"):
+    with pytest.raises(UnknownPool, match=r"^power:/pdu0: is not in the containment tree \(name a pool"):
         getattr(g, how)("power:/pdu0")
 
 
 @pytest.mark.parametrize("where", [NODE, CORE])
-def test_nothing_available_is_nothing_to_copy(where: str) -> None:
+def test_copy_of_unavailable_pools_is_refused(where: str) -> None:
     g = machine()
     g.allocate(NODE, job="a")
     with pytest.raises(InsufficientResources, match="nothing to copy"):
@@ -134,7 +134,7 @@ def test_totals_of_a_copy_that_lacks_a_type() -> None:
     assert "license" not in child.aggregate(all=True)
 
 
-def test_a_duplicate_of_a_pool_has_everything_below_it_and_what_is_held_there() -> None:
+def test_duplicated_pool_has_its_subtree_and_records() -> None:
     g = machine()
     g.allocate("slot=2/core", job="a", end=10)
     g.allocate([(MEMORY, 3), (LICENSE, 1)], job="b", start=5, end=20)
@@ -161,7 +161,7 @@ def test_a_duplicate_of_a_pool_has_everything_below_it_and_what_is_held_there() 
     assert (part.jobs(), g.jobs()) == (["a", "b", "c"], ["a", "b"])
 
 
-def test_what_is_held_through_a_pool_above_is_held_in_its_duplicate() -> None:
+def test_implied_pool_is_held_in_its_duplicate() -> None:
     g = machine()
     g.allocate(CORE, job="a", end=20)
     g.allocate("/demo/rack", job="a", start=5, end=10)
@@ -180,18 +180,18 @@ def test_what_is_held_through_a_pool_above_is_held_in_its_duplicate() -> None:
     assert part.pool("/node0/core0").allocated(at=7) == 1
 
 
-def test_a_duplicate_of_a_pool_has_its_supplies_as_the_way() -> None:
+def test_duplicated_pool_has_pass_through_suppliers() -> None:
     g = powered()
     g.allocate({"/demo/rack/node0/core0": 1, "power:/pdu0": 1}, job="a")
     part = g.duplicate("/demo/rack/node0")
     assert part.root.uris == ["node0:/", "power:/pdu0/node0"]
     assert part.pool("power:/pdu0").available() == 0
     assert (part.allocated("a").paths(), part.check()) == (["/node0/core0"], [])
-    with pytest.raises(UnknownPool, match=r"power:/pdu0: does not stand in the containment tree \(name a pool"):
+    with pytest.raises(UnknownPool, match=r"power:/pdu0: is not in the containment tree \(name a pool"):
         g.duplicate("power:/pdu0")
 
 
-def test_a_duplicate_is_equal_and_apart() -> None:
+def test_duplicate_is_equal_and_independent() -> None:
     g = machine()
     g.allocate(NODE, job="a", start=0, end=10)
     g.stage("/demo/rack/node1", job="b")
@@ -206,7 +206,7 @@ def test_a_duplicate_is_equal_and_apart() -> None:
     assert g.jobs() == ["a"]
 
 
-def test_growing_a_copy_by_what_the_parent_still_has() -> None:
+def test_copy_grows_by_free_pools_of_the_parent() -> None:
     g = machine()
     g.allocate([(MEMORY, 3)], job="a")
     child = g.copy(job="a")
@@ -222,7 +222,7 @@ def test_growing_a_copy_by_what_the_parent_still_has() -> None:
     assert child.check() == []
 
 
-def test_a_merge_brings_records_along_and_makes_old_handles_stale() -> None:
+def test_merge_adds_records_and_makes_old_handles_stale() -> None:
     g = machine()
     g.allocate(NODE, job="a")
     rack = ResourceGraph(expand(Recipe("rack", children=(Recipe("node", count=2),)), origin=uuids.new_origin()))
@@ -236,7 +236,7 @@ def test_a_merge_brings_records_along_and_makes_old_handles_stale() -> None:
     assert g.check() == []
 
 
-def test_records_that_do_not_fit_together_refuse_the_merge() -> None:
+def test_merge_with_conflicting_records_is_refused() -> None:
     def two(size: int, job: str) -> ResourceGraph:
         node = Recipe("node", ids=0, size=size, children=(Recipe("core", count=2, ids=10 * size),))
         made = ResourceGraph(expand(Recipe("cluster", ids=None, children=(node,)), origin=uuids.new_origin()))
@@ -251,7 +251,7 @@ def test_records_that_do_not_fit_together_refuse_the_merge() -> None:
     assert trace(a) == before
 
 
-def test_a_merge_never_leaves_a_part_of_what_is_only_given_whole() -> None:
+def test_merge_never_leaves_a_part_of_an_exclusive_pool() -> None:
     origin = uuids.new_origin()
 
     def license_server(size: int) -> ResourceGraph:
@@ -267,7 +267,7 @@ def test_a_merge_never_leaves_a_part_of_what_is_only_given_whole() -> None:
     assert g.pool("/cluster/license").size == 4
 
 
-def test_two_loads_of_one_description_are_two_machines_and_the_conflict_says_where() -> None:
+def test_two_loads_of_one_description_conflict() -> None:
     a, b = fluxres.load(POWERED), fluxres.load(POWERED)
     before = trace(a)
     core, other = a.pool("/demo/rack/node0/core0").uuid, b.pool("/demo/rack/node0/core0").uuid
@@ -283,7 +283,7 @@ def test_two_loads_of_one_description_are_two_machines_and_the_conflict_says_whe
 
 
 @pytest.mark.parametrize("held", ["/demo/rack", NODE, CORE])
-def test_what_a_job_holds_is_not_unlinked(held: str) -> None:
+def test_held_pools_are_not_unlinked(held: str) -> None:
     g = machine()
     g.allocate(held, job="a", start=50, end=60)
     before = trace(g)
@@ -297,7 +297,7 @@ def test_what_a_job_holds_is_not_unlinked(held: str) -> None:
     assert g.check() == []
 
 
-def test_records_that_ended_do_not_keep_a_pool() -> None:
+def test_ended_records_do_not_prevent_unlink() -> None:
     g = machine()
     g.allocate(CORE, job="a", start=0, end=5)
     stage = g.stage("/demo/rack/node0/core1", job="b", start=0, end=1, ttl_s=60)
@@ -309,7 +309,7 @@ def test_records_that_ended_do_not_keep_a_pool() -> None:
     assert g.check() == []
 
 
-def test_records_that_ended_do_not_keep_a_pool_that_stays_as_a_way() -> None:
+def test_ended_records_do_not_prevent_unlink_to_pass_through() -> None:
     g = powered()
     edge = "power: power:/pdu0 -> /demo/rack/node0"
     g.allocate({"/demo/rack/node0": 1, edge: 100}, job="a", start=0, end=5)
@@ -326,7 +326,7 @@ def test_records_that_ended_do_not_keep_a_pool_that_stays_as_a_way() -> None:
     assert g.check() == []
 
 
-def test_an_implied_hold_keeps_a_pool_in_its_hierarchy() -> None:
+def test_implied_pool_is_not_unlinked_from_its_hierarchy() -> None:
     g = powered()
     g.allocate("power:/pdu0", job="a")
     with pytest.raises(StillHeld):
@@ -341,7 +341,7 @@ def test_an_implied_hold_keeps_a_pool_in_its_hierarchy() -> None:
     assert g.check() == []
 
 
-def test_a_pool_whose_uri_leads_elsewhere_is_named_by_its_uuid() -> None:
+def test_pool_with_an_ambiguous_uri_is_named_by_uuid() -> None:
     racks = Recipe("rack", count=2, children=(Recipe("node"),))
     s = expand(Recipe("cluster", name="demo", children=(racks,)), more=[Recipe("pdu")], origin=uuids.new_origin())
     nodes = s.of_type("node")
@@ -361,7 +361,7 @@ def test_a_pool_whose_uri_leads_elsewhere_is_named_by_its_uuid() -> None:
     assert g.pool("/demo/rack0/node0").available() == 1
 
 
-def test_an_auxiliary_edge_survives_where_both_its_ends_do() -> None:
+def test_auxiliary_edge_survives_if_both_ends_do() -> None:
     g = powered()
     child = g.copy("/demo/rack/node0")
     assert [p.name for p in child.find("subsystem=power")] == ["node0"]
@@ -377,7 +377,7 @@ def _lab() -> ResourceGraph:
 
 
 @pytest.mark.parametrize("place", ["/lab/rack0/node1", "/lab/rack0/node0/core2"])
-def test_what_is_merged_into_a_node_is_on_the_rank_of_the_node(place: str) -> None:
+def test_pools_merged_into_a_node_get_its_rank(place: str) -> None:
     lab = _lab()
     part = lab.duplicate("/lab/rack0/node1/core0")
     lab.unlink("/lab/rack0/node1/core0")
@@ -390,7 +390,7 @@ def test_what_is_merged_into_a_node_is_on_the_rank_of_the_node(place: str) -> No
     assert fluxres.load(written).aggregate()["core"] == sum(pool.path.startswith(node) for pool in lab.find("type=core"))
 
 
-def test_what_stayed_in_an_auxiliary_hierarchy_is_on_the_rank_of_the_node_it_is_merged_into() -> None:
+def test_pool_merged_back_from_an_auxiliary_hierarchy_gets_the_nodes_rank() -> None:
     nodes = fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)])
     power = fluxres.AuxiliaryGraph(
         hierarchy=True, pools=[fluxres.Resource("pdu", id=[0])], edges=[fluxres.Edge("power:/pdu0", "/lab/node1/core0")]
@@ -403,7 +403,7 @@ def test_what_stayed_in_an_auxiliary_hierarchy_is_on_the_rank_of_the_node_it_is_
     assert lab.check() == []
 
 
-def test_what_cannot_be_merged_or_unlinked_says_why() -> None:
+def test_invalid_merges_and_unlinks_are_explained() -> None:
     g = machine()
     for change, error in (
         (lambda: g.merge(g), UsageError),
@@ -420,7 +420,7 @@ def test_what_cannot_be_merged_or_unlinked_says_why() -> None:
         g.merge(other)
 
 
-def test_a_destroyed_graph_says_so() -> None:
+def test_destroyed_graph_raises_stale_handle() -> None:
     g = machine()
     pool, found = g.pool(LICENSE), g.find("type=core")
     text = repr(found)
@@ -450,7 +450,7 @@ def test_a_destroyed_graph_says_so() -> None:
     g.destroy()
 
 
-def test_a_destroyed_graph_gives_back_what_was_made_for_questions() -> None:
+def test_destroyed_graph_frees_derived_data() -> None:
     def used() -> ResourceGraph:
         node = Recipe("node", 5000, children=(Recipe("core", 8),))
         g = ResourceGraph(expand(Recipe("cluster", children=(node,)), origin=origin))
@@ -462,7 +462,7 @@ def test_a_destroyed_graph_gives_back_what_was_made_for_questions() -> None:
         return g
 
     origin = uuids.new_origin()
-    used().destroy()  # imports, and what is kept for all graphs, are paid for here
+    used().destroy()  # warms up imports and caches shared by all graphs
     gc.collect()
     tracemalloc.start()
     try:
@@ -482,7 +482,7 @@ def powered_site() -> ResourceGraph:
     return fluxres.load({"fluxres": 1, "name": "c", "resources": [nodes], "graphs": {"power": power}})
 
 
-def test_a_graph_is_merged_below_a_pool_of_an_auxiliary_hierarchy() -> None:
+def test_graph_is_merged_below_a_pool_of_an_auxiliary_hierarchy() -> None:
     g = powered_site()
     g.allocate("slot=1/[node;pdu=30]", job="j", start=0, end=9)
     before = g.allocation("j").spans
@@ -513,14 +513,14 @@ def test_a_graph_is_merged_below_a_pool_of_an_auxiliary_hierarchy() -> None:
         ("nope:/a", UsageError, "not in 'nope'"),
     ],
 )
-def test_places_in_auxiliary_hierarchies_that_take_no_graph(at: str, kind: type[Exception], message: str) -> None:
+def test_merge_refuses_invalid_places_in_auxiliary_hierarchies(at: str, kind: type[Exception], message: str) -> None:
     g = powered_site()
     with pytest.raises(kind, match=message):
         g.merge(fluxres.build(root=fluxres.Resource("strip", id=[7])), at=at)
     assert len(g) == len(powered_site())
 
 
-def test_what_is_left_as_a_way_by_unlink_is_not_said_to_be_copied() -> None:
+def test_pass_through_pool_left_by_unlink_is_not_called_a_copy() -> None:
     power = {"hierarchy": True, "pools": [{"type": "pdu"}], "edges": [{"from": "power:/pdu", "to": "/m/rack"}]}
     power["edges"] += [{"from": "/m/rack", "to": "/m/desk"}]  # type: ignore[operator]  # a list of them
     machine = {"fluxres": 1, "name": "m", "resources": [{"type": "rack"}, {"type": "desk"}], "graphs": {"power": power}}
@@ -535,7 +535,7 @@ def spans(graph: ResourceGraph, job: str) -> list[tuple[str, float, float]]:
     return [(span.pool, span.start, span.end) for span in graph.allocation(job).spans]
 
 
-def test_a_duplicate_of_what_a_job_had_before_all_around_it_holds_it_once() -> None:
+def test_duplicate_of_a_pool_held_before_its_parent_holds_it_once() -> None:
     rack = fluxres.Resource("rack", 2, children=[fluxres.Resource("node", 2, children=[fluxres.Resource("core", 2)])])
     g = fluxres.build(rack, name="lab")
     g.allocate("/lab/rack0/node0/core1", job="c", start=0, end=3)

@@ -1,4 +1,4 @@
-"""Requests on a graph: found, recorded, refused with reasons, and never given twice."""
+"""Requests on a graph: matched, recorded, refused with reasons, and never allocated twice."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def paths(g: ResourceGraph, job: str) -> list[str]:
 
 
 @pytest.mark.parametrize("request_", ["slot=2/core", "-n2", JOBSPEC, fluxres.Request.parse("slot=2/core")])
-def test_a_request_is_given_in_any_form(request_: Any) -> None:
+def test_requests_are_accepted_in_any_form(request_: Any) -> None:
     g = machine()
     g.allocate(request_, job="a")
     assert paths(g, "a") == [CORE, "/demo/rack/node0/core1"]
     assert g.check() == []
 
 
-def test_the_duration_is_that_of_the_call_or_else_of_the_request() -> None:
+def test_duration_of_the_call_overrides_that_of_the_request() -> None:
     g = machine()
     assert g.allocate(JOBSPEC, job="e", start=0, end=math.inf).end == math.inf
     g.free("e")
@@ -45,7 +45,7 @@ def test_the_duration_is_that_of_the_call_or_else_of_the_request() -> None:
     assert g.allocate(fluxres.Request.parse("core{x}", duration_s=3), job="d", at=100).end == 103
 
 
-def test_one_word_is_a_type_and_a_path_is_a_pool() -> None:
+def test_word_is_a_type_and_path_is_a_pool() -> None:
     g = machine()
     g.allocate("node{x}", job="a", start=0, end=1)
     g.allocate(MEMORY, job="b", start=5, end=9)
@@ -54,7 +54,7 @@ def test_one_word_is_a_type_and_a_path_is_a_pool() -> None:
     assert paths(g, "c") == [CORE]
 
 
-def test_now_or_at_the_earliest_time() -> None:
+def test_allocate_now_or_reserve_the_earliest_time() -> None:
     g = machine()
     g.allocate("node=2{x}", job="a", duration_s=10)
     reserved = g.allocate_orelse_reserve("node=2{x}", job="b", duration_s=5)
@@ -64,7 +64,7 @@ def test_now_or_at_the_earliest_time() -> None:
     assert g.check() == []
 
 
-def test_a_match_is_recorded_only_when_it_is_committed_and_only_while_nothing_changed() -> None:
+def test_match_is_recorded_only_by_a_fresh_commit() -> None:
     g = machine()
     before = trace(g)
     found = g.match("slot=2/[core;memory=2]", duration_s=60)
@@ -75,7 +75,7 @@ def test_a_match_is_recorded_only_when_it_is_committed_and_only_while_nothing_ch
     assert g.jobs() == ["a"]
 
 
-def test_no_means_not_now_with_the_time_or_never_with_the_reasons() -> None:
+def test_refusal_is_not_now_with_a_time_or_never_with_reasons() -> None:
     g = machine()
     g.allocate(NODE, job="a", start=0, end=30)
     with pytest.raises(InsufficientResources) as caught:
@@ -95,7 +95,7 @@ def test_no_means_not_now_with_the_time_or_never_with_the_reasons() -> None:
     assert g.why_not("node{x}", duration_s=10) is None
 
 
-def test_a_job_grows_by_a_request_until_it_ends_and_a_stage_holds_one() -> None:
+def test_job_grows_by_request_and_stage_locks_a_request() -> None:
     g = machine()
     g.allocate("slot/core", job="a", duration_s=50)
     grown = g.grow("a", "slot=2/core")
@@ -107,7 +107,7 @@ def test_a_job_grows_by_a_request_until_it_ends_and_a_stage_holds_one() -> None:
     assert g.check() == []
 
 
-def test_states_count_at_once() -> None:
+def test_state_changes_take_effect_at_once() -> None:
     g = machine()
     assert g.match("node{x}").vertices.tolist() == [g.vertex(NODE)]
     g.set_state(NODE, "drain")
@@ -125,7 +125,7 @@ def test_bytes_are_neither_a_request_nor_vertex_numbers() -> None:
     assert g.jobs() == []
 
 
-def test_a_policy_of_ones_own_and_a_wrong_one() -> None:
+def test_custom_and_invalid_policies() -> None:
     g = machine()
     g.allocate("slot/core", job="a", policy="high")
     assert paths(g, "a") == ["/demo/rack/node1/core1"]
@@ -157,14 +157,14 @@ def test_requests_come_from_yaml_text_and_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", ["slot=", "-N", "-q3", "node=0", "node=99999999999999999999", "slot=2/[core", {"resources": 4}, "", "{"]
 )
-def test_what_is_no_request_is_refused_by_place(wrong: Any) -> None:
+def test_invalid_requests_are_refused_with_place(wrong: Any) -> None:
     g = machine()
     with pytest.raises(InputError):
         g.allocate(wrong, job="a")
     assert g.jobs() == []
 
 
-def test_a_match_has_the_pools_that_an_allocation_of_it_would_have() -> None:
+def test_match_has_the_pools_of_its_allocation() -> None:
     g = machine()
     found = g.match("slot=2/[core;memory=3]", duration_s=60)
     pools = found.pools
@@ -180,7 +180,7 @@ def test_a_match_has_the_pools_that_an_allocation_of_it_would_have() -> None:
         _ = without_graph.pools
 
 
-def test_a_refusal_is_printed_as_sentences() -> None:
+def test_refusal_is_printed_as_sentences() -> None:
     g = machine()
     refusal, shortage = g.why_not("slot=9/core"), g.why_not_all(["slot/core", "slot=9/core"])
     assert refusal is not None

@@ -44,7 +44,7 @@ def g() -> ResourceGraph:
     return fluxres.load(document())
 
 
-def test_a_node_moves_to_another_rack_and_stays_what_it_is(g: ResourceGraph) -> None:
+def test_moved_node_keeps_its_identity(g: ResourceGraph) -> None:
     node = g.pool(NODE)
     g.tag(NODE, "seen")
     g.set_state(NODE, "drain")
@@ -64,7 +64,7 @@ def test_a_node_moves_to_another_rack_and_stays_what_it_is(g: ResourceGraph) -> 
     assert [p.path for p in g.pool("/demo/rack0").children] == ["/demo/rack0/node0", "/demo/rack0/node1"]
 
 
-def test_a_whole_new_path_gives_a_new_name(g: ResourceGraph) -> None:
+def test_new_path_gives_a_new_name(g: ResourceGraph) -> None:
     g.move(NODE, "/demo/rack1/node9")
     assert (g.pool("/demo/rack1/node9").id, g.pool("/demo/rack1/node9/core1").size) == (9, 1)
     g.move("/demo/rack1/node9", "/demo/rack1/odd")
@@ -74,13 +74,13 @@ def test_a_whole_new_path_gives_a_new_name(g: ResourceGraph) -> None:
     assert g.check() == []
 
 
-def test_names_that_follow_from_the_place_are_kept(g: ResourceGraph) -> None:
+def test_template_names_are_kept(g: ResourceGraph) -> None:
     g.move("/demo/rack0/node0/gpu-0", "/demo/rack1/node2")
     assert g.pool("/demo/rack1/node2/gpu-0").type == "gpu"
     assert [p.name for p in g.pool("/demo/rack1/node2").children] == ["core0", "core1", "gpu-2", "gpu-0"]
 
 
-def test_what_moves_into_a_node_gets_its_rank_and_what_moves_out_has_none(g: ResourceGraph) -> None:
+def test_pool_moved_into_a_node_gets_its_rank_and_out_of_one_none(g: ResourceGraph) -> None:
     ranks = [g.pool(path).rank for path in ("/demo/rack0/node0", "/demo/rack0/node0/core0", "/demo/rack1/node2")]
     assert ranks == [0, 0, 2]
     g.move("/demo/rack0/node0/core0", "/demo/rack1/node2/core7")
@@ -89,7 +89,7 @@ def test_what_moves_into_a_node_gets_its_rank_and_what_moves_out_has_none(g: Res
     assert g.check() == []
 
 
-def test_a_match_finds_it_where_it_is(g: ResourceGraph) -> None:
+def test_match_finds_a_moved_pool(g: ResourceGraph) -> None:
     g.move(NODE, RACK)
     assert not g.satisfiable("rack/slot=4/node")
     assert [p.path for p in g.match("rack/slot=3/node").pools] == [f"/demo/rack1/node{i}" for i in (2, 3, 1)]
@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[Callable[[ResourceGraph], None], type[FluxresError], st
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_changes_nothing(g: ResourceGraph, case: str) -> None:
+def test_refused_moves_change_nothing(g: ResourceGraph, case: str) -> None:
     act, error, message = REFUSED[case]
     before, generation = facts(g), g.generation
     with pytest.raises(error, match=message):
@@ -119,14 +119,14 @@ def test_what_is_refused_changes_nothing(g: ResourceGraph, case: str) -> None:
     assert (facts(g), g.generation) == (before, generation)
 
 
-def test_a_path_of_another_pool_is_the_pool_it_is_put_in(g: ResourceGraph) -> None:
+def test_path_of_an_existing_pool_is_the_new_parent(g: ResourceGraph) -> None:
     g.move(NODE, "/demo/rack1/node2")
     assert g.pool("/demo/rack1/node2/node1").type == "node"
     assert g.check() == []
 
 
 @pytest.mark.parametrize("held", [NODE, "/demo/rack0/node1/core0", "/demo/rack0", "/demo"])
-def test_what_a_job_holds_is_not_moved(g: ResourceGraph, held: str) -> None:
+def test_held_pools_are_not_moved(g: ResourceGraph, held: str) -> None:
     g.allocate(held, job="j", start=50, end=60)
     with pytest.raises(StillHeld, match=r"j holds|held through"):
         g.move(NODE, RACK)
@@ -135,7 +135,7 @@ def test_what_a_job_holds_is_not_moved(g: ResourceGraph, held: str) -> None:
     assert g.check() == []
 
 
-def test_nothing_is_moved_into_what_a_job_holds_whole(g: ResourceGraph) -> None:
+def test_nothing_is_moved_into_an_exclusively_held_pool(g: ResourceGraph) -> None:
     g.allocate(RACK, job="j", end=60)
     with pytest.raises(StillHeld, match="j holds it exclusively"):
         g.move(NODE, RACK)
@@ -146,7 +146,7 @@ def test_nothing_is_moved_into_what_a_job_holds_whole(g: ResourceGraph) -> None:
     assert g.check() == []
 
 
-def test_records_of_others_stay_with_their_pools(g: ResourceGraph) -> None:
+def test_other_records_stay_with_their_pools(g: ResourceGraph) -> None:
     g.allocate("/demo/rack0/node0/core1", job="a", end=60)
     g.allocate("/demo/rack2", job="b", start=10, end=60)
     stage = g.stage("/demo/rack1/node3", job="c", end=60)
@@ -156,7 +156,7 @@ def test_records_of_others_stay_with_their_pools(g: ResourceGraph) -> None:
     assert g.check() == []
 
 
-def test_a_pool_moves_in_an_auxiliary_hierarchy(g: ResourceGraph) -> None:
+def test_pool_moves_in_an_auxiliary_hierarchy(g: ResourceGraph) -> None:
     g.move("power:/pdu0/rack1", "power:/pdu1")
     assert g.pool("/demo/rack1").uris == ["demo:/rack1", "power:/pdu1/rack1"]
     assert [(p.path, d["type"], d["capacity"]) for p, d in g.pool("power:/pdu1").links("power")] == [
@@ -169,7 +169,7 @@ def test_a_pool_moves_in_an_auxiliary_hierarchy(g: ResourceGraph) -> None:
     assert g.check() == []
 
 
-def test_what_draws_through_an_edge_keeps_the_pool_in_its_hierarchy(g: ResourceGraph) -> None:
+def test_draws_through_an_edge_prevent_a_move(g: ResourceGraph) -> None:
     g.allocate("slot=1/[node;pdu=500]", job="j", duration_s=10)
     with pytest.raises(StillHeld, match="j draws 500 units"):
         g.move("/demo/rack0", "power:/pdu1")
@@ -177,12 +177,12 @@ def test_what_draws_through_an_edge_keeps_the_pool_in_its_hierarchy(g: ResourceG
     g.free("j")
     g.move("/demo/rack0", "power:/pdu1")
     assert g.aggregate("power:/pdu1") == {"pdu": 5000, "rack": 3}
-    g.move("/demo/rack0", "power:/pdu0")  # which stands in no hierarchy without an edge, and is known by that name
+    g.move("/demo/rack0", "power:/pdu0")  # without an edge it is in no hierarchy, and has this name
     assert g.pool("/demo/rack0").uris == ["demo:/rack0", "power:/pdu0/rack0"]
     assert g.check() == []
 
 
-def test_a_move_is_kept_by_stores_changes_and_journals(tmp_path: Path, g: ResourceGraph) -> None:
+def test_stores_and_journals_keep_moves(tmp_path: Path, g: ResourceGraph) -> None:
     url, events, again = f"sqlite:///{tmp_path}/site.db", list[bytes](), g.duplicate()
     fluxres.save(g, url)
     fluxres.save(g, tmp_path / "site.yaml")
@@ -207,7 +207,7 @@ def test_a_move_is_kept_by_stores_changes_and_journals(tmp_path: Path, g: Resour
 
 
 class Oracle:
-    """Where each pool stands and what it is called, by uuid; and what is held."""
+    """The place and name of each pool, by uuid; and what is held."""
 
     def __init__(self, g: ResourceGraph) -> None:
         self.parent = {p.uuid: None if p.parent is None else p.parent.uuid for p in g.walk()}
@@ -255,7 +255,7 @@ def test_random_moves_agree_with_an_oracle(seed: int) -> None:
             expected = oracle.allows(uuid, to, name)
             try:
                 if name != oracle.name[uuid] and any(p == to and oracle.name[u] == name for u, p in oracle.parent.items()):
-                    continue  # that is the path of a pool, which it would be put in
+                    continue  # the path of a pool, which would become its parent
                 g.move(uuid, where)
                 assert expected
                 oracle.parent[uuid], oracle.name[uuid] = to, name
@@ -269,7 +269,7 @@ def test_random_moves_agree_with_an_oracle(seed: int) -> None:
         assert {s.pool: j for j in g.jobs() for s in g.allocation(j).spans} == {
             g.pool(u).path: j for u, (j, _) in oracle.held.items()
         }
-        assert not [problem for problem in g.check() if problem.severity == "error"]  # nodes may be called alike
+        assert not [problem for problem in g.check() if problem.severity == "error"]  # nodes may have equal names
     assert accepted > 10
     assert refused > 10
     again = fluxres.loads(fluxres.dumps(g))

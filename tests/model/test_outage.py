@@ -1,4 +1,4 @@
-"""Rule F3: what only suppliers out of service feed takes no new work."""
+"""Rule F3: a pool whose suppliers are all out of service takes no new work."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def drawn(graph: ResourceGraph, job: str = "j") -> dict[str, int]:
     return {span.pool.split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
 
 
-def test_rule_f3_a_pool_beside_one_with_a_supply_of_its_own_is_not_supplied_by_it() -> None:
+def test_rule_f3_pool_next_to_a_separately_supplied_one_is_not_supplied_by_it() -> None:
     graph = sites.graph("""
 fluxres: 1
 name: site
@@ -76,7 +76,7 @@ graphs:
         graph.allocate("/site/node/socket/core1", job="j")
 
 
-def test_rule_f3_a_node_in_a_node_is_supplied_by_what_is_above_it_not_by_the_cards_beside_it() -> None:
+def test_rule_f3_nested_node_is_supplied_from_above_not_by_neighbouring_cards() -> None:
     graph = sites.graph("""\
 fluxres: 1
 name: site
@@ -103,7 +103,7 @@ graphs:
 
 @pytest.mark.parametrize("state", ["down", "drain", "failing", "unknown"])
 @pytest.mark.parametrize("culprit", ["power:/feed0/pdu1", "power:/feed0"])
-def test_rule_f3_what_nothing_feeds_takes_no_new_work(site: ResourceGraph, state: str, culprit: str) -> None:
+def test_rule_f3_unsupplied_pools_take_no_new_work(site: ResourceGraph, state: str, culprit: str) -> None:
     site.allocate(RACK1[0], job="before")
     site.set_state(culprit, state)
     assert free_nodes(site) == RACK0
@@ -127,7 +127,7 @@ def test_rule_f3_what_nothing_feeds_takes_no_new_work(site: ResourceGraph, state
     assert site.why_not("node=7") is None
 
 
-def test_what_another_supplier_feeds_draws_from_that_one(site: ResourceGraph) -> None:
+def test_pool_with_another_live_supplier_draws_from_it(site: ResourceGraph) -> None:
     site.set_state("power:/feed1", "down")
     assert free_nodes(site) == [*RACK0, *RACK1]
     site.allocate("slot=1/[node;power=3000]", job="j")
@@ -143,7 +143,7 @@ def test_what_another_supplier_feeds_draws_from_that_one(site: ResourceGraph) ->
     assert "4 get nothing from pdu0, which is down" in " ".join(refusal.sentences())
 
 
-def test_a_supplier_in_a_pool_that_nothing_reaches_gives_nothing() -> None:
+def test_supplier_in_a_cut_off_pool_gives_nothing() -> None:
     site = made(
         sites.racks()
         + """\
@@ -161,7 +161,7 @@ def test_a_supplier_in_a_pool_that_nothing_reaches_gives_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["low", "high", "locality"])
-def test_the_traverser_and_the_vector_path_agree(site: ResourceGraph, policy: str) -> None:
+def test_traverser_and_vector_path_agree(site: ResourceGraph, policy: str) -> None:
     site.set_state("power:/feed0/pdu0", "down")
     site.set_state("power:/feed1/pdu2", "down")
     for request in ("slot=2/[node;power=100]", "slot=3/core=4", "slot=3/[core=2;power=20]"):
@@ -173,7 +173,7 @@ def test_the_traverser_and_the_vector_path_agree(site: ResourceGraph, policy: st
         assert [one.fallback for one in found if one is not None] == [False, True]
 
 
-def test_jobs_keep_what_they_hold_and_give_it_back(site: ResourceGraph) -> None:
+def test_jobs_keep_and_free_pools_during_an_outage(site: ResourceGraph) -> None:
     site.allocate("slot=2/[node{id:'4-5'};power=500]", job="j", duration_s=100)
     site.set_state("power:/feed0/pdu1", "down")
     assert drawn(site) == {"feed0": 1000, "pdu1": 1000}
@@ -183,7 +183,7 @@ def test_jobs_keep_what_they_hold_and_give_it_back(site: ResourceGraph) -> None:
     assert free_nodes(site) == RACK0
 
 
-def test_a_node_with_two_cards_uses_the_one_that_is_fed() -> None:
+def test_node_with_two_cards_uses_the_supplied_one() -> None:
     graph = made("""
 fluxres: 1
 name: site
@@ -209,7 +209,7 @@ graphs:
     assert graph.find("type=core and available>=1").paths() == []
 
 
-def test_a_child_has_no_new_work_for_what_is_cut_off(site: ResourceGraph) -> None:
+def test_child_starts_no_work_on_cut_off_pools(site: ResourceGraph) -> None:
     top = Instance(site, clock=ManualClock(), name="top")
     child = top.spawn(top.submit("slot=8/node", duration_s=100))
     job = child.submit("slot=1/node{id:'4'}", duration_s=50)
@@ -224,7 +224,7 @@ def test_a_child_has_no_new_work_for_what_is_cut_off(site: ResourceGraph) -> Non
     assert top.check() == []
 
 
-def test_a_copy_of_what_one_supplier_feeds_knows_the_other_one(site: ResourceGraph) -> None:
+def test_copy_keeps_the_other_supplier(site: ResourceGraph) -> None:
     site.set_state("power:/feed1", "down")
     part = site.copy("/site/rack0")
     assert free_nodes(part) == RACK0
@@ -233,7 +233,7 @@ def test_a_copy_of_what_one_supplier_feeds_knows_the_other_one(site: ResourceGra
     assert site.copy().why_not("slot=8/node") is None
 
 
-def test_a_copy_leaves_out_what_is_cut_off_and_a_file_does_not(site: ResourceGraph, tmp_path: Path) -> None:
+def test_copies_leave_out_cut_off_pools_and_files_keep_them(site: ResourceGraph, tmp_path: Path) -> None:
     site.set_state("power:/feed0", "down")
     assert site.copy().find("type=node").paths() == RACK0
     fluxres.save(site, tmp_path / "site.yaml")
@@ -243,7 +243,7 @@ def test_a_copy_leaves_out_what_is_cut_off_and_a_file_does_not(site: ResourceGra
     assert free_nodes(again) == [*RACK0, *RACK1]
 
 
-def test_suppliers_in_a_ring_feed_nobody_once_the_last_source_is_down() -> None:
+def test_ring_of_suppliers_without_a_source_supplies_nothing() -> None:
     graph = made("""
 fluxres: 1
 name: site
@@ -264,7 +264,7 @@ graphs:
     assert len(graph.find("type=node and available>=1")) == 0
 
 
-def test_a_pool_above_some_that_are_fed_is_not_cut_off(site: ResourceGraph) -> None:
+def test_pool_above_supplied_pools_is_not_cut_off(site: ResourceGraph) -> None:
     site.set_state("power:/feed0", "down")
     assert site.pool("/site").available() == 1
     site.set_state("power:/feed1", "down")
@@ -273,7 +273,7 @@ def test_a_pool_above_some_that_are_fed_is_not_cut_off(site: ResourceGraph) -> N
     assert "8 get nothing from feed0, which is down" in " ".join(refusal.sentences())
 
 
-def test_one_of_several_suppliers_is_enough_where_the_edges_say_so(tmp_path: Path) -> None:
+def test_any_supplier_is_enough_if_the_edges_say_so(tmp_path: Path) -> None:
     both = made()
     graph = made(
         SITE.replace('rack[0-1]"}', 'rack[0-1]", supply: any}').replace('to: "/site/rack0"}', 'to: "/site/rack0", supply: any}')
@@ -296,7 +296,7 @@ def test_one_of_several_suppliers_is_enough_where_the_edges_say_so(tmp_path: Pat
     assert "supply: any" in (tmp_path / "site.yaml").read_text()
 
 
-def test_a_node_in_a_node_has_its_supply_from_there() -> None:
+def test_nested_node_is_supplied_through_its_parent() -> None:
     inner = {"type": "node", "name": "inner", "with": [{"type": "core"}]}
     outer = {"type": "node", "with": [inner, {"type": "nic", "name": "a"}]}
     g = fluxres.load(

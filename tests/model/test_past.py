@@ -1,4 +1,4 @@
-"""What is over is in the way of no change of the shape, and goes only with the event of `expire` (rule T2)."""
+"""Ended records never block a change of the shape, and are dropped only with the event of `expire` (rule T2)."""
 
 from __future__ import annotations
 
@@ -76,10 +76,8 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_rule_t2_what_is_over_expires_before_a_change_that_it_is_in_the_way_of(
-    g: ResourceGraph, clock: ManualClock, change: str
-) -> None:
-    """As if `expire` had been called: in what is held, in what is told, and in what a journal makes of it at whatever time."""
+def test_rule_t2_blocking_ended_records_expire_before_a_change(g: ResourceGraph, clock: ManualClock, change: str) -> None:
+    """As if `expire` had been called: in the records, in the events, and in a replay of the journal at any time."""
     g.allocate("slot/[node;pdu=300;bandwidth=30]", job="early", start=0, end=10)
     g.allocate("/lab/rack1", job="whole", start=2, end=12)
     g.allocate("/lab/rack0/node1/core1", job="on")
@@ -101,7 +99,7 @@ def test_rule_t2_what_is_over_expires_before_a_change_that_it_is_in_the_way_of(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_rule_t2_what_is_refused_for_others_lets_nothing_expire(g: ResourceGraph, clock: ManualClock, change: str) -> None:
+def test_rule_t2_change_refused_for_other_reasons_expires_nothing(g: ResourceGraph, clock: ManualClock, change: str) -> None:
     g.allocate("slot/[node;pdu=300;bandwidth=30]", job="early", start=0, end=10)
     g.allocate("/lab/rack1", job="on", start=15, end=60)
     g.allocate("slot/[node;pdu=300;bandwidth=30]", job="later", start=50, end=60)
@@ -113,7 +111,7 @@ def test_rule_t2_what_is_refused_for_others_lets_nothing_expire(g: ResourceGraph
     assert (events, facts(g)) == ([], before)
 
 
-def test_rule_t2_what_is_over_and_in_nobodys_way_stays(g: ResourceGraph, clock: ManualClock) -> None:
+def test_rule_t2_ended_records_that_block_nothing_stay(g: ResourceGraph, clock: ManualClock) -> None:
     g.allocate("slot/[node;pdu=300]", job="early", start=0, end=10)
     clock.now_s = 20
     events, before = told(g), g.allocation("early").spans
@@ -126,7 +124,7 @@ def test_rule_t2_what_is_over_and_in_nobodys_way_stays(g: ResourceGraph, clock: 
     assert sound(g)
 
 
-def test_rule_t2_of_a_job_that_runs_on_only_what_is_over_goes(g: ResourceGraph, clock: ManualClock) -> None:
+def test_rule_t2_running_job_loses_only_its_ended_records(g: ResourceGraph, clock: ManualClock) -> None:
     cable = "power: power:/pdu0 -> /lab/rack0/node0"
     g.allocate("slot/[node;pdu=300]", job="j", start=0, end=100)
     g.free("j", {"power:/pdu0": 200, cable: 200}, start=10, end=100)
@@ -138,7 +136,7 @@ def test_rule_t2_of_a_job_that_runs_on_only_what_is_over_goes(g: ResourceGraph, 
     assert sound(g)
 
 
-def test_rule_t2_a_stage_of_which_the_window_is_over_is_in_nobodys_way(g: ResourceGraph, clock: ManualClock) -> None:
+def test_rule_t2_stage_with_an_ended_window_blocks_nothing(g: ResourceGraph, clock: ManualClock) -> None:
     stage = g.stage("slot/[node;pdu=300]", job="j", start=0, end=10, ttl_s=1000)
     clock.now_s = 20
     events = told(g)
@@ -151,7 +149,7 @@ def test_rule_t2_a_stage_of_which_the_window_is_over_is_in_nobodys_way(g: Resour
     assert sound(g)
 
 
-def test_a_replay_lets_no_stage_expire_that_did_not(g: ResourceGraph) -> None:
+def test_replay_expires_no_stage_by_itself(g: ResourceGraph) -> None:
     again = g.duplicate()
     again.clock = fixed(1e6)
     events = told(g)
@@ -168,7 +166,7 @@ def test_a_replay_lets_no_stage_expire_that_did_not(g: ResourceGraph) -> None:
 
 
 def halves(clock: ManualClock) -> tuple[ResourceGraph, ResourceGraph]:
-    """What two jobs hold of one machine: a node of each, and parts of a PDU that has outlets in it."""
+    """The parts of one machine that two jobs hold: a node each, and parts of a PDU with outlets in it."""
     pdu = Resource("pdu", 1, size=1000, unit="W", id=[0], children=[Resource("outlet", 2)])
     edges = [Edge("power:/pdu0", "/lab/node*", relation="supplies")]
     graphs = {"power": AuxiliaryGraph(hierarchy=True, pools=[pdu], edges=edges)}
@@ -178,8 +176,8 @@ def halves(clock: ManualClock) -> tuple[ResourceGraph, ResourceGraph]:
     return g.copy(job="j0"), g.copy(job="j1")
 
 
-def test_rule_t2_a_merge_drops_what_is_over_with_an_event(clock: ManualClock) -> None:
-    """A job that held a pool whole would hold a part of it in the larger one."""
+def test_rule_t2_merge_expires_ended_records_with_an_event(clock: ManualClock) -> None:
+    """A job that held a pool exclusively would hold only a part of the larger one."""
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
     other.allocate({"/lab/node1/core0": 1, "power:/pdu0": 100}, job="theirs", start=0, end=5)
@@ -190,7 +188,7 @@ def test_rule_t2_a_merge_drops_what_is_over_with_an_event(clock: ManualClock) ->
     g.merge(other)
     assert (names(events), events[0]["before"]) == (["expire", "merge"], 20_000_000)
     assert facts(other) == before
-    assert {span.pool for span in g.allocation("theirs").spans} == {"/lab/node1/core0", "power:/pdu0"}  # in nobody's way
+    assert {span.pool for span in g.allocation("theirs").spans} == {"/lab/node1/core0", "power:/pdu0"}  # blocks nothing
     assert g.pool("power:/pdu0").size == 800
     assert sound(g)
     replayed.clock = fixed(0.0)
@@ -199,7 +197,7 @@ def test_rule_t2_a_merge_drops_what_is_over_with_an_event(clock: ManualClock) ->
     assert facts(replayed) == facts(g)
 
 
-def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_the_way(clock: ManualClock) -> None:
+def test_rule_t2_merge_reports_blocking_ended_records_of_the_other_graph(clock: ManualClock) -> None:
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 100}, job="mine", start=0, end=5)
     other.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
@@ -220,7 +218,7 @@ def test_rule_t2_a_merge_drops_nothing_of_the_other_graph_and_says_what_is_in_th
     assert sound(g)
 
 
-def test_rule_t2_a_refused_merge_names_a_record_of_the_past_where_the_pool_has_another_name_there(clock: ManualClock) -> None:
+def test_rule_t2_refused_merge_names_the_ended_record_under_another_pool_name(clock: ManualClock) -> None:
     g = build(Resource("rack", 1, id=[0], children=[Resource("memory", 1, id=[0], size=4)]), name="lab", clock=clock)
     other = build(Resource("node", 1, id=[7]), name="rack0", clock=clock)
     other.allocate("/rack0/node7", job="early", start=0, end=10)
@@ -232,7 +230,7 @@ def test_rule_t2_a_refused_merge_names_a_record_of_the_past_where_the_pool_has_a
     g.merge(other, at="/lab/rack0/more")
 
 
-def test_rule_t2_a_merge_that_is_refused_for_what_is_held_says_so(clock: ManualClock) -> None:
+def test_rule_t2_merge_refused_for_present_records_says_so(clock: ManualClock) -> None:
     g, other = halves(clock)
     g.allocate({"power:/pdu0": 400}, job="early", start=0, end=10)
     other.allocate({"power:/pdu0": 400}, job="on", start=0, end=100)
@@ -243,8 +241,8 @@ def test_rule_t2_a_merge_that_is_refused_for_what_is_held_says_so(clock: ManualC
     assert facts(g) == before
 
 
-def test_rule_t2_random_changes_are_those_of_a_graph_of_which_all_that_is_over_is_dropped() -> None:
-    """What a graph allows does not depend on whether anybody called `expire`; and no change ends in an error of the planner."""
+def test_rule_t2_random_changes_equal_those_after_expire() -> None:
+    """What a graph allows does not depend on whether `expire` was called, and no change ends in an error of the planner."""
     from random import Random
 
     for seed in range(30):

@@ -1,4 +1,4 @@
-"""A graph, its handles and its answers through pickle and copy: the same, and nothing shared."""
+"""Pickling and copying a graph, its handles and its results: equal, and nothing shared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def again(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_graph_is_the_same_after_pickle(seed: int) -> None:
+def test_pickled_graph_is_equal(seed: int) -> None:
     source, now, stages = random.Random(seed), [0.0], []
     g = machine()
     g.clock = lambda: now[0]
@@ -59,7 +59,7 @@ def test_nothing_is_shared() -> None:
 
 
 @pytest.mark.parametrize("carry", [again, copy.deepcopy])
-def test_handles_travel_with_their_graph(carry: Any) -> None:
+def test_handles_are_pickled_with_their_graph(carry: Any) -> None:
     g = machine()
     g.unlink(LICENSE)  # generation 1
     given = g.allocate("slot=2/[core;memory=2]", job="a", duration_s=60)
@@ -79,7 +79,7 @@ def test_handles_travel_with_their_graph(carry: Any) -> None:
     assert (made.jobs(), g.jobs()) == (["a", "b"], ["a"])
 
 
-def test_a_handle_alone_brings_its_graph() -> None:
+def test_pickled_handle_includes_its_graph() -> None:
     g = machine()
     g.allocate([(MEMORY, 3)], job="a")
     pool = again(g.pool(MEMORY))
@@ -87,7 +87,7 @@ def test_a_handle_alone_brings_its_graph() -> None:
     assert pool.graph is not g
 
 
-def test_another_process_goes_on_with_it() -> None:
+def test_another_process_continues_with_the_graph() -> None:
     g = machine()
     g.clock = clock.fixed(5.0)
     g.allocate(NODE, job="a", end=10)
@@ -98,7 +98,7 @@ def test_another_process_goes_on_with_it() -> None:
     assert run.stdout.decode().strip() == "['a'] /demo/rack/node1"
 
 
-def test_a_sink_stays_behind() -> None:
+def test_sink_is_not_pickled() -> None:
     g, told = machine(), []
     g.sink = told.append
     again(g).allocate(CORE, job="a")
@@ -108,7 +108,7 @@ def test_a_sink_stays_behind() -> None:
     assert again(loaded).sink is None
 
 
-def test_what_cannot_travel_says_why() -> None:
+def test_unpicklable_graph_is_explained() -> None:
     g = machine()
     g.clock = lambda: 5.0
     with pytest.raises(UsageError, match=r"the clock of graph 'demo' cannot be pickled.*fluxres.clock.system"):
@@ -120,7 +120,7 @@ def test_what_cannot_travel_says_why() -> None:
         pickle.dumps(g)
 
 
-def test_for_which_pools_something_was_drawn_is_carried() -> None:
+def test_consumers_of_draws_are_pickled() -> None:
     g = fluxres.load(Path(__file__).parents[2] / "data/clusters/demo.yaml")
     g.allocate("slot=2/[node;power=500]", job="j")
     made = again(g)
@@ -130,7 +130,7 @@ def test_for_which_pools_something_was_drawn_is_carried() -> None:
     assert trace(made) == trace(g)
 
 
-def test_what_is_derived_is_not_carried() -> None:
+def test_derived_data_is_not_pickled() -> None:
     g = powered()
     size = len(pickle.dumps(g))
     g.pool("power:/pdu0/node1")

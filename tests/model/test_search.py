@@ -1,4 +1,4 @@
-"""`find` against a slow reading of the same criteria, pool by pool, over random machines with jobs on them."""
+"""`find` compared with a slow evaluation of the same criteria, pool by pool, on random machines with jobs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ READINGS: dict[str, Callable[[Pool], Any]] = {
 
 @pytest.mark.parametrize("text", READINGS)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_comparison_finds_what_reading_each_pool_finds(text: str, seed: int) -> None:
+def test_comparison_equals_a_test_of_each_pool(text: str, seed: int) -> None:
     g = machine(seed, jobs=10)
     assert g.find(text).paths() == [p.path for p in g.walk() if READINGS[text](p)]
 
@@ -125,7 +125,7 @@ def test_a_comparison_finds_what_reading_each_pool_finds(text: str, seed: int) -
     ),
     st.integers(0, 20),
 )
-def test_connectives_mean_what_they_say(tree: Any, seed: int) -> None:
+def test_connectives_combine_results(tree: Any, seed: int) -> None:
     g = machine(seed, jobs=8)
 
     def text_of(node: Any) -> str:
@@ -144,7 +144,7 @@ def test_connectives_mean_what_they_say(tree: Any, seed: int) -> None:
     assert g.find(text_of(tree)).paths() == [p.path for p in g.walk() if reads(tree, p)]
 
 
-def test_at_and_during_of_the_call_are_the_time_of_all_amounts() -> None:
+def test_at_and_during_apply_to_all_amounts() -> None:
     g = machine(jobs=0)
     g.allocate("/demo/rack0/n0-1/core0", job="a", start=10, end=20)
     free = "type=core and parent=/demo/rack0/n0-1 and available=1"
@@ -156,7 +156,7 @@ def test_at_and_during_of_the_call_are_the_time_of_all_amounts() -> None:
         g.find("all", at=1, during=(0, 1))
 
 
-def test_find_gives_children_and_ancestors_on_request() -> None:
+def test_find_returns_children_and_ancestors_on_request() -> None:
     g = machine(jobs=0)
     found = g.find("type=node and property:class=7 and under=/demo/rack1")
     assert found.paths() == ["/demo/rack1/n1-0", "/demo/rack1/n1-1"]
@@ -182,12 +182,12 @@ def test_find_gives_children_and_ancestors_on_request() -> None:
     ("criteria", "error"),
     [("type=", InputError), ("state=sleepy", UsageError), ("path=/demo/rack7", UnknownPool), ("parent=/nowhere", UnknownPool)],
 )
-def test_criteria_that_cannot_be_met_are_refused_by_name(criteria: str, error: type[FluxresError]) -> None:
+def test_invalid_criteria_are_refused_by_name(criteria: str, error: type[FluxresError]) -> None:
     with pytest.raises(error):
         machine(jobs=0).find(criteria)
 
 
-def test_a_walk_prunes_and_orders_and_ends_in_either_order() -> None:
+def test_walk_prunes_and_sorts_in_each_order() -> None:
     g = machine(jobs=0)
     pre = [p.vertex for p in g.walk()]
     assert pre == list(range(len(g)))

@@ -1,4 +1,4 @@
-"""Selections as sets in an order: places, slices, joining, and what they refuse."""
+"""Selections as ordered sets: indexes, slices, set operations, and refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def g() -> ResourceGraph:
 
 
 @given(st.sets(st.integers(0, MACHINE.n - 1)), st.sets(st.integers(0, MACHINE.n - 1)))
-def test_joining_is_joining_of_sets(left: set[int], right: set[int]) -> None:
+def test_set_operations_match_those_of_sets(left: set[int], right: set[int]) -> None:
     g = ResourceGraph(MACHINE)
     one, other = (g.select(np.array(sorted(pools), np.int32)) for pools in (left, right))
     for joined, expected in ((one & other, left & right), (one | other, left | right), (one - other, left - right)):
@@ -36,7 +36,7 @@ def test_joining_is_joining_of_sets(left: set[int], right: set[int]) -> None:
 
 
 @given(st.sets(st.integers(0, MACHINE.n - 1)), PLACES, PLACES, st.one_of(st.none(), st.integers(1, 5)))
-def test_places_and_slices_are_those_of_a_list(pools: set[int], start: int | None, stop: int | None, step: int | None) -> None:
+def test_indexes_and_slices_match_those_of_a_list(pools: set[int], start: int | None, stop: int | None, step: int | None) -> None:
     g = ResourceGraph(MACHINE)
     found, expected = g.select(np.array(sorted(pools), np.int32)), sorted(pools)
     part = found[start:stop:step]
@@ -47,7 +47,7 @@ def test_places_and_slices_are_those_of_a_list(pools: set[int], start: int | Non
     assert [pool.vertex for pool in reversed(found)] == expected[::-1]
 
 
-def test_a_selection_shows_its_first_pools(g: ResourceGraph) -> None:
+def test_selection_shows_its_first_pools(g: ResourceGraph) -> None:
     assert repr(g.find("type=rack")) == "<Selection of 2 pools: /demo/rack0, /demo/rack1>"
     assert repr(g.find("type=pdu and id=0")) == "<Selection of 1 pool: power:/pdu0>"
     assert repr(g.find("type=gpu")) == "<Selection of 0 pools>"
@@ -72,12 +72,14 @@ def test_a_selection_shows_its_first_pools(g: ResourceGraph) -> None:
         (lambda s: s - s.graph.duplicate().find("all"), StaleHandle, "belong to two graphs"),
     ],
 )
-def test_what_a_selection_does_not_take(g: ResourceGraph, ask: Callable[[Selection], object], error: type, message: str) -> None:
+def test_selection_refuses_invalid_operands(
+    g: ResourceGraph, ask: Callable[[Selection], object], error: type, message: str
+) -> None:
     with pytest.raises(error, match=message):
         ask(g.find("type=node"))
 
 
-def test_selections_of_two_generations_are_not_joined(g: ResourceGraph) -> None:
+def test_selections_of_two_generations_are_not_combined(g: ResourceGraph) -> None:
     before, same = g.find("type=rack"), g.find("type=rack")
     g.unlink("/demo/rack1")
     after = g.find("type=rack")
@@ -89,25 +91,25 @@ def test_selections_of_two_generations_are_not_joined(g: ResourceGraph) -> None:
     assert before != g.duplicate().find("type=rack")
 
 
-def test_find_takes_a_function_of_a_pool(g: ResourceGraph) -> None:
+def test_find_accepts_a_function_of_a_pool(g: ResourceGraph) -> None:
     g.allocate("/demo/rack0/node-0-1", job="a")
     assert g.find(lambda pool: pool.type == "node" and pool.exclusive).paths() == ["/demo/rack0/node-0-1"]
     assert g.find(lambda pool: pool.size) == g.find("all")
     assert not g.find(lambda pool: None)
 
 
-def test_a_function_that_changes_the_structure_finds_nothing_stale(g: ResourceGraph) -> None:
+def test_function_that_changes_the_structure_raises_stale_handle(g: ResourceGraph) -> None:
     with pytest.raises(StaleHandle, match="during this search"):
         g.find(lambda pool: pool.vertex == g.structure.n - 1 and g.unlink("/demo/rack1") is None)
 
 
 @pytest.mark.parametrize("wanted", [None, 5, ["type=node"], b"type=node", {"type": "node"}, int, ResourceGraph])
-def test_find_refuses_what_is_no_criterion(g: ResourceGraph, wanted: object) -> None:
+def test_find_refuses_invalid_criteria(g: ResourceGraph, wanted: object) -> None:
     with pytest.raises(UsageError, match=r"expected criteria, got .*give text such as type=node"):
         g.find(wanted)  # type: ignore[arg-type]  # what a type checker would refuse as well
 
 
-def test_a_function_asks_for_its_own_time(g: ResourceGraph) -> None:
+def test_function_queries_its_own_time(g: ResourceGraph) -> None:
     errors: list[FluxresError] = []
     for time in ({"at": 3.0}, {"during": (0.0, 3.0)}):
         with pytest.raises(UsageError, match="a function was given with a time") as caught:

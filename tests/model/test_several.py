@@ -1,4 +1,4 @@
-"""Several requests at once: all or none, no two the same pool, and refusals that say which one."""
+"""Several requests at once: all or none, disjoint pools, and refusals that name the request."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_each_job_gets_its_own_pools_at_one_start() -> None:
     given_ = g.allocate_all([("slot=2/node", "a"), ("slot=3/core", "b"), ("/cluster/node3", "c")], at=5, duration_s=10)
     assert [a.job for a in given_] == ["a", "b", "c"]
     assert {(a.start, a.end) for a in given_} == {(5, 15)}
-    # Pools by name leave no choice and come first, whatever the order.
+    # Pools by name have no alternative and come first, whatever the order.
     assert held(g) == {"a": ["node0", "node1"], "b": ["core0", "core1", "core2"], "c": ["node3"]}
     assert [a.R()["execution"]["nslots"] for a in given_] == [2, 3, 1]
     assert ([event["event"] for event in told], g.revision, g.check()) == (["allocate_all"], 1, [])
 
 
-def test_each_request_is_for_as_long_as_it_says() -> None:
+def test_each_request_has_its_own_duration() -> None:
     g = rack()
     jobspec = {
         "version": 1,
@@ -70,14 +70,14 @@ def test_each_request_is_for_as_long_as_it_says() -> None:
     assert [a.end for a in g.allocate_all([(jobspec, "a"), ("slot/core", "b")], at=10, end=30)] == [30, 30]
 
 
-def test_one_job_may_get_several_times() -> None:
+def test_one_job_may_have_several_requests() -> None:
     g = rack()
     g.allocate_all([("slot/[core=4;gpu]", "a"), ("slot=2/node", "a")], duration_s=5)
     assert held(g) == {"a": ["core0", "core1", "core2", "core3", "gpu0", "node1", "node2"]}
     assert g.check() == []
 
 
-def test_who_has_the_least_choice_goes_first() -> None:
+def test_request_with_the_least_choice_is_matched_first() -> None:
     g = rack()
     # The first request would take the only gpu's node.
     g.allocate_all([("slot/node", "a"), ("slot/node/gpu", "b")])
@@ -86,7 +86,7 @@ def test_who_has_the_least_choice_goes_first() -> None:
     assert [match.vertices.tolist() for match in found] == [[7], [1]]
 
 
-def test_the_one_without_pools_is_named() -> None:
+def test_refusal_names_the_request_without_pools() -> None:
     g = rack()
     g.allocate("/cluster/node0", job="x", start=0, end=50)
     before = trace(g)
@@ -102,7 +102,7 @@ def test_the_one_without_pools_is_named() -> None:
     assert g.revision == 1
 
 
-def test_those_that_only_fail_together_say_so() -> None:
+def test_joint_failure_is_reported() -> None:
     g = rack()
     g.allocate("/cluster/node3", job="x", start=0, end=50)
     with pytest.raises(InsufficientResources) as caught:
@@ -127,7 +127,7 @@ def test_those_that_only_fail_together_say_so() -> None:
         ([("slot/core", "a"), ("fpga", "b")], "request 2 (b)"),
     ],
 )
-def test_never_is_told_from_not_now(wanted: list[tuple[str, str]], where: str) -> None:
+def test_never_is_distinguished_from_not_now(wanted: list[tuple[str, str]], where: str) -> None:
     g = rack()
     for state in ("up", "down"):
         g.set_state("/cluster/node2", state)
@@ -138,7 +138,7 @@ def test_never_is_told_from_not_now(wanted: list[tuple[str, str]], where: str) -
     assert g.jobs() == []
 
 
-def test_what_is_down_is_not_never() -> None:
+def test_pools_that_are_down_do_not_mean_never() -> None:
     g = rack()
     g.set_state("/cluster/node2", "down")
     with pytest.raises(InsufficientResources) as caught:
@@ -158,7 +158,7 @@ def test_all_start_together_at_the_earliest_time() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_the_earliest_start_is_the_first_one_at_which_all_match(data: st.DataObject) -> None:
+def test_earliest_start_is_the_first_at_which_all_match(data: st.DataObject) -> None:
     g = rack(3)
     for i in range(data.draw(st.integers(0, 5))):
         start = data.draw(st.integers(0, 12))
@@ -184,9 +184,9 @@ def test_the_earliest_start_is_the_first_one_at_which_all_match(data: st.DataObj
     assert trace(g) == before
 
 
-def test_requests_are_weighed_against_each_other_where_no_order_does_it() -> None:
+def test_requests_are_matched_jointly_if_no_order_works() -> None:
     g = rack(4, gpus=2)
-    # Each by itself would take both nodes with a gpu.
+    # Each alone would take both nodes with a gpu.
     wanted = ["[slot{any}/node;slot{gpu}/node/gpu]"] * 2
     found = g.match_all(wanted, duration_s=5)
     taken = [{g.structure.name(v) for v in m.vertices.tolist()} for m in found]
@@ -227,7 +227,7 @@ graphs:
         (["[slot{a}/node;slot{b}/pdu=1]", "slot/node"], 5),
     ],
 )
-def test_a_request_that_says_what_it_draws_says_it_of_itself_alone(wanted: list[str], watts: int) -> None:
+def test_stated_draw_applies_to_its_own_request_only(wanted: list[str], watts: int) -> None:
     jobs = [(what, f"j{number}") for number, what in enumerate(wanted)]
     enough, short = drawing_nodes(watts), drawing_nodes(watts - 1)
     given_ = enough.allocate_all(jobs, at=0, duration_s=9)
@@ -272,7 +272,7 @@ def weighed(graph: ResourceGraph, *wanted: str) -> list[Placement] | None:
 
 
 @pytest.mark.parametrize("wanted", [["slot/rack", "slot/node"], ["slot/rack", "slot/[node;pdu=2]"]])
-def test_weighed_requests_get_what_they_would_get_one_after_the_other(wanted: list[str]) -> None:
+def test_jointly_matched_requests_get_the_same_as_in_sequence(wanted: list[str]) -> None:
     g = sites.graph(RACKS)
     found, one_by_one = weighed(g, *wanted), g.match_all(wanted, duration_s=9)
     assert found is not None
@@ -282,15 +282,15 @@ def test_weighed_requests_get_what_they_would_get_one_after_the_other(wanted: li
         assert one.counts == other.counts
 
 
-def test_units_outside_slots_are_not_weighed() -> None:
-    """They would go to the request with a slot that takes units of the same pool."""
+def test_units_outside_slots_are_not_matched_jointly() -> None:
+    """They would be attributed to the request with a slot that takes units of the same pool."""
     node = Recipe("node", children=(Recipe("memory", size=4), Recipe("core", count=2)))
     g = ResourceGraph(expand(Recipe("cluster", children=(node,)), origin=uuids.new_origin()))
     assert weighed(g, "memory=2", "slot/memory=1") is None
     assert weighed(g, "slot/memory=2", "slot/core") is not None
 
 
-def test_the_nodes_of_two_requests_do_not_meet() -> None:
+def test_nodes_of_two_requests_do_not_meet() -> None:
     g = sites.graph("""\
 fluxres: 1
 name: m
@@ -305,7 +305,7 @@ graphs:
       - {from: "net:/leaf0", to: "/m/node[0-1]"}
       - {from: "net:/leaf1", to: "/m/node[2-3]"}
 """)
-    # Asked as one, those of the first would meet those of the second at the spine.
+    # As one request, nodes of the first would meet those of the second at the spine.
     assert weighed(g, "slot=2/[node;net=1{between:node}]", "slot=2/node") is None
     first, _ = g.allocate_all([("slot=2/[node;net=1{between:node}]", "a"), ("slot=2/node", "b")], duration_s=9)
     assert not any("spine" in span.pool.split("/")[-1] for span in first.spans)
@@ -313,8 +313,8 @@ graphs:
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_whatever_fits_together_is_found(data: st.DataObject) -> None:
-    """Against all assignments of nodes: slots of a whole node, of any kind or with a gpu."""
+def test_every_joint_assignment_is_found(data: st.DataObject) -> None:
+    """Compared with all assignments of nodes: slots of an exclusive node, of any kind or with a gpu."""
     nodes, gpus = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 3))
     g = rack(max(nodes, gpus), gpus=gpus)
     for v in data.draw(st.sets(st.sampled_from(g.find("type=node").vertices.tolist()), max_size=2)):
@@ -354,7 +354,7 @@ def test_matches_are_committed_together_or_not_at_all() -> None:
     assert g.commit_all([]) == []
 
 
-def test_a_match_that_was_overtaken_is_refused_everywhere() -> None:
+def test_stale_match_is_refused_everywhere() -> None:
     g, other = rack(), rack()
     found = g.match("slot/node", duration_s=5)
     elsewhere = other.match("slot/node", duration_s=5)
@@ -387,7 +387,7 @@ def test_a_match_that_was_overtaken_is_refused_everywhere() -> None:
         lambda g: g.grow("y", "slot/core"),
     ],
 )
-def test_every_change_overtakes_a_match(change: Any) -> None:
+def test_every_change_makes_a_match_stale(change: Any) -> None:
     g = rack()
     g.allocate("/cluster/node0", job="y", start=0, end=50)
     found = g.match("slot/node", at=5, duration_s=5)
@@ -416,7 +416,7 @@ WRONG: list[tuple[Any, type[FluxresError], str]] = [
 
 
 @pytest.mark.parametrize(("wanted", "kind", "message"), WRONG)
-def test_what_is_wrong_is_named_and_changes_nothing(wanted: Any, kind: type[FluxresError], message: str) -> None:
+def test_invalid_requests_are_named_and_change_nothing(wanted: Any, kind: type[FluxresError], message: str) -> None:
     g = rack()
     before = trace(g)
     with pytest.raises(kind, match=message):
@@ -424,7 +424,7 @@ def test_what_is_wrong_is_named_and_changes_nothing(wanted: Any, kind: type[Flux
     assert (trace(g), g.revision) == (before, 0)
 
 
-def test_there_is_a_bound() -> None:
+def test_number_of_requests_is_bounded() -> None:
     g = rack()
     with pytest.raises(LimitExceeded, match=str(limits.TOGETHER_MAX)):
         g.allocate_all([("slot/core", "a")] * (limits.TOGETHER_MAX + 1))
@@ -434,7 +434,7 @@ def test_there_is_a_bound() -> None:
         g.match_all("slot/core")
 
 
-def test_units_that_complete_a_pool_are_not_given_while_others_hold_something_below() -> None:
+def test_last_units_of_a_pool_are_refused_while_others_hold_something_below() -> None:
     g = machine()
     g.allocate([(LICENSE, 3)], job="a")
     before = trace(g)
@@ -446,7 +446,7 @@ def test_units_that_complete_a_pool_are_not_given_while_others_hold_something_be
     assert g.check() == []
 
 
-def test_what_the_sink_refuses_is_not_done() -> None:
+def test_refusal_by_the_sink_changes_nothing() -> None:
     g = rack()
 
     def full(_event: Any) -> None:
@@ -460,7 +460,7 @@ def test_what_the_sink_refuses_is_not_done() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_or_nothing_whatever_is_asked(seed: int) -> None:
+def test_random_co_allocations_are_all_or_nothing(seed: int) -> None:
     source, told = random.Random(seed), []
     g = machine()
     g.sink = lambda event: told.append(orjson.dumps(event))
@@ -500,7 +500,7 @@ def part(job: str, path: str) -> dict[str, Any]:
         [part("b", NODE), part("c", "/x")],
     ],
 )
-def test_an_event_that_cannot_be_replayed_leaves_nothing(parts: Any) -> None:
+def test_failed_replay_leaves_nothing(parts: Any) -> None:
     g = machine()
     before = trace(g)
     with pytest.raises(FluxresError):
@@ -508,7 +508,7 @@ def test_an_event_that_cannot_be_replayed_leaves_nothing(parts: Any) -> None:
     assert trace(g) == before
 
 
-def test_a_bound_that_is_hit_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_hit_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     g = machine()
     for start in range(0, 6, 2):
         g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 1)
@@ -523,13 +523,13 @@ def test_a_bound_that_is_hit_half_way_leaves_nothing(monkeypatch: pytest.MonkeyP
         assert trace(g) == before
 
 
-def test_rule_a6_a_free_that_hits_a_bound_changes_and_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_a6_free_that_hits_a_bound_changes_and_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     g = machine()
     for start in (0, 20):
         g.allocate([(MEMORY, 1)], job="x", start=start, end=start + 10)
     before, told = trace(g), list[Event]()
     g.sink = told.append
-    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 5)  # five moments there are, and 5 s would be one more
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 5)  # there are five moments already, and 5 s would be another
     with pytest.raises(LimitExceeded, match="breakpoints"):
         g.free("x", start=5, end=25)
     assert trace(g) == before
@@ -544,7 +544,7 @@ def test_rule_a6_a_free_that_hits_a_bound_changes_and_reports_nothing(monkeypatc
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_rule_a8_jobs_that_are_given_together_are_in_no_exclusive_pool_together(nodes: int) -> None:
+def test_rule_a8_co_allocated_jobs_share_no_exclusive_pool(nodes: int) -> None:
     g = build(Resource("node", nodes, exclusive=True, children=[Resource("core", 4)]))
     jobs = [f"j{i}" for i in range(nodes)]
     assert [len(a) for a in g.allocate_all([("slot=1/core", job) for job in jobs], at=0, duration_s=10)] == [1] * nodes

@@ -1,4 +1,4 @@
-"""Giving back by request: what of a job's pools goes, in which order, and when the job does not hold it."""
+"""Freeing by request: which of the job's pools are freed, in which order, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def constrained(shape: str, constraint: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_last_ones_go_unless_a_policy_says_otherwise() -> None:
+def test_last_pools_are_freed_unless_a_policy_decides() -> None:
     g = rack()
     g.allocate("slot=4/node", job="a", duration_s=100)
     assert names(g.shrink("a", "slot=2/node")) == ["node2", "node3"]
@@ -51,7 +51,7 @@ def test_the_last_ones_go_unless_a_policy_says_otherwise() -> None:
     assert g.jobs() == []
 
 
-def test_slots_count_as_they_did_when_they_were_given() -> None:
+def test_slots_have_the_same_meaning_as_in_allocate() -> None:
     g = rack()
     g.allocate("slot=4/[core=2;gpu]", job="a")
     taken = g.shrink("a", "slot=2/[core=2;gpu]")
@@ -61,7 +61,7 @@ def test_slots_count_as_they_did_when_they_were_given() -> None:
     assert len(g.shrink("a", "slot=1+/core")) == 4, "as many as there are"
 
 
-def test_units_go_from_what_is_held_of_a_pool() -> None:
+def test_units_are_freed_from_what_is_held_of_a_pool() -> None:
     g = rack()
     g.allocate([("/cluster/node0/memory", 6), ("/cluster/node1/memory", 8)], job="a", start=0, end=10)
     taken = g.shrink("a", "slot/memory=5", policy="low", start=4, end=8)
@@ -76,7 +76,7 @@ def test_units_go_from_what_is_held_of_a_pool() -> None:
     assert g.check() == []
 
 
-def test_only_what_is_held_throughout_a_window_answers_in_it() -> None:
+def test_only_units_held_throughout_the_window_match() -> None:
     g = rack()
     g.allocate("/cluster/node0", job="a", start=0, end=10)
     g.grow("a", "/cluster/node1", start=5, end=10)
@@ -86,7 +86,7 @@ def test_only_what_is_held_throughout_a_window_answers_in_it() -> None:
         g.shrink("a", "slot/node", start=20)
 
 
-def test_constraints_and_states() -> None:
+def test_shrink_honours_constraints_and_ignores_states() -> None:
     g = rack()
     g.allocate("slot=4/node", job="a")
     g.set_state("/cluster/node1", "down")
@@ -100,7 +100,7 @@ def test_constraints_and_states() -> None:
     assert names(g.shrink("a", "slot=2/node")) == ["node0", "node3"], "what is down can be given back"
 
 
-def test_what_is_below_a_pool_held_whole_goes_with_it_only() -> None:
+def test_implied_pools_are_freed_only_with_the_pool_above() -> None:
     g = rack()
     g.allocate("slot=2/node", job="a")
     before = trace(g)
@@ -108,10 +108,10 @@ def test_what_is_below_a_pool_held_whole_goes_with_it_only() -> None:
         g.shrink("a", "slot/core=4")
     assert caught.value.where == "/cluster/node1/core0"
     assert trace(g) == before
-    # Where there are such pools beside, they are found.
+    # Other such pools are found.
     g.grow("a", "slot/core=2")
     assert names(g.shrink("a", "slot/core=2")) == ["node2/core0", "node2/core1"]
-    # The node may be asked for by what is in it.
+    # The node may be requested by its contents.
     assert names(g.shrink("a", "slot/node/[core=4;gpu=2]")) == ["node1"]
 
 
@@ -126,7 +126,7 @@ REFUSED: list[tuple[str, Any, type[FluxresError], str]] = [
 
 
 @pytest.mark.parametrize(("job", "wanted", "kind", "message"), REFUSED)
-def test_what_cannot_be_given_back_changes_nothing(job: str, wanted: Any, kind: type[FluxresError], message: str) -> None:
+def test_refused_shrink_changes_nothing(job: str, wanted: Any, kind: type[FluxresError], message: str) -> None:
     g = rack()
     g.allocate("slot=2/node", job="a")
     before = trace(g)
@@ -135,7 +135,7 @@ def test_what_cannot_be_given_back_changes_nothing(job: str, wanted: Any, kind: 
     assert (trace(g), g.revision) == (before, 1)
 
 
-def test_a_type_that_the_job_holds_nothing_of() -> None:
+def test_type_that_the_job_does_not_hold_is_refused() -> None:
     g = rack()
     g.allocate("slot=2/core", job="a")
     with pytest.raises(NotHeld, match="nothing of type gpu"):
@@ -143,7 +143,7 @@ def test_a_type_that_the_job_holds_nothing_of() -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_what_was_held_is_what_was_taken_and_what_is_left(seed: int) -> None:
+def test_freed_and_remaining_units_add_up(seed: int) -> None:
     source = random.Random(seed)
     told: list[Any] = []
     g = machine()
@@ -169,7 +169,7 @@ def test_what_was_held_is_what_was_taken_and_what_is_left(seed: int) -> None:
     assert trace(replayed) == trace(g)
 
 
-def test_growing_by_request_lasts_as_long_as_the_job_or_a_window() -> None:
+def test_growth_by_request_lasts_until_the_job_ends_or_the_window_does() -> None:
     now = [0.0]
     g = rack()
     g.clock = lambda: now[0]
@@ -213,7 +213,7 @@ def draws(graph: ResourceGraph) -> list[int]:
     return [pool.allocated() for pool in graph.find("type=power")]
 
 
-def test_charges_below_a_feed_that_is_taken_whole_are_counted_when_it_is_no_longer(panel: ResourceGraph) -> None:
+def test_charges_below_an_exclusive_feed_become_records_when_it_is_freed(panel: ResourceGraph) -> None:
     panel.allocate("slot=8/[node;power=375]", job="all")
     assert draws(panel) == [3000, 1600, 1600]  # the feed is exclusive, and implies what is in it
     panel.shrink("all", "slot=2/[node;power=375]")
@@ -225,7 +225,7 @@ def test_charges_below_a_feed_that_is_taken_whole_are_counted_when_it_is_no_long
     assert draws(panel) == [2700, 1500, 1200]
 
 
-def test_a_supplier_and_what_it_implies_shrink_together_by_name(panel: ResourceGraph) -> None:
+def test_supplier_and_implied_units_shrink_together_by_name(panel: ResourceGraph) -> None:
     panel.allocate("slot=8/[node;power=375]", job="all")
     feed, pdu0, _ = panel.find("type=power")
     panel.shrink("all", {feed: 375, pdu0: 375})
@@ -236,7 +236,7 @@ def test_a_supplier_and_what_it_implies_shrink_together_by_name(panel: ResourceG
     assert draws(panel) == [0, 0, 0]
 
 
-def test_what_a_whole_supplier_implies_is_saved_and_loaded(panel: ResourceGraph, tmp_path: Path) -> None:
+def test_implied_units_of_a_supplier_are_saved_and_loaded(panel: ResourceGraph, tmp_path: Path) -> None:
     panel.allocate("slot=8/[node;power=375]", job="all")
     for target in ("site.db", "site.json"):
         place = f"sqlite:///{tmp_path / target}" if target.endswith("db") else str(tmp_path / target)
@@ -247,7 +247,7 @@ def test_what_a_whole_supplier_implies_is_saved_and_loaded(panel: ResourceGraph,
         assert draws(loaded) == [2250, 1500, 750], target
 
 
-def test_records_under_a_whole_holding_come_back_for_the_moments_at_which_it_goes(panel: ResourceGraph) -> None:
+def test_implied_units_become_records_in_the_freed_window(panel: ResourceGraph) -> None:
     panel.allocate("/site/rack0/node0/core0", job="j", start=0, end=100)
     panel.allocate("/site/rack0/node0", job="j", start=20, end=40)
     panel.allocate("/site/rack0", job="j", start=30, end=35)
@@ -267,7 +267,7 @@ def test_records_under_a_whole_holding_come_back_for_the_moments_at_which_it_goe
         panel.allocate(core, job="other", start=20, end=40)
 
 
-def test_what_a_whole_holding_implies_cannot_be_freed_alone(panel: ResourceGraph) -> None:
+def test_implied_units_cannot_be_freed_alone(panel: ResourceGraph) -> None:
     panel.allocate("/site/rack0/node0/core0", job="j")
     panel.allocate("/site/rack0/node0", job="j")
     with pytest.raises(NotHeld, match="holds nothing of it") as refused:
@@ -299,7 +299,7 @@ def amounts(allocation: Any) -> dict[str, int]:
     return {span.pool: span.amount for span in allocation.spans}
 
 
-def test_watts_given_back_go_back_all_the_way() -> None:
+def test_freed_watts_are_freed_along_the_complete_path() -> None:
     g = fed()
     g.allocate("slot=2/[node{x};power=100]", job="a", duration_s=10)
     first, last = (f"power: power:/feed/pdu0 -> /m/node{at}" for at in range(2))
@@ -307,13 +307,13 @@ def test_watts_given_back_go_back_all_the_way() -> None:
     assert amounts(g.shrink("a", "power=100")) == {"power:/feed": 100, "power:/feed/pdu0": 100, last: 60, first: 40}
     assert amounts(g.allocation("a")) == {"/m/node0": 1, "/m/node1": 1, "power:/feed": 60, "power:/feed/pdu0": 60, first: 60}
     assert g.check() == []
-    # What is left goes with the node that it was drawn for; the other one has nothing left.
+    # The rest is freed with the node that it was drawn for; the other one has nothing left.
     assert amounts(g.shrink("a", "/m/node1")) == {"/m/node1": 1}
     assert amounts(g.shrink("a", "/m/node0")) == {"/m/node0": 1, "power:/feed": 60, "power:/feed/pdu0": 60, first: 60}
     assert g.jobs() == []
 
 
-def test_watts_named_beside_a_node_go_with_it_and_are_not_taken_twice() -> None:
+def test_watts_named_together_with_a_node_are_freed_once() -> None:
     g = fed()
     g.allocate("slot=2/[node{x};power=100]", job="a", duration_s=10)
     edge = "power: power:/feed/pdu0 -> /m/node{}"
@@ -330,7 +330,7 @@ def test_watts_named_beside_a_node_go_with_it_and_are_not_taken_twice() -> None:
         assert each.allocate("power=300", job="b").spans
 
 
-def test_an_edge_in_another_unit_gives_back_no_more_than_its_supplier_did() -> None:
+def test_edge_in_another_unit_frees_no_more_than_its_supplier() -> None:
     g = fed("kW", 1)
     children = [{"type": "node", "count": 1, "exclusive": True}, {"type": "power", "count": 100, "unit": "W"}]
     slots = [{"type": "slot", "label": "s", "count": 2, "with": children}]
@@ -342,7 +342,7 @@ def test_an_edge_in_another_unit_gives_back_no_more_than_its_supplier_did() -> N
     assert g.check() == []
 
 
-def test_only_the_edges_behind_a_supplier_carry_less_when_it_gives_less() -> None:
+def test_only_edges_behind_a_supplier_are_freed_with_it() -> None:
     g = fed(per_node=2)
     g.allocate("slot=1/[node{x};power=100]", job="a", duration_s=10)
     held = amounts(g.allocation("a"))
@@ -355,7 +355,7 @@ def test_only_the_edges_behind_a_supplier_carry_less_when_it_gives_less() -> Non
     assert g.check() == []
 
 
-def test_a_slot_that_goes_in_windows_apart_leaves_no_count_of_slots() -> None:
+def test_slot_freed_in_separate_windows_leaves_the_slot_count_unknown() -> None:
     g = rack()
     for start in (0, 20):
         g.allocate("slot=1/node{id:'0'}", job="j", start=start, end=start + 10)

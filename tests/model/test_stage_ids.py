@@ -1,4 +1,4 @@
-"""No two stages of a graph have one id, whatever happens to the graph between them."""
+"""No two stages of a graph have the same id, whatever happens to the graph in between."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_journal(g: ResourceGraph, tmp: Path) -> ResourceGraph:
     [by_store, by_changes, by_journal, lambda g, _: pickle.loads(pickle.dumps(g)), lambda g, _: g.duplicate()],
     ids=["store", "changes", "journal", "pickle", "duplicate"],
 )
-def test_a_stage_id_is_never_used_again(way: Callable[[ResourceGraph, Path], ResourceGraph], tmp_path: Path) -> None:
+def test_stage_ids_are_never_reused(way: Callable[[ResourceGraph, Path], ResourceGraph], tmp_path: Path) -> None:
     g = machine()
     before = [staged(g) for _ in range(3)]
     assert before == ["s0", "s1", "s2"]
@@ -56,7 +56,7 @@ def test_a_stage_id_is_never_used_again(way: Callable[[ResourceGraph, Path], Res
     assert staged(after) == "s3"
 
 
-def test_events_of_a_journal_count_stages() -> None:
+def test_replayed_events_advance_the_stage_number() -> None:
     g, events = machine(), list[dict[str, object]]()
     g.sink = events.append
     for _ in range(2):
@@ -67,7 +67,7 @@ def test_events_of_a_journal_count_stages() -> None:
     assert staged(again) == "s2"
 
 
-def test_a_merge_keeps_counting() -> None:
+def test_merge_keeps_the_stage_number() -> None:
     g, other = machine(), machine()
     for _ in range(4):
         staged(other)
@@ -79,7 +79,7 @@ def test_a_merge_keeps_counting() -> None:
     assert staged(other) == "s4"
 
 
-def test_a_refused_stage_takes_no_id() -> None:
+def test_refused_stage_uses_no_id() -> None:
     g = machine()
     for _ in range(2):
         with pytest.raises(fluxres.InfeasibleRequest):
@@ -87,7 +87,7 @@ def test_a_refused_stage_takes_no_id() -> None:
     assert staged(g) == "s0"
 
 
-def test_a_stage_refuses_an_amount_of_0_as_an_allocation_does() -> None:
+def test_stage_refuses_an_amount_of_0_like_an_allocation() -> None:
     g = machine()
     g.set_state("/demo", "drain")
     core = g.find("type=core").paths()[0]

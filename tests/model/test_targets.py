@@ -1,4 +1,4 @@
-"""Pools by names with brackets: everywhere in Python where several pools can be named, as on the command line."""
+"""Pool names with brackets, which Python methods accept for several pools like the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def site() -> ResourceGraph:
     return fluxres.load({"fluxres": 1, "name": "m", "resources": [racks], "graphs": {"power": power}})
 
 
-def test_pools_are_named_with_brackets(site: ResourceGraph) -> None:
+def test_pools_can_be_named_with_brackets(site: ResourceGraph) -> None:
     given = site.allocate("/m/rack0/node[0,2-3]", job="a")
     assert [pool.path for pool in given] == ["/m/rack0/node0", "/m/rack0/node2", "/m/rack0/node3"]
     site.allocate([("/m/rack1/node[4-5]/memory", 3), "power:/pdu[0-1]"], job="b")
@@ -41,12 +41,12 @@ def test_pools_are_named_with_brackets(site: ResourceGraph) -> None:
     assert site.check() == []
 
 
-def test_criteria_take_the_same_paths(site: ResourceGraph) -> None:
+def test_criteria_accept_the_same_paths(site: ResourceGraph) -> None:
     assert [pool.name for pool in site.find("path=/m/rack1/node[4,6-7]")] == ["node4", "node6", "node7"]
     assert [pool.name for pool in site.find("uri=power:/pdu[0-1]")] == ["pdu0", "pdu1"]
 
 
-def test_a_name_with_brackets_is_taken_as_it_is(site: ResourceGraph) -> None:
+def test_real_name_with_brackets_takes_precedence(site: ResourceGraph) -> None:
     assert [pool.path for pool in site.allocate("/m/rack0/a[1],b", job="a")] == ["/m/rack0/a[1],b"]
 
 
@@ -60,6 +60,6 @@ def test_wrong_brackets_are_refused(site: ResourceGraph) -> None:
     assert site.jobs() == []
 
 
-def test_where_one_pool_is_named_brackets_are_refused_with_the_way_out(site: ResourceGraph) -> None:
+def test_brackets_are_refused_with_a_hint_where_one_pool_is_named(site: ResourceGraph) -> None:
     with pytest.raises(UnknownPool, match=r"no pool 'node\[0-1\]'.*find\('path=…'\) takes brackets"):
         site.pool("/m/rack0/node[0-1]")

@@ -1,4 +1,4 @@
-"""A graph that several threads use at a time: what each is told is true, and the records stay whole."""
+"""A graph that several threads use at the same time: results are correct, and records stay consistent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def machine(nodes: int = 8) -> ResourceGraph:
 
 
 def together(*work: Callable[[], None]) -> None:
-    """Run these at a time, and raise what went wrong in one of them."""
+    """Run these in parallel, and raise the first error."""
     wrong: list[BaseException] = []
     start = threading.Barrier(len(work))
 
@@ -39,7 +39,7 @@ def together(*work: Callable[[], None]) -> None:
         try:
             start.wait()
             one()
-        except BaseException as error:  # noqa: BLE001  # raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001  # raised again in the waiting thread
             wrong.append(error)
 
     threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in work]
@@ -52,7 +52,7 @@ def together(*work: Callable[[], None]) -> None:
         raise wrong[0]
 
 
-def test_no_unit_is_given_twice() -> None:
+def test_no_unit_is_allocated_twice() -> None:
     g = machine()
     given: list[str] = []
 
@@ -71,7 +71,7 @@ def test_no_unit_is_given_twice() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_threads_that_do_anything_leave_the_records_whole(seed: int) -> None:
+def test_threads_leave_the_records_consistent(seed: int) -> None:
     g = machine()
     g.add_edge("/demo", "/demo/node0", "power", capacity=100, hierarchy=True)
 
@@ -124,7 +124,7 @@ def test_threads_that_do_anything_leave_the_records_whole(seed: int) -> None:
     assert g.aggregate() == {"cluster": 1, "node": 8, "core": 32, "memory": 512}
 
 
-def test_a_graph_that_changes_its_shape_says_so_to_other_threads() -> None:
+def test_change_of_the_shape_is_reported_to_other_threads() -> None:
     g = machine(2)
     done = threading.Event()
 
@@ -148,7 +148,7 @@ def test_a_graph_that_changes_its_shape_says_so_to_other_threads() -> None:
     assert g.aggregate() == {"cluster": 1, "node": 2, "core": 8, "memory": 128}
 
 
-def test_several_calls_are_one_within_the_lock() -> None:
+def test_calls_within_the_lock_are_atomic() -> None:
     g = machine()
 
     def run(name: str) -> Callable[[], None]:
@@ -156,7 +156,7 @@ def test_several_calls_are_one_within_the_lock() -> None:
             for i in range(20):
                 with g.lock:
                     found = g.match("slot=1/core", duration_s=10)
-                    g.commit_match(found, job=f"{name}.{i}")  # StaleHandle, were the graph another one meanwhile
+                    g.commit_match(found, job=f"{name}.{i}")  # StaleHandle if the graph had changed meanwhile
                     g.free(f"{name}.{i}")
 
         return act
@@ -165,7 +165,7 @@ def test_several_calls_are_one_within_the_lock() -> None:
     assert g.jobs() == []
 
 
-def test_two_graphs_that_are_merged_into_each_other_do_not_wait_for_ever() -> None:
+def test_merging_two_graphs_into_each_other_does_not_deadlock() -> None:
     a, b = machine(2), machine(2)
 
     def into(one: ResourceGraph, other: ResourceGraph) -> Callable[[], None]:
@@ -181,7 +181,7 @@ def test_two_graphs_that_are_merged_into_each_other_do_not_wait_for_ever() -> No
     assert a.check() == b.check() == []
 
 
-def test_what_is_saved_is_one_state(tmp_path: Path) -> None:
+def test_saved_graph_is_one_consistent_state(tmp_path: Path) -> None:
     g = machine()
     done = threading.Event()
 
@@ -199,8 +199,8 @@ def test_what_is_saved_is_one_state(tmp_path: Path) -> None:
     together(change, save)
 
 
-def test_every_public_change_and_question_holds_the_lock() -> None:
-    """Of those without the decorator, the hot ones take the lock by themselves, others ask nothing of records and planner."""
+def test_every_public_change_and_query_holds_the_lock() -> None:
+    """Of those without the decorator, frequent ones take the lock themselves, and others do not read records or planner."""
     reads = "clock containment now open_window plan pool root select span subsystem subsystems units vertex walk window"
     inner = "merge new_stage_id restructure withdraw_views"
     by_themselves = "allocate free commit_match allocate_orelse_reserve grow stage commit release match"

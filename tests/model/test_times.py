@@ -1,4 +1,4 @@
-"""Moments and lengths of time, in whatever type a caller has them, and what RFC 16 asks of a window."""
+"""Moments and durations in any type that a caller has, and the requirements of RFC 16 for windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def at_eight() -> ResourceGraph:
     return g
 
 
-def test_a_datetime_and_a_timedelta_do_wherever_seconds_do() -> None:
+def test_datetime_and_timedelta_are_accepted_like_seconds() -> None:
     g, hour = at_eight(), timedelta(hours=1)
     later = EIGHT + hour
     assert g.allocate(CORE, job="a", start=later, duration_s=hour).end == EIGHT_S + 7200
@@ -49,7 +49,7 @@ def test_a_datetime_and_a_timedelta_do_wherever_seconds_do() -> None:
     assert g.expire(EIGHT + 2 * hour) == ["a"]
 
 
-def test_any_real_number_is_a_number_of_seconds() -> None:
+def test_any_real_number_is_accepted_as_seconds() -> None:
     g = machine()
     a = g.allocate(MEMORY, job="a", start=np.int64(0), end=np.float32(2.5))
     assert (a.start, a.end) == (0, 2.5)
@@ -77,14 +77,14 @@ NAMED: dict[str, tuple[str, Callable[[ResourceGraph, Any], object]]] = {
 
 @pytest.mark.parametrize("way", NAMED)
 @pytest.mark.parametrize("moment", WRONG)
-def test_a_moment_that_is_none_is_reported_by_the_name_it_was_given_under(way: str, moment: object) -> None:
+def test_invalid_moment_is_reported_by_argument_name(way: str, moment: object) -> None:
     name, call = NAMED[way]
     with pytest.raises(UsageError, match=f"^{name}: "):
         call(machine(), moment)
 
 
 @pytest.mark.parametrize("wanted", [CORE, "slot/core"])
-def test_start_and_at_are_one_thing(wanted: str) -> None:
+def test_start_and_at_are_synonyms(wanted: str) -> None:
     g = machine()
     with pytest.raises(UsageError, match=r"both a start \(1\) and at \(2\) were given"):
         g.allocate(wanted, job="a", start=1, at=2, duration_s=5)
@@ -113,7 +113,7 @@ WAYS = ["names", "pool", "request", "all", "match", "matches", "stage", "stage b
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_begins_later_has_an_end_and_what_is_over_is_not_allocated(way: str) -> None:
+def test_later_allocation_needs_an_end_and_past_window_is_refused(way: str) -> None:
     g = machine()
     g.allocate("/demo/rack/node1/core1", job="held")
     g.clock = clock.fixed(100.0)
@@ -127,14 +127,14 @@ def test_what_begins_later_has_an_end_and_what_is_over_is_not_allocated(way: str
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_has_begun_needs_no_end(way: str) -> None:
+def test_allocation_that_has_begun_needs_no_end(way: str) -> None:
     g = machine()
     g.allocate("/demo/rack/node1/core1", job="held")
     g.clock = clock.fixed(100.0)
     make(g, way, 50, None)
 
 
-def test_a_reservation_has_an_end() -> None:
+def test_reservation_needs_an_end() -> None:
     g = machine()
     g.allocate("slot=4/core", job="a", duration_s=10)
     with pytest.raises(UsageError, match=r"would begin at 10 s, later than now \(0 s\), and has no end"):
@@ -147,7 +147,7 @@ def test_a_reservation_has_an_end() -> None:
     assert g.allocate_orelse_reserve("slot/core", job="c").end == math.inf
 
 
-def test_a_stage_says_what_it_is() -> None:
+def test_repr_of_a_stage() -> None:
     g = machine()
     now = [0.0]
     g.clock = lambda: now[0]

@@ -1,4 +1,4 @@
-"""What sums of units count, and in which units they are."""
+"""Sums of units: which pools count, and in which units."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def table(g: ResourceGraph) -> dict[str, tuple[int, int, str | None, int]]:
 # -- units -----------------------------------------------------------------------------------------------------------
 
 
-def test_units_that_convert_are_one_sum() -> None:
+def test_convertible_units_are_one_sum() -> None:
     g = machine(memory(64, "GiB"), memory(65536, "MiB", first=1))
     assert g.aggregate() == {"cluster": 1, "memory": 128}
     assert g.units == {"cluster": None, "memory": "GiB", "memory[MiB]": "MiB"}
     assert table(g)["memory"] == (2, 128, "GiB", 128)
 
 
-def test_what_makes_no_whole_unit_is_an_entry_of_its_own() -> None:
+def test_remainder_below_a_whole_unit_has_its_own_entry() -> None:
     g = machine(memory(64, "GiB"), memory(65536, "MiB", first=1))
     g.allocate({"/c/memory1": 1}, job="a")
     assert g.aggregate() == {"cluster": 1, "memory": 127, "memory[MiB]": 1023}
@@ -46,21 +46,21 @@ def test_what_makes_no_whole_unit_is_an_entry_of_its_own() -> None:
     assert g.aggregate(all=True) == {"cluster": 1, "memory": 0, "memory[MiB]": 535}
 
 
-def test_the_unit_is_that_of_most_pools_whatever_part_is_asked_for() -> None:
+def test_unit_is_that_of_most_pools_for_any_subtree() -> None:
     g = machine(memory(64, "GiB"), memory(2048, "MiB", 2, 1))
     assert g.aggregate() == {"cluster": 1, "memory": 64 * 1024 + 4096}
     assert g.aggregate("/c/memory0") == {"memory": 65536}
     assert g.units == {"cluster": None, "memory": "MiB"}
 
 
-def test_units_of_which_neither_divides_the_other_have_a_rest_in_their_base() -> None:
+def test_remainder_of_incommensurable_units_is_in_their_base_unit() -> None:
     g = machine(memory(64, "GiB"), memory(100, "GB", first=1))
     whole, rest = divmod(64 * 2**30 + 100 * 10**9, 2**30)
     assert g.aggregate() == {"cluster": 1, "memory": whole, "memory[B]": rest}
     assert table(g)["memory"] == (2, 64 * 2**30 + 100 * 10**9, "B", 64 * 2**30 + 100 * 10**9)
 
 
-def test_units_that_do_not_convert_are_never_added() -> None:
+def test_units_that_do_not_convert_are_not_added() -> None:
     g = machine(memory(64, "GiB"), memory(7, "blocks", first=1), memory(3, None, first=2), memory(1024, "MiB", first=3))
     assert g.aggregate() == {"cluster": 1, "memory[GiB]": 65, "memory[blocks]": 7, "memory": 3}
     assert g.aggregate("/c/memory1", all=True) == {"memory[blocks]": 7}
@@ -68,7 +68,7 @@ def test_units_that_do_not_convert_are_never_added() -> None:
     assert rows == [("cluster", 1, 1, None), ("memory", 2, 65, "GiB"), ("memory", 1, 7, "blocks"), ("memory", 1, 3, None)]
 
 
-def test_sums_beyond_the_bound_are_refused() -> None:
+def test_sums_above_the_bound_are_refused() -> None:
     half = limits.SIZE_MAX // 2 + 1
     g = machine(memory(half, "GiB", 3), memory(1, "blocks", first=3))
     with pytest.raises(LimitExceeded, match="use a larger unit"):
@@ -107,7 +107,7 @@ def site() -> ResourceGraph:
     return sites.graph(FEED)
 
 
-def test_a_feed_and_what_it_supplies_are_counted_once(site: ResourceGraph) -> None:
+def test_feed_and_supplied_pools_are_counted_once(site: ResourceGraph) -> None:
     # Most of the pools of the type are counted in W.
     assert table(site)["power"] == (3, 60_000, "W", 60_000)
     assert site.aggregate("power:/")["power"] == 60_000
@@ -119,11 +119,11 @@ def test_a_feed_and_what_it_supplies_are_counted_once(site: ResourceGraph) -> No
     assert site.aggregate("power:/")["power"] == 58_000
 
 
-def test_things_that_supply_each_other_are_all_counted(site: ResourceGraph) -> None:
+def test_single_unit_suppliers_are_all_counted(site: ResourceGraph) -> None:
     assert table(site)["switch"] == (2, 2, None, 2)
 
 
-def test_suppliers_in_a_ring_count_as_one() -> None:
+def test_ring_of_suppliers_counts_as_one() -> None:
     ring = FEED.replace("hierarchy: true", "hierarchy: false").replace(
         '{from: "power:/feed", to: "power:/pdu[0-1]"',
         '{from: ["power:/feed", "power:/pdu[0-1]"], to: ["power:/pdu[0-1]", "power:/feed"], pairing: each',
@@ -135,7 +135,7 @@ def test_suppliers_in_a_ring_count_as_one() -> None:
 # -- copies ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_way_of_a_copy_gives_nothing(site: ResourceGraph) -> None:
+def test_pass_through_pools_of_a_copy_count_nothing(site: ResourceGraph) -> None:
     child = site.copy("/site/rack1")
     assert child.aggregate() == {"rack": 1, "node": 2}
     assert child.aggregate("power:/") == {"rack": 1}
@@ -153,7 +153,7 @@ def test_the_way_of_a_copy_gives_nothing(site: ResourceGraph) -> None:
     }
 
 
-def test_what_nodes_of_a_rack_may_draw_is_no_more_than_the_feed_of_the_rack_gives() -> None:
+def test_power_of_nodes_is_not_added_to_the_feed_of_their_rack() -> None:
     feed = Resource("feed", 1, id=[0], children=[Resource("power", size=900, unit="W")])
     node = Resource("node", 2, children=[Resource("power", size=400, unit="W")])
     graphs = {"power": AuxiliaryGraph(pools=[feed], edges=[Edge("power:/feed0", "/lab/rack0")])}

@@ -1,4 +1,4 @@
-"""Which values in criteria no pool has, and what is offered in their place."""
+"""Values in criteria that no pool has, and the suggested alternatives."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def g() -> ResourceGraph:
         ("all", []),
     ],
 )  # fmt: skip
-def test_a_value_that_no_pool_has_is_told_with_one_that_some_have(g: ResourceGraph, text: str, sentences: list[str]) -> None:
+def test_unknown_value_is_reported_with_a_known_one(g: ResourceGraph, text: str, sentences: list[str]) -> None:
     assert list(unmet(g, criteria.parse(text))) == sentences
 
 
-def test_where_there_is_nothing_to_offer_that_is_said() -> None:
+def test_missing_alternatives_are_reported() -> None:
     g = ResourceGraph(expand(Recipe("cluster"), origin=uuids.new_origin(bytes(16))))
     assert list(unmet(g, criteria.parse("tag=x"))) == ["no tag 'x' in this graph (there is none)"]

@@ -1,4 +1,4 @@
-"""Allocations as values: equal where the job holds the same of the same pools over the same time."""
+"""Allocations as values: equal if the job holds the same units of the same pools over the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A planner that is a table: units used of every pool at every tick. The definition the real one is compared with."""
+"""A planner as a table of units used of every pool at every tick, with which the real one is compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fluxres.clock import FOREVER
 
-#: Ticks 0 … HORIZON - 1; whatever is so at the last one is so for ever, because no change begins or ends later.
+#: Ticks 0 … HORIZON - 1; the last one represents all later ones, because no change begins or ends later.
 HORIZON = 8
 
 

@@ -1,4 +1,4 @@
-"""Levels against a plain recomputation of the planner's own answers, whatever was held and given back before and after."""
+"""Levels compared with a recomputation from the planner's own results, after any sequence of holds and releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner import Planner
 from fluxres.planner.marks import Marks, ordinals_of
 
-#: cluster, two racks of two nodes, each node with a socket of two cores and one memory of 4 units beside it
+#: cluster, two racks of two nodes, each node with a socket of two cores and one memory of 4 units next to it
 PARENT = [-1]
 TYPE = [0]
 SIZE = [1]
@@ -49,7 +49,7 @@ def expected(planner: Planner, start: int, end: int) -> tuple[list[int], list[in
 
 @given(st.lists(change, max_size=25), st.integers(0, 25), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_a_level_agrees_with_the_planner(changes: list[tuple[bool, int, int, int, int]], born: int, many: bool) -> None:
+def test_level_agrees_with_the_planner(changes: list[tuple[bool, int, int, int, int]], born: int, many: bool) -> None:
     planner = Planner(PARENT, END, TYPE, SIZE)
     for number, (on, v, amount, start, length) in enumerate(changes):
         if number == born:
@@ -74,7 +74,7 @@ def test_a_level_agrees_with_the_planner(changes: list[tuple[bool, int, int, int
             assert (peaks.tolist() if peaks is not None else [0] * 4) == cores
 
 
-def test_no_level_of_pools_that_have_sizes() -> None:
+def test_pools_with_sizes_have_no_level() -> None:
     assert Planner(PARENT, END, TYPE, SIZE).levels.of(5) is None
 
 
@@ -137,7 +137,7 @@ def test_few_and_many_pools_change_in_the_same_way(changes: list[tuple[bool, lis
         assert level_of(few, start, start + 2) == level_of(many, start, start + 2)
 
 
-def test_too_many_moments_leave_a_few_pools_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_breakpoints_leave_a_few_pools_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = Planner(PARENT, END, TYPE, SIZE)
     monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 3)
     planner.hold_all([3, 5], 1, 0, 2)

@@ -1,4 +1,4 @@
-"""The planner where the small random trees of the machine test do not go: large blocks, long timelines, bounds and refusals."""
+"""The planner beyond the small random trees of the machine test: large blocks, long timelines, bounds and refusals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_width_of_count(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_long_timelines_agree_with_a_table(size: int) -> None:
-    """Windows with far more rows than are looked at one by one, and matrices that grow and shrink."""
+    """Windows with far more rows than are handled one by one, and matrices that grow and shrink."""
     source = random.Random(size)
     planner, horizon = flat(3, size), 400
     table = np.zeros((4, horizon), np.int64)
@@ -101,7 +101,7 @@ def test_long_timelines_agree_with_a_table(size: int) -> None:
     assert len(block.matrix) <= 16 * ROWS_FIRST
 
 
-def test_a_hold_can_be_released_in_pieces_and_drops_its_breakpoints() -> None:
+def test_hold_can_be_released_in_pieces_and_drops_its_breakpoints() -> None:
     planner = flat(1, 4)
     planner.hold(1, 4, 0, 10)
     planner.release(1, 1, 2, 5)
@@ -114,7 +114,7 @@ def test_a_hold_can_be_released_in_pieces_and_drops_its_breakpoints() -> None:
     assert planner.moments(0, FOREVER) == []
 
 
-def test_holds_that_touch_leave_no_moment_between_them() -> None:
+def test_adjacent_holds_leave_no_breakpoint_between_them() -> None:
     planner = flat(2)
     planner.hold(1, 1, 0, 10)
     planner.hold(1, 1, 10, 20)
@@ -124,7 +124,7 @@ def test_holds_that_touch_leave_no_moment_between_them() -> None:
     assert planner.moments(10, 20) == [10]
 
 
-def test_an_end_that_never_comes() -> None:
+def test_infinite_end() -> None:
     planner = flat(2)
     planner.hold(1, 1, 5, FOREVER)
     assert planner.moments(0, FOREVER) == [5]
@@ -137,7 +137,7 @@ def test_an_end_that_never_comes() -> None:
     assert planner.earliest([(1, 1), (2, 1)], FOREVER, 0) == 100
 
 
-def test_an_exclusively_held_pool_covers_what_is_below() -> None:
+def test_exclusively_held_pool_covers_everything_below() -> None:
     planner = rack()
     planner.hold(1, 1, 0, 10)
     assert planner.free_slice(0, 9, 9, 11).tolist() == [1, 0, 0, 0, 0, 1, 1, 1, 8]
@@ -149,7 +149,7 @@ def test_an_exclusively_held_pool_covers_what_is_below() -> None:
     assert planner.earliest([(4, 3)], 2, 0) == 10
 
 
-def test_a_pool_is_free_exclusively_if_nothing_below_it_is_used() -> None:
+def test_pool_is_exclusively_free_if_nothing_below_it_is_used() -> None:
     planner = rack()
     planner.hold(4, 3, 0, 10)
     planner.hold(7, 1, 5, 20)
@@ -221,7 +221,7 @@ def test_impossible_holds_change_nothing(v: int, amount: int, start: int, end: i
     assert planner.check() == []
 
 
-def test_cover_is_for_pools_with_units_and_may_not_be_said_twice() -> None:
+def test_cover_needs_a_pool_with_units_and_is_not_repeated() -> None:
     planner = rack()
     planner.hold(4, 8, 0, 10)
     planner.cover(4, 0, 10, True)
@@ -236,13 +236,13 @@ def test_cover_is_for_pools_with_units_and_may_not_be_said_twice() -> None:
     assert planner.check() == []
 
 
-def test_the_audit_finds_a_cover_that_is_not_all_used() -> None:
+def test_audit_finds_a_cover_that_is_not_fully_used() -> None:
     planner = rack()
     planner.cover(4, 0, 10, True)
     assert planner.check() == ["pool 4: held exclusively from tick 0 on, but not all of it is used (A3)"]
 
 
-def test_the_audit_finds_a_row_that_was_tampered_with() -> None:
+def test_audit_finds_a_modified_row() -> None:
     planner = rack()
     planner.hold(4, 3, 0, 10)
     planner.hold(3, 1, 0, 10)
@@ -256,7 +256,7 @@ def test_the_audit_finds_a_row_that_was_tampered_with() -> None:
     ]
 
 
-def test_moments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_breakpoints_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = flat(8)
     monkeypatch.setattr(limits, "BREAKPOINTS_MAX", 4)
     planner.hold(1, 1, 0, 10)
@@ -272,7 +272,7 @@ def test_moments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planner.check() == []
 
 
-def test_moments_are_bounded_for_both_records_of_a_pool_of_one_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_breakpoints_are_bounded_for_both_records_of_a_single_unit_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a type of mixed sizes a hold writes units and a cover; when one does not fit, neither is written."""
     planner = Planner([-1, 0, 0, 0], [4, 2, 3, 4], [0, 1, 1, 1], [1, 1, 1, 3])
     planner.hold(1, 1, 0, 10)
@@ -292,13 +292,13 @@ def test_moments_are_bounded_for_both_records_of_a_pool_of_one_unit(monkeypatch:
     assert planner.segments(2) == [(20, 30, 1)]
 
 
-def test_sums_that_no_int64_holds_are_refused() -> None:
+def test_sums_beyond_int64_are_refused() -> None:
     planner = flat(3, limits.SIZE_MAX)
     with pytest.raises(LimitExceeded, match="type number 1"):
         planner.totals(0, 0, 1)
 
 
-def test_shared_vertices_are_used_as_they_are() -> None:
+def test_shared_vertices_are_not_copied() -> None:
     tables = {0: np.array([0], np.int32), 1: np.arange(1, 101, dtype=np.int32)}
     planner = Planner([-1] + [0] * 100, [101, *range(2, 102)], [0] + [1] * 100, [1] * 101, of_type=tables.__getitem__)
     planner.hold(50, 1, 0, 10)
@@ -311,8 +311,8 @@ def test_columns_of_different_length_are_refused() -> None:
         Planner([-1, 0], [2, 2], [0, 0], [1])
 
 
-def test_many_runs_are_cleared_as_few_are() -> None:
-    """More covered pools in a slice than are written one by one, and a slice that begins and ends inside of some."""
+def test_many_runs_are_cleared_like_few() -> None:
+    """More covered pools in a slice than are cleared one by one, and a slice that begins and ends inside some of them."""
     nodes, below = 300, 3
     step = below + 1
     parent = [-1] + [0 if k % step == 0 else 1 + k // step * step for k in range(nodes * step)]

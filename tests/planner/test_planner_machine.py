@@ -1,4 +1,4 @@
-"""Every query after every change, against the table of `grid.py`, on random small trees with blocks of two or three pools."""
+"""Every query after every change, compared with the table of `grid.py`, on small random trees with blocks of two or three."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def trees(draw: st.DrawFn) -> Tree:
     return Tree.of(parent, type_of, size)
 
 
-#: Every window there is within the horizon, and those without end.
+#: All windows within the horizon, and those without end.
 windows = st.sampled_from(
     [(start, end) for start in range(HORIZON) for end in [*range(start + 1, HORIZON), FOREVER]],
 )
@@ -53,7 +53,7 @@ class PlannerMachine(RuleBasedStateMachine):
         return number % len(self.grid.tree.parent)
 
     def most(self, v: int, window: tuple[int, int], give_back: bool) -> int:
-        """The largest amount that is still right."""
+        """The largest amount that is still valid."""
         at = [self.grid.at(v, t) for t in self.grid.ticks(*window)]
         return min(at) if give_back else self.grid.tree.size[v] - max(at)
 

@@ -1,4 +1,4 @@
-"""A graph and its oracle side by side: every answer of one compared with that of the other.
+"""A graph and its oracle side by side: every result of one compared with that of the other.
 
 Times are ticks of the oracle here; `unit_s` says how many seconds one is, so that the same histories run on whole seconds, on
 fractions that no float holds, and on single clock ticks.
@@ -44,7 +44,7 @@ CRITERIA: dict[str, Question] = {
 
 
 def drawn(structure: Structure) -> dict[str, set[str]]:
-    """By place, the pools of the same type, counted in amounts, that supply one; of pools that supply each other the first."""
+    """By place, the suppliers of a pool that have its type and count in amounts; in a cycle of suppliers, the first."""
     ways = Ways(structure)
     types = {structure.kind_of(v).type for v in range(structure.n) if structure.size.item(v) > 1 or structure.kind_of(v).unit}
     found: dict[int, set[int]] = {}
@@ -61,7 +61,7 @@ class Difference(AssertionError):
 
 
 def pools_of(machine: Machine) -> dict[str, PoolData]:
-    """The machine as an oracle keeps it."""
+    """The machine in the form of an oracle."""
     return {
         key: {
             "type": spec.type,
@@ -98,10 +98,10 @@ class Comparison:
     """A graph and its oracle.
 
     Args:
-        machine: what both are made of.
-        horizon: ticks of the oracle; the last stands for all later ones.
+        machine: the machine of both.
+        horizon: ticks of the oracle; the last one represents all later ones.
         unit_s: seconds a tick.
-        origin: what the uuids are made of; random by default.
+        origin: base of the uuids; random by default.
     """
 
     def __init__(self, machine: Machine, horizon: int = 10, unit_s: float = 1.0, origin: int | None = None) -> None:
@@ -120,7 +120,7 @@ class Comparison:
         }
         self.oracle = Oracle(pools, horizon)
         self.oracle = oracle_of(shape_of(self.oracle, self.graphs), self.oracle)
-        #: what the operation under way should lead to, where it leads to another machine
+        #: the expected result of the present operation, if it yields another machine
         self.next: tuple[Oracle, Graphs] | None = (self.oracle, self.graphs)
         self.adopt(graph)
 
@@ -134,14 +134,14 @@ class Comparison:
         return None if tick is None else self.seconds(tick)
 
     def told(self, start: int, end: int | None) -> tuple[float, float]:
-        """A span in the seconds that the graph speaks: whole clock ticks."""
+        """A span in the seconds of the graph, in whole clock ticks."""
         last = math.inf if end is None else clock.seconds(clock.ticks(self.seconds(end)))
         return clock.seconds(clock.ticks(self.seconds(start))), last
 
     def adopt(self, graph: ResourceGraph, *, ordered: bool = True) -> None:
-        """Go on with this graph and the oracle in `next`, whose structures are compared first."""
+        """Continue with this graph and the oracle in `next`, after comparing their structures."""
         if self.next is None:
-            return  # it should have been refused, which `do` reports
+            return  # it should have been refused; `do` reports that
         self.compare_structure(graph, self.next, ordered=ordered)
         self.graph = graph
         self.graph.clock = self.clock
@@ -204,7 +204,7 @@ class Comparison:
         )
 
     def compare_pool(self, key: str, start: int, end: int | None) -> None:
-        """One pool: what is held and free at a moment and over a window, by whom, and its arrays over time."""
+        """One pool: units held and free at a moment and over a window, the holders, and its arrays over time."""
         oracle, pool = self.oracle, self.graph.pool(self.vertex[key])
         at, now = self.seconds(start), oracle.now
         holder = pool.holder
@@ -246,7 +246,7 @@ class Comparison:
     def compare_aggregate(self, key: str, start: int, end: int | None) -> None:
         at, length = self.seconds(start), None if end == start + 1 else math.inf if end is None else self.seconds(end - start)
         expected = self.oracle.aggregate(key, self.oracle.ticks(start, end), self.passed_on(key))
-        # Asked of the pool: a URI would ask of the hierarchy. Units are added up whatever they are, as the oracle does.
+        # Query the pool, because a URI would query the hierarchy. Units are added up whatever they are, as in the oracle.
         found: dict[str, int] = {}
         for name, units in self.graph.aggregate(self.graph.pool(key), at=at, duration_s=length).items():
             kind = name.partition("[")[0]

@@ -1,8 +1,8 @@
-"""Millions of random operations on a graph and its oracle, with plain random numbers.
+"""Millions of random operations on a graph and its oracle, with ordinary random numbers.
 
 ``python -m tests.properties.long_run --steps 1000000 --seed 1`` prints progress and, when graph and oracle never
 disagreed, a last line ``1000000 steps, 0 differences, seed 1, N machines``.  At the first difference it plays the history of
-that machine again and again, each time without some of the operations, until none can be left out; prints what is left, and
+that machine again and again, each time without some of the operations, until none can be left out; it prints the rest and
 exits 1.  A history depends on the seed and the number of the machine only.
 """
 
@@ -28,7 +28,7 @@ FULL_EVERY = 200
 
 
 class Course:
-    """One machine and all that happens to it, made from a seed."""
+    """One machine and its history, generated from a seed."""
 
     def __init__(self, seed: str) -> None:
         self.rng = random.Random(seed)
@@ -74,7 +74,7 @@ class Course:
         return None
 
     def shortest(self) -> list[Operation]:
-        """What is left of the history when nothing more can be left out."""
+        """The shortest history: nothing more can be left out."""
         left = list(self.operations)
         found = self.differs(left, thorough=False)
         thorough = found is None
@@ -95,7 +95,7 @@ class Course:
 
 @contextmanager
 def errors_as_differences() -> Iterator[None]:
-    """A question that ends in an error has no answer to compare."""
+    """A query that raises an error has no result to compare."""
     try:
         yield
     except Difference:
@@ -105,12 +105,12 @@ def errors_as_differences() -> Iterator[None]:
 
 
 def kind_of(difference: str) -> str:
-    """What sort of difference this is, so that cutting a history down does not end at another one."""
+    """The kind of a difference, so that shrinking a history does not end at another one."""
     return re.sub(r"\[.*\]|[/:]\S+|\d+|'.*'", "", difference)[:40]
 
 
 def glance(pair: Pair, chosen: Operation, integer: Integer) -> None:
-    """Compare what an operation named, what is above it, and something at random, at a random moment and window."""
+    """Compare the pools of an operation, those above them, and random ones, at a random moment and window."""
     oracle = pair.oracle
     keys = [key for key in pair.keys_in(chosen) if key in oracle.pools][:1]
     if keys:

@@ -1,4 +1,4 @@
-"""Random operations that fit the state of an oracle more often than not."""
+"""Random operations, most of which are possible in the state of an oracle."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def held_targets(integer: Integer, oracle: Oracle, job: str) -> list[Any]:
 
 
 def operation(integer: Integer, oracle: Oracle, jobs: tuple[str, ...], weights: dict[str, int] = WEIGHTS) -> Operation:
-    """A random operation that fits the state of the oracle more often than not."""
+    """A random operation that is mostly possible in the state of the oracle."""
     name = pick(integer, [name for name, weight in weights.items() for _ in range(weight)])
     return CHOICES[name](integer, oracle, pick(integer, jobs))
 
@@ -106,7 +106,7 @@ def _on_stage(name: str) -> Callable[[Integer, Oracle, str], Operation]:
 
 def _state(integer: Integer, oracle: Oracle, job: str) -> Operation:
     keys = [some_key(integer, oracle) for _ in range(integer(1, 2))]
-    # Mostly back to up, or soon nothing could be allocated at all.
+    # Mostly back to up, or soon nothing could be allocated any more.
     states = ("up", "up", "up", "up", "down", "drain", "degraded", "failing", "unknown", "null", "sideways")
     return ["state", keys, pick(integer, states)]
 
@@ -124,7 +124,7 @@ def _unlink(integer: Integer, oracle: Oracle, job: str) -> Operation:
     key = some_key(integer, oracle)
     pdus = [k for k in oracle.pools if k.startswith("power:/")]
     if pdus and key.startswith("/") and chance(integer, 3):
-        # Some pools of the tree stand in this hierarchy too.
+        # Some pools of the tree are in this hierarchy, too.
         key = f"{pick(integer, pdus)}/{key.rpartition('/')[2]}"
     return ["unlink", key]
 

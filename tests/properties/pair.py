@@ -1,4 +1,4 @@
-"""Operations done to a graph and to its oracle, each of which must do it, or refuse it, as the other does.
+"""Operations on a graph and its oracle: both must do them, or both must refuse them.
 
 An operation is a list of plain values, so that a history can be printed, cut down and played again:
 ``["allocate", "j1", [["/c/rack0", 2]], 3, null]``.  Times in it are ticks of the oracle.
@@ -28,7 +28,7 @@ from tests.strategies import machine
 
 
 class Pair(Comparison):
-    """A graph and its oracle, and what is done to both."""
+    """A graph and its oracle, and the operations on both."""
 
     #: the graph that was saved to a file last, the file, and the document that its changes go to
     base: tuple[ResourceGraph, str, str] | None = None
@@ -72,9 +72,9 @@ class Pair(Comparison):
         return True
 
     def compare_earliest(self, operation: Operation, error: FluxresError) -> None:
-        """When a refusal says that the one pool asked for will be free.
+        """The time at which a refusal says that the only requested pool will be free.
 
-        It says nothing where the pool is down, or the job's own units are part of the question.
+        It has none if the pool is down, or the job's own units are involved.
         """
         _, job, targets, start, end = operation
         if not isinstance(error, fluxres.InsufficientResources) or len(targets) > 1:
@@ -87,9 +87,9 @@ class Pair(Comparison):
         self.same(f"{operation}: earliest", error.earliest, self.told(expected, None)[0])
 
     def trace(self) -> tuple[object, ...]:
-        """All that a refused operation must leave as it was."""
+        """Everything that a refused operation must not change."""
         graph, records = self.graph, self.graph.records
-        graph.now()  # drops the stages whose time is over
+        graph.now()  # drops expired stages
         return (
             graph.generation,
             {v: dict(holders) for v, holders in records.held.items()},
@@ -112,7 +112,7 @@ class Pair(Comparison):
             self.graph.allocate(self.named(targets), job=job, start=begin, end=self.end(end))
 
     def named(self, targets: list[Any]) -> Any:
-        """The same pools in one of the forms a caller may use, ever the same for the same targets."""
+        """The same pools in one of the forms that a caller may use, always the same form for the same targets."""
         if len(targets) == 1:
             key, amount = targets[0]
             if amount is None:
@@ -179,7 +179,7 @@ class Pair(Comparison):
         self.oracle.pass_time(min(self.oracle.now + ticks, self.oracle.horizon))
 
     def _do_pass_time(self, ticks: int) -> None:
-        """The graph reads its clock by itself; its owner drops the stages whose time is over."""
+        """The graph reads its clock itself; the oracle drops expired stages."""
         self.graph.expire(0)
 
     def _expect_state(self, keys: list[str], state: str) -> None:
@@ -233,7 +233,7 @@ class Pair(Comparison):
         self.look_at(self.graph.duplicate(), adopt)
 
     def look_at(self, made: ResourceGraph, adopt: bool) -> None:
-        """Compare a graph that was made of this one, and see that neither shows a change of the other (C1)."""
+        """Compare a graph derived from this one, and check that neither shows a change of the other (C1)."""
         if self.next is None:
             return
         self.same("clock", made.clock(), self.graph.clock())
@@ -274,7 +274,7 @@ class Pair(Comparison):
         self.next = oracle_shape.merged(*first, *oracle_shape.copied_job(self.oracle, self.graphs, two, tick, self.along))
 
     def _do_merge_jobs(self, one: str, two: str, tick: int) -> None:
-        """What two jobs hold, as one machine: sizes of what both hold a part of add up."""
+        """What two jobs hold, merged into one machine: sizes of pools that both hold in part add up."""
         at = self.seconds(tick)
         grown = self.graph.copy(job=one, at=at)
         grown.merge(self.graph.copy(job=two, at=at))
@@ -295,7 +295,7 @@ class Pair(Comparison):
 
     @functools.cached_property
     def folder(self) -> str:
-        """Where this pair saves to; gone when the pair is."""
+        """The directory for saves; removed with the pair."""
         made = tempfile.mkdtemp(prefix="fluxres-pair-")
         weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
         return made
@@ -310,7 +310,7 @@ class Pair(Comparison):
                 self.next[0].release(number)
 
     def _do_save(self, where: str, adopt: bool) -> None:
-        """Save to a file or store, whole or what changed since this graph was last saved there, and load it (S1)."""
+        """Save to a file or store, completely or only changes since the last save there, and load it (S1)."""
         graph = self.graph
         if where == "store":
             url = f"sqlite:///{self.place('site.db')}"
@@ -330,7 +330,7 @@ class Pair(Comparison):
         self.look_at(fluxres.load(file, clock=self.clock), adopt)
 
     def stranger(self, seed: int, at: str | None) -> Pair:
-        """A small machine of its own with records of its own, the same for the same seed; many names are those of this one."""
+        """A small independent machine with records, the same for the same seed; many names equal those of this one."""
         rng = random.Random(seed)
         made = machine(rng.randint, 8)
         if at is not None:

@@ -1,4 +1,4 @@
-"""The long runner, shortly; and that it would tell if something were wrong."""
+"""A short run of the long runner, and checks that it reports errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fluxres.model import search
 from tests.properties import long_run
 
 
-def test_graph_and_oracle_agree(capsys: pytest.CaptureFixture[str]) -> None:
+def test_graph_and_oracle_agree_for_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     assert long_run.main(["--steps", "2400", "--seed", "20", "--quiet"]) == 0
     assert capsys.readouterr().out == "2400 steps, 0 differences, seed 20, 6 machines\n"
 
 
-def test_a_seed_gives_one_history() -> None:
+def test_seed_determines_the_history() -> None:
     first, second = long_run.Course("7/0"), long_run.Course("7/0")
     first.run(40)
     second.run(40)
@@ -26,7 +26,7 @@ def test_a_seed_gives_one_history() -> None:
     assert long_run.Course("7/1").machine != first.machine
 
 
-def test_records_kept_below_a_whole_pool_are_found_and_cut_down(
+def test_records_below_an_exclusive_pool_are_found_and_shrunk(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def absorb_nothing(records: Records, *given: Any) -> list[tuple[int, int, int]]:
@@ -36,14 +36,12 @@ def test_records_kept_below_a_whole_pool_are_found_and_cut_down(
     assert long_run.main(["--steps", "4000", "--seed", "20", "--quiet"]) == 1
     told = capsys.readouterr().out.splitlines()
     replay = [json.loads(line) for line in told if line.startswith("[")]
-    # What is held below, and what makes the pool above it whole.
+    # What is held below, and what makes the pool above exclusive.
     assert 2 <= len(replay) <= 4
     assert f"shortest replay, {len(replay)} operations" in "\n".join(told)
 
 
-def test_a_state_that_is_forgotten_in_totals_is_found(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ignored_states_in_totals_are_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def count_everything(graph: Any, start: int, end: int) -> Any:
         return graph.planner.free_slice(0, graph.structure.n, start, end)
 

@@ -18,7 +18,7 @@ from tests.strategies import JOBS, Machine, machines, pick
 
 
 def operation(name: str) -> Callable[..., None]:
-    """A rule for this sort of operation."""
+    """A rule for this kind of operation."""
 
     @rule(data=st.data())
     def step(self: ModelMachine, data: st.DataObject) -> None:
@@ -33,7 +33,7 @@ def operation(name: str) -> Callable[..., None]:
 
 
 class ModelMachine(RuleBasedStateMachine):
-    """A machine of at most a dozen pools, six ticks and the rest of time, three jobs."""
+    """A machine of at most a dozen pools, six ticks and the time after them, three jobs."""
 
     pair: Pair
 
@@ -41,7 +41,7 @@ class ModelMachine(RuleBasedStateMachine):
     def begin(self, machine: Machine, unit_s: float) -> None:
         self.pair = Pair(machine, 6, unit_s)
 
-    # Twice, because everything else needs something to be held.
+    # Twice, because every other operation needs something to be held.
     allocate = operation("allocate")
     allocate_more = operation("allocate")
     free = operation("free")

@@ -1,7 +1,7 @@
 """The rules of specs/rules.md, one example each, small enough to follow by eye.
 
-The machine: a cluster of two racks, a rack of two nodes, a node of two cores and a pool of 4 GiB memory; a pdu beside the tree
-feeds the nodes of rack0.  `tests/test_rules.py` asks the same of random machines, `test_machine.py` of random histories.
+The machine: a cluster of two racks, a rack of two nodes, a node of two cores and a pool of 4 GiB memory; a pdu outside the tree
+supplies the nodes of rack0.  `tests/test_rules.py` tests the same on random machines, `test_machine.py` in random histories.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def graph() -> ResourceGraph:
 
 
 def state(graph: ResourceGraph) -> list[object]:
-    """All that a job or a question could notice."""
+    """Everything that a job or a query could observe."""
     return [
         (
             pool.where,
@@ -66,7 +66,7 @@ def test_rule_a1_units_of_all_jobs_stay_within_the_size(graph: ResourceGraph) ->
     assert [problem for problem in graph.check() if problem.severity == "error"] == []
 
 
-def test_rule_a2_a_unit_is_one_job_s(graph: ResourceGraph) -> None:
+def test_rule_a2_unit_belongs_to_one_job(graph: ResourceGraph) -> None:
     graph.allocate(NODE, job="j1", start=0, end=10)
     for taken in (NODE, f"{NODE}/core0", (MEMORY, 1)):
         with pytest.raises(InsufficientResources):
@@ -76,7 +76,7 @@ def test_rule_a2_a_unit_is_one_job_s(graph: ResourceGraph) -> None:
     assert [s.job for s in graph.pool(NODE).allocations(0) + graph.pool(NODE).reservations(0)] == ["j1", "j2"]
 
 
-def test_rule_a3_all_units_are_exclusive_and_less_is_not(graph: ResourceGraph) -> None:
+def test_rule_a3_all_units_are_exclusive_and_fewer_are_not(graph: ResourceGraph) -> None:
     graph.allocate(f"{OTHER}/core0", job="j2")
     with pytest.raises(InsufficientResources) as refused:
         graph.allocate("/c/rack0", job="j1")
@@ -91,7 +91,7 @@ def test_rule_a3_all_units_are_exclusive_and_less_is_not(graph: ResourceGraph) -
     assert graph.pool("/c/rack0").shared == ["j1", "j2"]
 
 
-def test_rule_a4_shared_shows_who_is_below_while_he_is(graph: ResourceGraph) -> None:
+def test_rule_a4_shared_lists_jobs_below_while_they_hold(graph: ResourceGraph) -> None:
     graph.allocate({f"{NODE}/core0": 1, MEMORY: 2}, job="j1", start=0, end=10)
     rack = graph.pool("/c/rack0")
     assert [rack.shared_by(at=t) for t in (0, 9, 10)] == [["j1"], ["j1"], []]
@@ -102,11 +102,11 @@ def test_rule_a4_shared_shows_who_is_below_while_he_is(graph: ResourceGraph) -> 
     assert graph.pool("/c").shared == []
 
 
-def test_rule_a5_whole_means_no_records_below_and_answers_as_if(graph: ResourceGraph) -> None:
+def test_rule_a5_exclusive_pool_has_no_records_below_and_implies_everything(graph: ResourceGraph) -> None:
     graph.allocate(f"{NODE}/core0", job="j1", start=0, end=20)
     graph.allocate(NODE, job="j1", start=5, end=10)
     core = graph.pool(f"{NODE}/core0")
-    # Absorbed for the window of the whole, and only for it.
+    # Absorbed for the window of the exclusive pool, and only for it.
     assert core.allocations(0, 20) + core.reservations(0, 20) == [Span("j1", 1, 0, 5), Span("j1", 1, 10, 20)]
     below = graph.pool(f"{NODE}/core1")
     assert [(below.available(at=t), below.allocated(at=t)) for t in (4, 5, 9, 10)] == [(1, 0), (0, 1), (0, 1), (1, 0)]
@@ -137,7 +137,7 @@ def test_rule_a6_free_is_the_inverse_and_all_or_nothing(graph: ResourceGraph) ->
 
 
 @pytest.mark.parametrize("barred", ["down", "drain", "failing", "unknown"])
-def test_rule_a7_what_is_unavailable_is_given_to_nobody_and_taken_from_nobody(graph: ResourceGraph, barred: str) -> None:
+def test_rule_a7_unavailable_pools_are_not_allocated_and_not_taken_away(graph: ResourceGraph, barred: str) -> None:
     graph.allocate(f"{NODE}/core0", job="j1")
     graph.set_state("/c/rack0", barred)
     for wanted in ("/c/rack0", OTHER, f"{NODE}/core1"):
@@ -150,7 +150,7 @@ def test_rule_a7_what_is_unavailable_is_given_to_nobody_and_taken_from_nobody(gr
     graph.allocate("/c/rack0", job="j2")
 
 
-def test_rule_c1_a_copy_is_what_is_available(graph: ResourceGraph) -> None:
+def test_rule_c1_copy_has_what_is_available(graph: ResourceGraph) -> None:
     graph.allocate({MEMORY: 1, f"{NODE}/core0": 1}, job="j1")
     graph.allocate(OTHER, job="j2")
     graph.set_state("/c/rack1", "down")
@@ -160,7 +160,7 @@ def test_rule_c1_a_copy_is_what_is_available(graph: ResourceGraph) -> None:
     ]  # fmt: skip
     assert copy.jobs() == []
     assert copy.pool(MEMORY).uuid == graph.pool(MEMORY).uuid
-    # The pdu stays for the node that is still fed by it.
+    # The pdu stays for the node that it still supplies.
     assert copy.pool(NODE).uris == ["c:/rack0/node0", "power:/pdu0/node0"]
     copy.allocate("/c/rack0", job="child")
     copy.tag("/c", "seen")
@@ -170,7 +170,7 @@ def test_rule_c1_a_copy_is_what_is_available(graph: ResourceGraph) -> None:
         graph.copy("/c/rack1")
 
 
-def test_rule_c1_a_duplicate_is_everything(graph: ResourceGraph) -> None:
+def test_rule_c1_duplicate_has_everything(graph: ResourceGraph) -> None:
     graph.allocate({MEMORY: 1, OTHER: 1}, job="j1", start=3, end=9)
     before = state(graph)
     other = graph.duplicate()
@@ -191,13 +191,13 @@ def test_rule_m1_unlink_undoes_merge_and_merge_unlink(graph: ResourceGraph) -> N
     assert [problem for problem in graph.check() if problem.severity == "error"] == []
     with pytest.raises(StillHeld):
         graph.unlink("/c/rack1")
-    # The same again would invent units.
+    # Merging the same again would invent units.
     with pytest.raises(MergeConflict):
         graph.merge(rack)
     assert sorted(state(graph), key=str) == sorted(before, key=str)
 
 
-def test_rule_m1_sizes_of_what_two_jobs_hold_of_one_pool_add_up(graph: ResourceGraph) -> None:
+def test_rule_m1_copies_of_parts_of_one_pool_add_up(graph: ResourceGraph) -> None:
     graph.allocate({MEMORY: 1, f"{NODE}/core0": 1}, job="j1")
     graph.allocate({MEMORY: 2}, job="j2")
     grown = graph.copy(job="j1")
@@ -207,7 +207,7 @@ def test_rule_m1_sizes_of_what_two_jobs_hold_of_one_pool_add_up(graph: ResourceG
 
 
 @pytest.mark.parametrize("place", ["site.yaml", "sqlite:///site.db"])
-def test_rule_s1_what_was_saved_is_loaded(
+def test_rule_s1_saved_graph_is_loaded_equal(
     graph: ResourceGraph, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

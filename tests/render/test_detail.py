@@ -1,4 +1,4 @@
-"""One pool with everything there is to know about it."""
+"""One pool with all of its data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fluxres.render import documents, listings
 from tests import sites
 
 
-def test_a_pool_whose_supplier_takes_no_new_work_says_so() -> None:
+def test_pool_with_a_supplier_out_of_service_is_marked() -> None:
     graph = sites.graph(sites.TWO_PDUS)
     graph.set_state("power:/feed/pdu0", "drain")
     cut_off, supplied = graph.pool("/site/node0"), graph.pool("/site/node5")

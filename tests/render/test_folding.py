@@ -1,4 +1,4 @@
-"""Folded names, paths and trees stand for exactly the pools they were made from."""
+"""Folded names, paths and trees represent exactly the pools that they were made from."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_signatures_are_equal_exactly_for_equal_subtrees(machine: Machine) -> No
 
 @given(machines())
 @settings(max_examples=40, deadline=None)
-def test_the_counts_of_a_tree_multiply_to_all_pools(machine: Machine) -> None:
+def test_counts_of_a_tree_multiply_to_all_pools(machine: Machine) -> None:
     graph = ResourceGraph(machine.structure())
     structure = graph.structure
     by_type: Counter[str] = Counter()
@@ -106,7 +106,7 @@ def machine_of(*children: Recipe) -> Structure:
     return build(Recipe("cluster", basename="big", ids=None, children=children), origin=uuids.new_origin())
 
 
-def test_a_million_pools_are_a_few_lines() -> None:
+def test_million_pools_are_a_few_lines() -> None:
     node = Recipe("node", name="n${id:05}", count=10_000, children=(Recipe("core", count=96), Recipe("gpu", count=4)))
     structure = machine_of(node)
     graph = ResourceGraph(structure)
@@ -138,7 +138,7 @@ def test_order_and_nesting_of_children_matter() -> None:
     assert tops == ["node[0,3]", "node1", "node2"]
 
 
-def test_fold_all_of_nothing_is_nothing() -> None:
+def test_fold_all_of_nothing_is_empty() -> None:
     assert fold_all(machine_of(Recipe("node")), []) == ""
 
 

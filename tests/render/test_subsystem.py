@@ -1,4 +1,4 @@
-"""Auxiliary graphs drawn folded stand for exactly their edges."""
+"""Folded auxiliary graphs represent exactly their edges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_edge_groups_are_the_edges(machine: Machine) -> None:
 
 @given(machines(pools_max=30))
 @settings(max_examples=40, deadline=None)
-def test_the_counts_of_a_forest_multiply_to_all_its_pools(machine: Machine) -> None:
+def test_counts_of_a_forest_multiply_to_all_its_pools(machine: Machine) -> None:
     graph = ResourceGraph(machine.structure())
     structure = graph.structure
     assume("power" in structure.subsystems)

@@ -1,4 +1,4 @@
-"""The machine that the requirements are tried on: small, with everything RFC 4 speaks of."""
+"""A small machine for the requirements, with everything that RFC 4 mentions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NODE = (
 
 @pytest.fixture
 def g() -> ResourceGraph:
-    """Cluster demo: 2 racks of 2 nodes with 4 cores, a gpu and 64 GiB; a pool that is only given out whole; power and network.
+    """Cluster demo: 2 racks of 2 nodes with 4 cores, a gpu and 64 GiB; an exclusive pool; power and network.
 
     pdu0 supplies node0 and node1 with 900 W each, pdu1 the others; node0 – node1 – node2 – node3 are linked both ways.
     """

@@ -1,4 +1,4 @@
-"""What two graphs are compared by: everything RFC 4 says a pool has, and who holds what."""
+"""A comparison of two graphs: all data of pools in RFC 4, and the records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pool_facts(pool: Pool) -> dict[str, Any]:
 
 
 def facts(g: ResourceGraph) -> dict[str, dict[str, Any]]:
-    """By place: what each pool is."""
+    """The data of each pool, by place."""
     return {pool.where: pool_facts(pool) for pool in g.find("all")}
 
 
@@ -25,6 +25,6 @@ def paths(g: ResourceGraph) -> list[str]:
 
 
 def records(g: ResourceGraph) -> list[tuple[str, str, int, float, float]]:
-    """Who holds what, and when, what has ended included."""
+    """The records with their windows, including ended ones."""
     jobs = g.records.jobs()
     return sorted((span.job, span.pool, span.amount, span.start, span.end) for job in jobs for span in g.allocation(job).spans)

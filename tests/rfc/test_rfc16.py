@@ -1,4 +1,4 @@
-"""RFC 16, requirement by requirement: see specs/rfc16.md for what each id asks."""
+"""RFC 16, requirement by requirement; specs/rfc16.md lists the ids."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.traceability import ROOT
 
 
 def command(store: Path, *args: str) -> str:
-    """What `fluxres ARGS` prints, with a store of its own."""
+    """The output of `fluxres ARGS`, with a separate store."""
     start = "import sys; from fluxres.cli.main import main; sys.exit(main())"
     words = [sys.executable, "-c", start, *args, "--store", f"sqlite:///{store}"]
     return subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
 
 @pytest.mark.rfc("RFC16-01")
-def test_a_library_and_commands_on_a_store_do_the_same(g: ResourceGraph, tmp_path: Path) -> None:
+def test_library_and_commands_on_a_store_are_equivalent(g: ResourceGraph, tmp_path: Path) -> None:
     source, store = tmp_path / "demo.yaml", tmp_path / "store.db"
     fluxres.save(g, str(source))
     command(store, "load", str(source))
@@ -49,7 +49,7 @@ def test_power_and_bandwidth_are_scheduled_like_cores(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC16-03")
-def test_the_methods_suffice_for_the_life_of_a_job(g: ResourceGraph) -> None:
+def test_methods_cover_the_life_of_a_job(g: ResourceGraph) -> None:
     before = facts(g), records(g), g.aggregate()
     wanted = [pool for pool in g.find("type=core and available>=1") if pool.path.startswith("/demo/rack1")][:3]
     g.allocate(wanted, job="j1", start=0, end=3600)
@@ -91,7 +91,7 @@ def test_jobs_share_a_pool_unit_by_unit(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC16-07")
-def test_no_unit_of_two_jobs(g: ResourceGraph) -> None:
+def test_no_unit_is_held_by_two_jobs(g: ResourceGraph) -> None:
     g.allocate([("/demo/rack0/node0/core0", 1)], job="a")
     for where in ("/demo/rack0/node0/core0", "/demo/rack0/node0", "/demo/rack0", "/demo"):
         with pytest.raises(InsufficientResources):
@@ -119,7 +119,7 @@ def test_the_number_of_units_is_recorded_with_the_pool(g: ResourceGraph) -> None
 
 
 @pytest.mark.rfc("RFC16-10")
-def test_all_units_of_one_job_are_exclusive_and_of_two_jobs_are_not(g: ResourceGraph) -> None:
+def test_all_units_held_by_one_job_are_exclusive_and_by_two_jobs_are_not(g: ResourceGraph) -> None:
     mine, ours = g.pool("/demo/rack0/node0/memory"), g.pool("/demo/rack0/node1/memory")
     mine.allocate(64, job="a")
     ours.allocate(32, job="a")
@@ -129,7 +129,7 @@ def test_all_units_of_one_job_are_exclusive_and_of_two_jobs_are_not(g: ResourceG
 
 
 @pytest.mark.rfc("RFC16-11", "RFC16-12")
-def test_the_requirement_to_be_exclusive_is_kept_with_the_pool(g: ResourceGraph, tmp_path: Path) -> None:
+def test_exclusive_flag_is_stored_with_the_pool(g: ResourceGraph, tmp_path: Path) -> None:
     fluxres.save(g, str(tmp_path / "demo.yaml"))
     for graph in (g, g.duplicate(), fluxres.load(str(tmp_path / "demo.yaml"))):
         with pytest.raises(FluxresError):
@@ -168,7 +168,7 @@ def test_children_of_an_exclusive_pool_are_implied_without_records(g: ResourceGr
 
 
 @pytest.mark.rfc("RFC16-18")
-def test_the_annotation_is_read_from_the_pool_and_ends_with_the_allocation(g: ResourceGraph) -> None:
+def test_annotation_is_read_from_the_pool_and_ends_with_the_allocation(g: ResourceGraph) -> None:
     rack = g.pool("/demo/rack0")
     g.allocate({"/demo/rack0/node0/core0": 1, "/demo/rack0/node0/core1": 1}, job="j1")
     g.free("j1", [("/demo/rack0/node0/core0", 1)])
@@ -229,7 +229,7 @@ def test_changes_in_a_database_after_a_save_equal_a_full_save(g: ResourceGraph, 
 
 
 @pytest.mark.rfc("RFC16-22")
-def test_destroy_gives_the_memory_back(g: ResourceGraph) -> None:
+def test_destroy_frees_the_memory(g: ResourceGraph) -> None:
     g.allocate("slot=2/[core=2;gpu]", job="j1").R()
     part = g.copy("/demo/rack0")
     kept = [weakref.ref(held) for held in (g.structure, g.structure.size, g.records, g.planner, g.matcher)]
@@ -262,7 +262,7 @@ def test_find_is_walker_and_match(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC16-25")
-def test_one_pool_or_a_set_is_allocated_whole_or_not_at_all(g: ResourceGraph) -> None:
+def test_pool_or_set_is_allocated_completely_or_not_at_all(g: ResourceGraph) -> None:
     g.allocate("/demo/rack0/node0/core0", job="one")
     g.allocate(g.find("type=core and under=/demo/rack1"), job="set")
     assert [len(g.allocated(job)) for job in ("one", "set")] == [1, 8]
@@ -274,7 +274,7 @@ def test_one_pool_or_a_set_is_allocated_whole_or_not_at_all(g: ResourceGraph) ->
 
 
 @pytest.mark.rfc("RFC16-26")
-def test_an_allocation_is_recorded_by_the_rules(g: ResourceGraph) -> None:
+def test_allocation_is_recorded_by_the_rules(g: ResourceGraph) -> None:
     given = g.allocate({"/demo/rack0": 1, "/demo/rack1/node2/memory": 16}, job="j1", start=0, end=60)
     assert [(span.job, span.amount, span.start, span.end) for span in given.spans] == [
         ("j1", 1, 0.0, 60.0),
@@ -334,7 +334,7 @@ def test_records_of_one_pool_or_of_all_are_removed(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC16-29", "RFC16-30")
-def test_what_has_expired_is_held_by_nobody_before_and_after_its_record_is_removed(g: ResourceGraph) -> None:
+def test_expired_pools_are_unheld_before_and_after_their_record_is_removed(g: ResourceGraph) -> None:
     g.allocate(["/demo/rack0/node0", "/demo/rack0/node1/core0"], job="j1", end=100)
     g.allocate("slot=2/core", job="j2", duration_s=100)
     g.allocate("/demo/rack1/node2", job="j3", end=100)
@@ -352,7 +352,7 @@ def test_what_has_expired_is_held_by_nobody_before_and_after_its_record_is_remov
 
 
 @pytest.mark.rfc("RFC16-30")
-def test_what_a_job_and_all_jobs_have(g: ResourceGraph) -> None:
+def test_pools_allocated_to_a_job_and_to_all_jobs(g: ResourceGraph) -> None:
     g.allocate("/demo/rack0/node0", job="a")
     g.allocate([("/demo/rack1/node2/memory", 1)], job="b")
     assert g.allocated("a").paths() == ["/demo/rack0/node0"]
@@ -362,7 +362,7 @@ def test_what_a_job_and_all_jobs_have(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC16-31")
-def test_what_no_job_has(g: ResourceGraph) -> None:
+def test_available_pools(g: ResourceGraph) -> None:
     g.allocate("/demo/rack0", job="a", start=0, end=100)
     g.allocate([("/demo/rack1/node2/core0", 1)], job="b")
     free = set(g.available().paths())

@@ -1,4 +1,4 @@
-"""RFC 4, requirement by requirement: see specs/rfc4.md for what each id asks."""
+"""RFC 4, requirement by requirement; specs/rfc4.md lists the ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_pools_form_one_tree_under_a_root(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-C2")
-def test_a_part_of_a_composite_pool_is_one(g: ResourceGraph) -> None:
+def test_part_of_a_composite_pool_is_a_composite_pool(g: ResourceGraph) -> None:
     part = g.copy("/demo/rack1")
     assert part.aggregate() == {"rack": 1, "node": 2, "core": 8, "gpu": 2, "memory": 128}
     part.allocate([("/demo/rack1/node2/core0", 1)], job="j1")
@@ -61,7 +61,7 @@ def test_pools_keep_their_data_and_their_relations(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-04")
-def test_sets_of_any_extent_from_a_centre_to_a_part() -> None:
+def test_sets_of_any_size_from_a_centre_to_a_part() -> None:
     clusters = Recipe("cluster", count=3, children=(Recipe("node", count=1000, children=(Recipe("core", count=8),)),))
     centre = ResourceGraph(expand(Recipe("center", children=(clusters,)), origin=uuids.new_origin()))
     assert centre.aggregate()["core"] == 24_000
@@ -108,7 +108,7 @@ def test_names_are_composed_of_attributes_and_properties() -> None:
 
 
 @pytest.mark.rfc("RFC4-09")
-def test_names_have_the_uuid_the_state_and_the_name_of_the_parent() -> None:
+def test_names_may_contain_uuid_state_and_parent_name() -> None:
     core = Recipe("core", name="${parent}.${uuid}")
     g = ResourceGraph(
         expand(Recipe("cluster", children=(Recipe("node", name="${id}-${state}", children=(core,)),)), origin=uuids.new_origin())
@@ -155,7 +155,7 @@ def test_states_of_the_rfc_and_drain(g: ResourceGraph, state: str) -> None:
 
 
 @pytest.mark.rfc("RFC4-D4")
-def test_composite_data_has_uri_children_parent_and_the_way_to_the_pool(g: ResourceGraph) -> None:
+def test_composite_data_has_uri_children_parent_and_path(g: ResourceGraph) -> None:
     rack = g.pool("demo:/rack1")
     assert rack.uri == "demo:/rack1"
     assert rack.parent == g.root
@@ -167,14 +167,14 @@ def test_composite_data_has_uri_children_parent_and_the_way_to_the_pool(g: Resou
 
 
 @pytest.mark.rfc("RFC4-11")
-def test_pools_are_tied_to_pools_outside_their_hierarchy(g: ResourceGraph) -> None:
+def test_pools_are_linked_to_pools_outside_their_hierarchy(g: ResourceGraph) -> None:
     supplier = g.pool("power:/pdu1")
     assert supplier.uri is None
     assert [pool.path for pool, _ in supplier.links("power")] == ["/demo/rack1/node2", "/demo/rack1/node3"]
 
 
 @pytest.mark.rfc("RFC4-12")
-def test_ties_are_graphs(g: ResourceGraph) -> None:
+def test_links_form_graphs(g: ResourceGraph) -> None:
     assert sorted(g.subsystems) == ["network", "power"]
     power = g.subsystem("power")
     assert isinstance(power, networkx.DiGraph)
@@ -185,7 +185,7 @@ def test_ties_are_graphs(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-12")
-def test_ties_are_made_changed_and_cut(g: ResourceGraph) -> None:
+def test_links_are_created_changed_and_removed(g: ResourceGraph) -> None:
     ends = "/demo/rack0/node0", "/demo/rack1/node3"
     g.add_edge(*ends, "network", relation="cable", capacity=10)
     assert g.subsystem("network").edges[g.vertex(ends[0]), g.vertex(ends[1])]["capacity"] == 10.0
@@ -198,7 +198,7 @@ def test_ties_are_made_changed_and_cut(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-13")
-def test_graph_data_lead_to_vertices_of_other_graphs(g: ResourceGraph) -> None:
+def test_graph_data_refers_to_vertices_of_other_graphs(g: ResourceGraph) -> None:
     node = g.pool("/demo/rack0/node1")
     assert node.uris == ["demo:/rack0/node1", "power:/pdu0/node1"]
     assert g.pool("power:/pdu0/node1") == node
@@ -207,7 +207,7 @@ def test_graph_data_lead_to_vertices_of_other_graphs(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-13")
-def test_graph_data_lead_both_ways_and_name_the_graphs(g: ResourceGraph) -> None:
+def test_graph_data_has_both_directions_and_names_the_graphs(g: ResourceGraph) -> None:
     node, supplier = g.pool("/demo/rack0/node1"), g.pool("power:/pdu0")
     assert (node.graphs, supplier.graphs, g.pool("/demo/rack0").graphs) == (["power", "network"], ["power"], [])
     assert [(pool.name, edge["capacity"]) for pool, edge in node.links("power", "in")] == [("pdu0", 900.0)]
@@ -229,7 +229,7 @@ def test_every_hierarchy_has_uris_parents_and_children(g: ResourceGraph) -> None
 
 
 @pytest.mark.rfc("RFC4-14")
-def test_a_pool_that_must_be_exclusive_is_given_whole_or_not_at_all(g: ResourceGraph) -> None:
+def test_exclusive_pool_is_allocated_completely_or_not_at_all(g: ResourceGraph) -> None:
     whole = g.pool("/demo/burstbuffer")
     with pytest.raises(FluxresError):
         whole.allocate(3, job="j1")
@@ -277,7 +277,7 @@ def test_allocations_and_reservations_list_jobs_with_units_and_shared_without(g:
 
 
 @pytest.mark.rfc("RFC4-16")
-def test_a_pool_is_an_object_that_the_methods_take(g: ResourceGraph) -> None:
+def test_pool_is_an_object_that_methods_accept(g: ResourceGraph) -> None:
     node = g.pool("/demo/rack0/node0")
     assert next(iter(g.walk(node))) == node
     assert g.aggregate(node)["core"] == 4
@@ -293,7 +293,7 @@ def test_a_pool_is_an_object_that_the_methods_take(g: ResourceGraph) -> None:
 
 @pytest.mark.rfc("RFC4-17")
 @pytest.mark.parametrize("place", ["{}/out.yaml", "sqlite:///{}/out.db"])
-def test_a_pool_and_its_children_are_written_out_and_read_back(g: ResourceGraph, tmp_path: Path, place: str) -> None:
+def test_pool_and_its_children_are_written_and_read_back(g: ResourceGraph, tmp_path: Path, place: str) -> None:
     part = g.copy("/demo/rack0")
     part.pool("/demo/rack0/node1").tag("maintenance", "2026-12-01")
     part.pool("/demo/rack0/node0/gpu0").state = "down"
@@ -303,7 +303,7 @@ def test_a_pool_and_its_children_are_written_out_and_read_back(g: ResourceGraph,
 
 
 @pytest.mark.rfc("RFC4-17")
-def test_a_pool_of_a_graph_is_written_with_all_below_it_and_what_is_held_there(g: ResourceGraph, tmp_path: Path) -> None:
+def test_pool_is_written_with_its_subtree_and_records(g: ResourceGraph, tmp_path: Path) -> None:
     g.allocate({"/demo/rack0/node1/memory": 9, "/demo/rack1/node2": 1}, job="j1")
     g.pool("/demo/rack0/node1").tag("maintenance", "2026-12-01")
     part = g.duplicate("/demo/rack0")
@@ -328,14 +328,14 @@ def test_a_pool_of_a_graph_is_written_with_all_below_it_and_what_is_held_there(g
 
 
 @pytest.mark.rfc("RFC4-18")
-def test_auxiliary_edges_are_copied_where_both_ends_are(g: ResourceGraph) -> None:
+def test_auxiliary_edges_are_copied_if_both_ends_are(g: ResourceGraph) -> None:
     part = g.copy("/demo/rack0")
     network = part.subsystem("network")
     assert sorted((part.pool(a).name, part.pool(b).name) for a, b in network.edges) == [("node0", "node1"), ("node1", "node0")]
 
 
 @pytest.mark.rfc("RFC4-19", "RFC4-21")
-def test_copy_takes_the_subtree_and_the_way_to_the_root(g: ResourceGraph) -> None:
+def test_copy_takes_the_subtree_and_the_path_to_the_root(g: ResourceGraph) -> None:
     g.pool("/demo/rack0/node1").state = "drain"
     part = g.copy("/demo/rack0")
     below = ["core0", "core1", "core2", "core3", "gpu0", "memory"]
@@ -366,7 +366,7 @@ def test_only_available_pools_are_copied(g: ResourceGraph, state: str) -> None:
 
 
 @pytest.mark.rfc("RFC4-23")
-def test_a_pool_of_which_nothing_is_available_is_left_out_with_all_below(g: ResourceGraph) -> None:
+def test_unavailable_pool_is_left_out_with_everything_below(g: ResourceGraph) -> None:
     g.allocate([("/demo/rack0/node0", 1)], job="j1")
     g.pool("/demo/rack1/node3").state = "down"
     copied = paths(g.copy())
@@ -375,7 +375,7 @@ def test_a_pool_of_which_nothing_is_available_is_left_out_with_all_below(g: Reso
 
 
 @pytest.mark.rfc("RFC4-24")
-def test_in_a_copy_size_is_what_was_available_and_nothing_is_allocated(g: ResourceGraph) -> None:
+def test_copy_has_available_sizes_and_no_allocations(g: ResourceGraph) -> None:
     g.allocate([("/demo/rack0/node0/memory", 16)], job="j1")
     part = g.copy("/demo/rack0")
     memory = part.pool("/demo/rack0/node0/memory")
@@ -385,7 +385,7 @@ def test_in_a_copy_size_is_what_was_available_and_nothing_is_allocated(g: Resour
 
 
 @pytest.mark.rfc("RFC4-25", "RFC4-26")
-def test_a_duplicate_is_everything_unchanged_and_on_its_own(g: ResourceGraph) -> None:
+def test_duplicate_is_complete_unchanged_and_independent(g: ResourceGraph) -> None:
     g.pool("/demo/rack0/node1").state = "down"
     g.pool("/demo/rack0").tag("row", "B")
     g.allocate([("/demo/rack0/node0/memory", 16)], job="j1", start=10, end=20)
@@ -406,7 +406,7 @@ def rack(number: int) -> ResourceGraph:
 
 @pytest.mark.rfc("RFC4-27", "RFC4-28")
 @pytest.mark.parametrize("place", ["/demo/rack9", "demo:/rack9"])
-def test_merge_puts_a_graph_at_a_path_or_uri_of_another(g: ResourceGraph, place: str) -> None:
+def test_merge_attaches_a_graph_at_a_path_or_uri_of_another(g: ResourceGraph, place: str) -> None:
     before = g.aggregate()
     g.merge(rack(9), at=place)
     assert [pool.path for pool in g.walk("/demo/rack9")][:2] == ["/demo/rack9", "/demo/rack9/node18"]
@@ -430,7 +430,7 @@ def test_a_pool_moves_from_its_place_to_a_path_or_uri(g: ResourceGraph) -> None:
 
 @pytest.mark.rfc("RFC4-29")
 def test_merge_attaches_at_the_common_ancestor(g: ResourceGraph) -> None:
-    g.unlink("power:/pdu1")  # what stands beside the tree has no ancestor in it
+    g.unlink("power:/pdu1")  # a pool outside the tree has no ancestor in it
     whole = facts(g)
     part = g.copy("/demo/rack1/node3")
     g.unlink("/demo/rack1/node3")
@@ -441,7 +441,7 @@ def test_merge_attaches_at_the_common_ancestor(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-30")
-def test_merge_grows_what_a_job_has(g: ResourceGraph) -> None:
+def test_merge_grows_a_jobs_graph(g: ResourceGraph) -> None:
     g.allocate([("/demo/rack0/node0", 1)], job="j1")
     child = g.copy(job="j1")
     more = g.copy("/demo/rack1/node2")
@@ -452,7 +452,7 @@ def test_merge_grows_what_a_job_has(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-31", "RFC4-32")
-def test_unlink_takes_a_pool_from_its_parent_and_from_one_hierarchy(g: ResourceGraph) -> None:
+def test_unlink_removes_a_pool_from_its_parent_and_from_one_hierarchy(g: ResourceGraph) -> None:
     uuid = g.pool("/demo/rack0/node0").uuid
     g.unlink("/demo/rack0/node0")
     assert [child.name for child in g.pool("/demo/rack0").children] == ["node1"]
@@ -469,7 +469,7 @@ def test_unlink_from_an_auxiliary_hierarchy_leaves_containment(g: ResourceGraph)
 
 
 @pytest.mark.rfc("RFC4-33")
-def test_a_pool_in_no_hierarchy_any_more_is_gone(g: ResourceGraph) -> None:
+def test_pool_in_no_hierarchy_is_removed(g: ResourceGraph) -> None:
     uuid = g.pool("/demo/rack0/node0").uuid
     g.unlink("/demo/rack0/node0", hierarchy="power")
     pools = len(g)
@@ -483,7 +483,7 @@ def test_a_pool_in_no_hierarchy_any_more_is_gone(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-34")
-def test_a_pool_tells_its_size(g: ResourceGraph) -> None:
+def test_pool_has_a_size(g: ResourceGraph) -> None:
     assert [g.pool(f"/demo/rack0/node0/{name}").size for name in ("core0", "memory")] == [1, 64]
 
 
@@ -514,7 +514,7 @@ def test_aggregate_sums_available_units_by_type(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-40")
-def test_aggregate_leaves_out_what_is_not_available_unless_asked(g: ResourceGraph) -> None:
+def test_aggregate_leaves_out_unavailable_types_unless_asked(g: ResourceGraph) -> None:
     g.pool("/demo/rack0/node0").state = "down"
     g.allocate([("/demo/rack0/node1/gpu0", 1)], job="j1")
     assert "gpu" not in g.aggregate("/demo/rack0")
@@ -563,7 +563,7 @@ def test_aggregate_sums_in_auxiliary_hierarchies(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-43", "RFC4-44", "RFC4-45")
-def test_traversal_goes_through_every_hierarchy_depth_first_or_level_by_level(g: ResourceGraph) -> None:
+def test_traversal_of_every_hierarchy_depth_first_or_level_by_level(g: ResourceGraph) -> None:
     nodes = [f"/demo/rack{r}/node{2 * r + n}" for r in (0, 1) for n in (0, 1)]
     assert [pool.where for pool in g.walk("power:/pdu1")] == ["power:/pdu1", *nodes[2:]]
     assert [pool.where for pool in g.walk("power:/", order="bfs")] == ["power:/pdu0", "power:/pdu1", *nodes]
@@ -629,7 +629,7 @@ def test_find_agrees_with_traversal_and_match(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-48", "RFC4-49", "RFC4-50")
-def test_available_is_size_less_allocated(g: ResourceGraph) -> None:
+def test_available_is_size_minus_allocated(g: ResourceGraph) -> None:
     memory = g.pool("/demo/rack0/node0/memory")
     for job, amount, left in (("a", 10, 54), ("b", 20, 34), ("a", 4, 30)):
         memory.allocate(amount, job=job)
@@ -666,7 +666,7 @@ def test_free_shrinks_by_an_amount_or_takes_all(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-M1", "RFC4-56")
-def test_no_more_than_size_less_all_allocations(g: ResourceGraph) -> None:
+def test_no_more_than_size_minus_all_allocations_can_be_allocated(g: ResourceGraph) -> None:
     memory = g.pool("/demo/rack0/node0/memory")
     memory.allocate(60, job="a", start=0, end=50)
     with pytest.raises(InsufficientResources) as refused:
@@ -681,7 +681,7 @@ def test_no_more_than_size_less_all_allocations(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-54")
-def test_one_unit_is_the_least_that_can_be_allocated(g: ResourceGraph) -> None:
+def test_smallest_allocation_is_one_unit(g: ResourceGraph) -> None:
     memory = g.pool("/demo/rack0/node0/memory")
     memory.allocate(1, job="j1")
     assert memory.available() == 63
@@ -692,7 +692,7 @@ def test_one_unit_is_the_least_that_can_be_allocated(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-55")
-def test_no_unit_is_given_to_two_jobs(g: ResourceGraph) -> None:
+def test_no_unit_is_allocated_to_two_jobs(g: ResourceGraph) -> None:
     g.allocate([("/demo/rack0/node0/core0", 1)], job="a", start=10, end=20)
     with pytest.raises(InsufficientResources):
         g.allocate([("/demo/rack0/node0/core0", 1)], job="b", start=0, end=11)
@@ -735,7 +735,7 @@ def test_below_an_exclusive_pool_there_are_no_records(g: ResourceGraph) -> None:
 
 
 @pytest.mark.rfc("RFC4-60")
-def test_a_job_is_shared_by_every_pool_above(g: ResourceGraph) -> None:
+def test_job_is_in_the_shared_list_of_every_pool_above(g: ResourceGraph) -> None:
     core = g.pool("/demo/rack0/node0/core0")
     core.allocate(1, job="j1")
     assert [pool.shared for pool in core.ancestors] == [["j1"], ["j1"], ["j1"]]

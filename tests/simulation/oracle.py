@@ -97,7 +97,7 @@ def easy_by_count(jobs: list[Asked], size: int, *, shortest_first: bool = False)
     """EASY as in counting simulators; backfilling in order, or shortest limit first.
 
     The head of the queue starts at the first moment at which the limits of the running jobs leave enough for it. Another job
-    starts if it ends before then, or if the units left beside the head at that moment suffice for it. If a job arrives that
+    starts if it ends before then, or if the units that the head leaves at that moment suffice for it. If a job arrives that
     does not fit into the free units, no job is considered.
     """
     queue: list[Asked] = []
@@ -143,7 +143,7 @@ def easy_by_count(jobs: list[Asked], size: int, *, shortest_first: bool = False)
 
 def conservative_by_count(jobs: list[Asked], size: int) -> None:
     """Every job has a start from its submission on. Whenever a job ends, each waiting job is removed and inserted again, in
-    order of submission, beside all others as they are."""
+    order of submission, with all others unchanged."""
     planned: list[tuple[Asked, int, int]] = []
     """Job, start, end: running and waiting ones."""
     waiting: list[Asked] = []

@@ -102,7 +102,7 @@ def test_a_reservation_without_an_end_keeps_its_pools(inventory: str) -> None:
     assert dict(zip(schedule.ids, schedule.allocated, strict=True)) == {1: "0-3", 2: "4-5", 3: "4", 4: "0", 5: "2-5"}
 
 
-def test_priority_by_size_is_the_same_on_every_inventory() -> None:
+def test_priority_by_size_is_equal_on_every_inventory() -> None:
     found = []
     for inventory in ("graph", "named"):
         instance = Instance(nodes(4), queue_policy=Multifactor(size=1e6), clock=ManualClock(), inventory=inventory)
@@ -121,7 +121,7 @@ def test_the_size_of_a_job_outlives_a_change_of_inventory() -> None:
         assert sorted(zip(schedule.ids, schedule.size, strict=True)) == [(0, 0), (1, 4)]  # a node in a slot is exclusive
 
 
-def test_jobs_of_an_instance_that_never_began_are_counted() -> None:
+def test_jobs_of_an_instance_that_never_started_are_counted() -> None:
     jobs = [Submission(job, job * S, S, S, 1) for job in range(6)]
     lost = [(137_000, Incident("down", "/cluster/node1")), (90 * S, Incident("up", "/cluster/node1"))]
     simulator = Disturbed(of_shape("node=2"), hierarchy=Hierarchy((2, 1), ("fcfs",), boot_s=1.0), incidents=lost)

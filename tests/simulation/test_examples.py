@@ -15,12 +15,12 @@ from tests.traceability import ROOT
 EXAMPLES = sorted((ROOT / "data" / "experiments").glob("*.yaml"))
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert {path.stem for path in EXAMPLES} >= {"levels", "policies", "power", "sharing"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_valid(path: Path) -> None:
+def test_example_is_valid(path: Path) -> None:
     found = study.load(path)
     checks.check(found)
     assert found.page.expect
@@ -30,7 +30,7 @@ def test_an_example_is_valid(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [path for path in EXAMPLES if "lublin" in path.read_text(encoding="utf-8")], ids=lambda path: path.stem
 )
-def test_a_small_part_of_it_runs(path: Path, tmp_path: Path) -> None:
+def test_small_part_of_an_example_runs(path: Path, tmp_path: Path) -> None:
     document = yaml_document.load(path)
     values: Any = document.values
     values["repeats"] = 1
@@ -55,7 +55,7 @@ def test_scheduler_levels_meet_their_expectations(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_meets_its_expectations(path: Path, tmp_path: Path) -> None:
+def test_example_meets_its_expectations(path: Path, tmp_path: Path) -> None:
     found = study.load(path)
     assert campaign.run(found, tmp_path / "a", processes=2).failed == {}
     checked = comparison.check(comparison.compare(found, ResultsFolder(tmp_path / "a")))

@@ -28,7 +28,7 @@ from tests.simulation.test_simulator import job
         ("node=4/[core=8;gpu=2]", "", {2: [2, 2], 3: [2, 1, 1], 4: [1] * 4, 7: [5] * 4 + [4] * 3}),
     ],
 )
-def test_the_divided_type(machine: str, finest: str, expected: dict[int, list[int]]) -> None:
+def test_type_that_is_divided(machine: str, finest: str, expected: dict[int, list[int]]) -> None:
     # Cores are divided if only cores count and they divide evenly; nodes with GPUs stay undivided while there are enough.
     for children, sizes in expected.items():
         if sizes:
@@ -38,7 +38,7 @@ def test_the_divided_type(machine: str, finest: str, expected: dict[int, list[in
                 shares(of_shape(machine), children, "x", finest=finest)
 
 
-def test_the_divided_type_can_be_set() -> None:
+def test_type_to_divide_can_be_set() -> None:
     assert shares(of_shape("rack=2/node=3/core=4"), 2, "x", by="node") == ("node", [3, 3])
     with pytest.raises(InfeasibleRequest, match="at most 0 of type gpu"):
         shares(of_shape("node=3"), 2, "x", by="gpu")

@@ -1,4 +1,4 @@
-"""A small machine, what makes two graphs equal, and random changes to a graph."""
+"""A small machine, a comparison of graphs, and random changes to a graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def machine(racks: int = 2, nodes: int = 3, origin: int = 1) -> ResourceGraph:
 
 
 def facts(graph: ResourceGraph) -> dict[str, Any]:
-    """Everything about a graph that lasts, in an order of its own."""
+    """Everything persistent about a graph, in a fixed order."""
     s, held = graph.structure, capture(graph.records)
     rows = zip(
         held.owner.tolist(), held.vertex.tolist(), held.start.tolist(), held.end.tolist(), held.amount.tolist(), strict=True
@@ -59,7 +59,7 @@ def facts(graph: ResourceGraph) -> dict[str, Any]:
 
 
 def fingerprint(graph: ResourceGraph) -> str:
-    """A short text that differs whenever the facts do."""
+    """A short text that differs if the facts do."""
     return hashlib.blake2b(msgspec.json.encode(facts(graph)), digest_size=16).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Every integer column comes back as it was, and a regular one is small."""
+"""Every integer column is restored, and a regular one is small."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def there_and_back(values: np.ndarray[Any, Any]) -> tuple[blob.Column, np.ndarra
 
 
 @given(SHAPES)
-def test_int64_comes_back(values: list[int]) -> None:
+def test_int64_is_restored(values: list[int]) -> None:
     given_values = np.array(values, np.int64)
     _, back = there_and_back(given_values)
     assert back.dtype == np.int64
@@ -49,7 +49,7 @@ def test_int64_comes_back(values: list[int]) -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int16, np.int32])
 @given(data=st.data())
-def test_narrow_types_come_back(dtype: Any, data: st.DataObject) -> None:
+def test_narrow_types_are_restored(dtype: Any, data: st.DataObject) -> None:
     info = np.iinfo(dtype)
     values = np.array(data.draw(st.lists(st.integers(int(info.min), int(info.max)), max_size=50)), dtype)
     _, back = there_and_back(values)
@@ -67,13 +67,13 @@ def test_narrow_types_come_back(dtype: Any, data: st.DataObject) -> None:
         (np.cumsum(np.tile([1, 2, 3, 5], 1000)), 100),
     ],
 )
-def test_a_regular_column_takes_next_to_nothing(values: np.ndarray[Any, Any], bytes_max: int) -> None:
+def test_regular_column_takes_little_space(values: np.ndarray[Any, Any], bytes_max: int) -> None:
     payloads: list[bytes] = []
     blob.encode_column(values.astype(np.int64), payloads)
     assert sum(map(len, payloads)) <= bytes_max
 
 
-def test_deflated_data_never_grows_beyond_what_was_announced() -> None:
+def test_inflated_data_never_exceeds_its_announced_size() -> None:
     payload, zipped = blob.squeeze(bytes(1_000_000))
     assert zipped
     with pytest.raises(StoreError, match="11 bytes instead of 10"):

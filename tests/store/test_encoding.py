@@ -1,4 +1,4 @@
-"""Snapshots: any machine with any records comes back; any damage is noticed."""
+"""Snapshots: any machine with any records is restored; any damage is detected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decoded(shape: bytes, marks: bytes) -> ResourceGraph:
 
 @settings(max_examples=60, deadline=None)
 @given(machines(), st.integers(0, 2**32), st.integers(0, 30))
-def test_rule_s1_any_machine_comes_back_with_its_records(made: object, seed: int, steps: int) -> None:
+def test_rule_s1_any_machine_is_restored_with_its_records(made: object, seed: int, steps: int) -> None:
     graph = ResourceGraph(made.structure())  # type: ignore[attr-defined]  # tests.strategies.Machine
     random = Random(seed)
     for _ in range(steps if len(graph) > 1 else 0):
@@ -42,13 +42,13 @@ def test_rule_s1_any_machine_comes_back_with_its_records(made: object, seed: int
     assert [problem for problem in back.check() if problem.severity == "error"] == []
 
 
-def test_equal_graphs_are_equal_bytes() -> None:
+def test_equal_graphs_have_equal_bytes() -> None:
     graph = machine()
     graph.allocate("/demo/rack0", job="j1", start=0, end=10)
     assert encoded(decoded(*encoded(graph))) == encoded(graph)
 
 
-def test_all_that_is_sparse_comes_back() -> None:
+def test_all_sparse_data_is_restored() -> None:
     s = structure()
     s.names[3], s.uuid_texts[4], s.capacity[5] = "näme", "4f0c1f5e-0000-4000-8000-000000000001", 2**62 - 1
     s.set_tag([1, 2], "k", None)
@@ -71,7 +71,7 @@ def test_all_that_is_sparse_comes_back() -> None:
     assert np.signbit(back.subsystems["power"].attributes["capacity"][2])
 
 
-def test_every_damaged_byte_is_noticed() -> None:
+def test_every_damaged_byte_is_detected() -> None:
     graph = machine(1, 1)
     graph.allocate("/demo/rack0/node0/core1", job="j1")
     shape, marks = encoded(graph)
@@ -88,7 +88,7 @@ def test_every_damaged_byte_is_noticed() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_bytes_with_a_right_checksum_and_wrong_content_are_an_error_or_a_graph(data: st.DataObject) -> None:
+def test_wrong_content_with_a_valid_checksum_is_an_error_or_a_graph(data: st.DataObject) -> None:
     shape, marks = encoded(machine(1, 2))
     body = bytearray(shape[: -blob.CHECKSUM_BYTES])
     for _ in range(data.draw(st.integers(1, 4))):
@@ -106,7 +106,7 @@ def test_bytes_with_a_right_checksum_and_wrong_content_are_an_error_or_a_graph(d
     ("version", "way_out"),
     [(encoding.VERSION + 1, "use a newer fluxres"), (encoding.VERSION - 1, "read it with the fluxres that wrote it")],
 )
-def test_another_version_of_the_encoding_names_the_way_out(version: int, way_out: str) -> None:
+def test_another_version_of_the_encoding_gives_a_hint(version: int, way_out: str) -> None:
     shape, marks = encoded(machine(1, 1))
     body = shape[:4] + version.to_bytes(2, "little") + shape[6 : -blob.CHECKSUM_BYTES]
     other = body + blob.checksum(body)
@@ -143,12 +143,12 @@ def test_parents_and_ends_follow_from_depths(steps: list[int]) -> None:
 
 
 @pytest.mark.parametrize("depth", [[1], [0, 2], [0, -1], [0, 1, 3]])
-def test_depths_that_no_tree_has_are_refused(depth: list[int]) -> None:
+def test_depths_that_form_no_tree_are_refused(depth: list[int]) -> None:
     with pytest.raises(StoreError, match="not those of a tree"):
         encoding.tree(np.array(depth, np.int16))
 
 
-def test_what_goes_down_keeps_what_it_holds() -> None:
+def test_pools_that_went_down_keep_their_records() -> None:
     graph = machine()
     graph.allocate("/demo/rack0/node0", job="j1", start=0, end=5)
     graph.set_state("/demo/rack0", "down")
@@ -158,6 +158,6 @@ def test_what_goes_down_keeps_what_it_holds() -> None:
     assert back.pool("/demo/rack0/node0/core1").available(at=1) == 0
 
 
-def test_a_count_beyond_pools_max_costs_a_refusal() -> None:
+def test_count_beyond_pools_max_is_refused() -> None:
     with pytest.raises(StoreError, match="values"):
         blob.decode_column(blob.Column(limits.POOLS_MAX + 1), np.int64, lambda length: b"")

@@ -1,4 +1,4 @@
-"""`fluxres.load` and `fluxres.save`: files and stores, whole and in parts."""
+"""`fluxres.load` and `fluxres.save`: files and stores, complete and changes only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def without_stages(graph: ResourceGraph) -> ResourceGraph:
 
 
 def held(graph: ResourceGraph) -> object:
-    """What a file says: all but how kinds and uuid bases are numbered."""
+    """The content of a file, apart from the numbering of kinds and uuid bases."""
     return {key: value for key, value in facts(graph).items() if key not in ("kinds", "stages")}
 
 
@@ -131,7 +131,7 @@ def test_a_document_of_changes_is_continued(here: Path) -> None:
     assert len(Path("c.changes").read_bytes().splitlines()) == 3
 
 
-def test_changes_never_overwrite_what_they_do_not_continue() -> None:
+def test_changes_never_overwrite_a_document_they_do_not_continue() -> None:
     fluxres.save(machine(), "base.yaml")
     graph = fluxres.load("base.yaml")
     graph.tag(1, "k")
@@ -204,7 +204,7 @@ def test_past_pending_events_max_everything_is_written_with_a_note(monkeypatch: 
     assert fluxres.save(graph, "d.changes", changed_only=True).events == 1
 
 
-def test_changes_that_went_past_the_list_are_not_lost() -> None:
+def test_changes_beyond_the_event_list_are_not_lost() -> None:
     fluxres.save(machine(), "base.yaml")
     graph = fluxres.load("base.yaml")
     graph.apply({"event": "allocate", "job": "j1", "pools": [["/demo/rack0", 1]], "start": 0, "end": None})
@@ -216,7 +216,7 @@ def test_changes_that_went_past_the_list_are_not_lost() -> None:
     assert Pending.of(graph) is None
 
 
-def test_saves_to_stores_do_not_come_between_files() -> None:
+def test_saves_to_stores_do_not_affect_files() -> None:
     fluxres.save(machine(), "base.yaml")
     graph = fluxres.load("base.yaml")
     for key in ("a", "b"):
@@ -227,7 +227,7 @@ def test_saves_to_stores_do_not_come_between_files() -> None:
     assert sorted(fluxres.load("base.yaml", changes="c.changes").pool(1).tags) == ["a", "b", "c"]
 
 
-def test_an_unneeded_list_is_dropped() -> None:
+def test_unneeded_event_list_is_dropped() -> None:
     fluxres.save(machine(), "site.db")
     graph = fluxres.load("site.db")
     for _ in range(5):
@@ -252,7 +252,7 @@ def test_only_one_of_two_loaded_copies_can_be_saved() -> None:
     assert fluxres.load("site.db").jobs() == ["j2"]
 
 
-def test_saving_twice_to_a_store_is_no_loss_of_others() -> None:
+def test_saving_twice_to_a_store_loses_nothing() -> None:
     graph = machine()
     fluxres.save(graph, "site.db")
     graph.tag(1, "k")
@@ -262,7 +262,7 @@ def test_saving_twice_to_a_store_is_no_loss_of_others() -> None:
         fluxres.save(machine(), "site.db")
 
 
-def test_what_is_held_now_in_a_store_is_held_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_in_a_store_are_present_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "system", fixed(1.8e9))
     fluxres.save(machine(), "sqlite:///site.db")
     with open_store("sqlite:///site.db", clock=clock.system).writing() as transaction:
@@ -277,7 +277,7 @@ def test_what_is_held_now_in_a_store_is_held_in_python(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("form", ["whole", "changes", "file of changes"])
-def test_a_file_with_dates_is_asked_by_the_calendar(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_file_with_dates_uses_calendar_time(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr(clock, "system", fixed(1.8e9))
     g = machine()
     fluxres.save(g, "base.yaml")
@@ -297,7 +297,7 @@ def test_a_file_with_dates_is_asked_by_the_calendar(monkeypatch: pytest.MonkeyPa
     assert fluxres.load("base.yaml").clock() == 0
 
 
-def test_a_graph_with_a_clock_of_its_own_says_so_when_it_goes_to_a_store() -> None:
+def test_saving_a_graph_with_its_own_clock_to_a_store_is_noted() -> None:
     g = machine()
     assert fluxres.save(g, "sqlite:///site.db").note == ""
     g.allocate("slot/node", job="j1", duration_s=60)
@@ -307,7 +307,7 @@ def test_a_graph_with_a_clock_of_its_own_says_so_when_it_goes_to_a_store() -> No
     assert "load it with a clock of your own" in fluxres.save(g, "sqlite:///other.db").note
 
 
-def test_a_graph_of_a_store_is_named_in_its_url() -> None:
+def test_url_names_the_graph_of_a_store() -> None:
     fluxres.save(machine(), "sqlite:site.db?graph=a")
     fluxres.save(machine(1, 1), "sqlite:site.db?graph=b")
     assert len(fluxres.load("sqlite:site.db?graph=b")) == len(machine(1, 1))
@@ -317,7 +317,7 @@ def test_a_graph_of_a_store_is_named_in_its_url() -> None:
         fluxres.load("sqlite:site.db?graph=c")
 
 
-def test_what_a_file_cannot_say_is_reported() -> None:
+def test_losses_in_a_file_are_reported() -> None:
     graph = ResourceGraph(machine().structure, clock=fixed(100))
     graph.stage("/demo/rack0", job="j1")
     graph.allocate("/demo/rack1", job="j2", start=2e12, duration_s=1e-6)
@@ -395,7 +395,7 @@ def test_a_document_of_a_store_is_continued_whatever_was_saved_elsewhere_in_betw
     assert held(fluxres.load("base.yaml", changes="c.changes")) == held(store.load())
 
 
-def test_past_saved_places_max_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_saved_places_max_the_oldest_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SAVED_PLACES_MAX", 3)
     graph = machine()
     fluxres.save(graph, "base.yaml")
@@ -620,7 +620,7 @@ def test_an_open_file_is_read_from_its_position_and_includes_from_its_directory(
         fluxres.load(file)
 
 
-def test_what_other_formats_have_is_loaded_from_values() -> None:
+def test_other_formats_are_loaded_from_values() -> None:
     g = fluxres.load(SITE)
     r = g.allocate("slot=2/core", job="a", duration_s=60).R(scheduling=True)
     assert fluxres.load(r).aggregate()["core"] == 2
@@ -666,7 +666,7 @@ def test_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Wrapped:
-    """A file of text that says so by its encoding only, as temporary files do."""
+    """A text file that shows this only by its encoding, like temporary files."""
 
     encoding = "utf-8"
 
@@ -696,7 +696,7 @@ def test_a_graph_is_written_to_an_open_file(here: Path) -> None:
         fluxres.save(g, io.StringIO(), format="parquet")
 
 
-def test_bytes_say_all_or_nothing() -> None:
+def test_graph_is_saved_to_bytes_completely() -> None:
     g = fluxres.load(SITE)
     assert fluxres.loads(fluxres.dumps(g).decode(), name="x").name == "x"
     g.stage("/site/node0", job="a")
@@ -714,7 +714,7 @@ def test_bytes_say_all_or_nothing() -> None:
         fluxres.loads("site.yaml")
 
 
-def test_only_changes_of_a_part_are_refused() -> None:
+def test_changes_of_a_part_are_refused() -> None:
     g = fluxres.load(SITE)
     with pytest.raises(UsageError, match="/site/node0: only changes of a part"):
         fluxres.save(g, "part.json", where="/site/node0", changed_only=True)
@@ -723,7 +723,7 @@ def test_only_changes_of_a_part_are_refused() -> None:
     assert fluxres.save(g, "part.yaml", where="/site/node0").pools == 5
 
 
-def test_a_graph_opened_from_a_store_has_no_stages_that_are_over(tmp_path: Path) -> None:
+def test_graph_opened_from_a_store_has_no_expired_stages(tmp_path: Path) -> None:
     now, url = [1000.0], f"sqlite:///{tmp_path}/s.db"
     made = fluxres.load({"fluxres": 1, "name": "m", "resources": [{"type": "node", "count": 2}]}, clock=lambda: now[0])
     made.stage("/m/node0", job="a", ttl_s=5)
@@ -735,7 +735,7 @@ def test_a_graph_opened_from_a_store_has_no_stages_that_are_over(tmp_path: Path)
     graph = fluxres.load(url, clock=lambda: now[0])
     assert list(graph.records.stages) == ["s1"]
     assert graph.earliest("slot=1/node{x}") == 1005.0
-    # What is changed then can be written where the stage still is.
+    # Later changes can be written to the file that still has the stage.
     graph.allocate("/m/node0", job="c", duration_s=5)
     fluxres.save(graph, url)
     again = fluxres.load(url, clock=lambda: now[0])

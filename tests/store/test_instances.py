@@ -1,4 +1,4 @@
-"""What instances do to a graph is kept like any other change: in a store, and in documents of changes."""
+"""Changes by instances are saved like any others: in a store, and in documents of changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> SqliteStore:
 
 
 def outlast(graph: ResourceGraph, clock: ManualClock) -> None:
-    """A job is not over at its limit, and its node has been drained."""
+    """A job has not ended at its limit, and its node has been drained."""
     top = Instance(graph, runner=Late())
     job = top.submit("slot/node", duration_s=3)
     top.drain("/lab/node0")
@@ -55,7 +55,7 @@ def outlast(graph: ResourceGraph, clock: ManualClock) -> None:
 
 
 def lengthen(graph: ResourceGraph, clock: ManualClock) -> None:
-    """A job on a node that is down is given longer."""
+    """A job on a node that is down is extended."""
     top = Instance(graph)
     job = top.submit("slot/node", duration_s=3)
     top.drain("/lab/node0")
@@ -66,7 +66,7 @@ def lengthen(graph: ResourceGraph, clock: ManualClock) -> None:
 
 
 def give_a_part_back(graph: ResourceGraph, clock: ManualClock) -> None:
-    """The parts that are left of a drained node are held by themselves."""
+    """The remaining parts of a drained node get their own records."""
     top = Instance(graph)
     child = top.spawn(top.submit("slot/node"))
     top.drain("/lab/node0")
@@ -74,7 +74,7 @@ def give_a_part_back(graph: ResourceGraph, clock: ManualClock) -> None:
 
 
 def come_late_in_a_child(graph: ResourceGraph, clock: ManualClock) -> None:
-    """A child that draws power is not over at its limit, and all of its supply is drained."""
+    """A child that draws power has not ended at its limit, and all of its suppliers are drained."""
     top = Instance(graph, runner=Late())
     child = top.spawn(top.submit("slot/node", duration_s=5), runner=Late())
     child.submit("slot/[core;power=90]")
@@ -88,7 +88,7 @@ COURSES = (outlast, lengthen, give_a_part_back, come_late_in_a_child)
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_rule_d1_what_jobs_hold_on_out_of_service_is_read_back(store: SqliteStore, course: Callable[..., None]) -> None:
+def test_rule_d1_records_on_pools_out_of_service_are_restored(store: SqliteStore, course: Callable[..., None]) -> None:
     clock = ManualClock(BEGIN_S)
     with store.writing(clock=clock) as tx:
         course(tx.graph, clock)
@@ -98,7 +98,7 @@ def test_rule_d1_what_jobs_hold_on_out_of_service_is_read_back(store: SqliteStor
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_rule_s1_changes_have_what_jobs_hold_on_out_of_service(tmp_path: Path, course: Callable[..., None]) -> None:
+def test_rule_s1_changes_include_records_on_pools_out_of_service(tmp_path: Path, course: Callable[..., None]) -> None:
     clock = ManualClock(BEGIN_S)
     fluxres.save(lab(), tmp_path / "lab.yaml")
     graph = fluxres.load(tmp_path / "lab.yaml", clock=clock)
@@ -108,7 +108,7 @@ def test_rule_s1_changes_have_what_jobs_hold_on_out_of_service(tmp_path: Path, c
     assert facts(back)["held"] == facts(graph)["held"]
 
 
-def test_changes_begin_with_a_hold_on_a_drained_node(tmp_path: Path) -> None:
+def test_changes_begin_with_a_record_on_a_drained_node(tmp_path: Path) -> None:
     clock = ManualClock(BEGIN_S)
     fluxres.save(lab(), tmp_path / "lab.yaml")
     graph = fluxres.load(tmp_path / "lab.yaml", clock=clock)
@@ -123,7 +123,7 @@ def test_changes_begin_with_a_hold_on_a_drained_node(tmp_path: Path) -> None:
     assert facts(back)["held"] == facts(graph)["held"]
 
 
-def test_rule_d1_what_a_child_draws_and_gives_back_is_read_back(store: SqliteStore) -> None:
+def test_rule_d1_draws_of_a_child_are_restored(store: SqliteStore) -> None:
     clock = ManualClock(BEGIN_S)
     with store.writing(clock=clock) as tx:
         top = Instance(tx.graph)
@@ -137,7 +137,7 @@ def test_rule_d1_what_a_child_draws_and_gives_back_is_read_back(store: SqliteSto
 
 
 def powered_child() -> Instance:
-    """A child on a node that asks its parent for watts: of a PDU in a feed, through a cable."""
+    """A child on a node that draws watts from its parent: from a PDU in a feed, through a cable."""
     pdu = Resource("power", 1, basename="pdu", size=1000, unit="W", id=[0])
     feed = Resource("power", 1, basename="feed", size=1000, unit="W", id=[0], children=[pdu])
     supply = Edge("power:/feed0/pdu0", "/lab/node*", relation="supplies", capacity=500)
@@ -178,7 +178,7 @@ DRAWING = ("slot/[core;power=200]", "slot/[node;power=500]")
 
 @pytest.mark.parametrize("how", KEPT)
 @pytest.mark.parametrize("request_", DRAWING)
-def test_rule_s1_what_a_child_draws_on_request_is_its_own_where_it_is_kept(request_: str, how: str, tmp_path: Path) -> None:
+def test_rule_s1_linked_draws_of_a_child_become_its_own_when_saved(request_: str, how: str, tmp_path: Path) -> None:
     child = powered_child()
     child.submit(request_, duration_s=20)
     child.submit("slot/[core;power=100]", duration_s=20)
@@ -191,11 +191,11 @@ def test_rule_s1_what_a_child_draws_on_request_is_its_own_where_it_is_kept(reque
     assert (back.check(), back.jobs()) == ([], graph.jobs())
     for job in back.jobs():
         back.free(job)
-    # What others draw of it is not known there: all that the parent has may be given.
+    # Draws of others are not known there, so all units of the parent are available.
     assert [back.pool(name).available() for name in ("power:/feed0", "power:/feed0/pdu0")] == [1000, 1000]
 
 
-def test_rule_c1_a_duplicate_has_a_supplier_that_a_child_holds_exclusively() -> None:
+def test_rule_c1_duplicate_has_a_supplier_that_a_child_holds_exclusively() -> None:
     top = Instance(lab())
     child = top.spawn(top.submit("slot/node"))
     child.submit("slot/[core;pdu=3{x}]", duration_s=20)
@@ -206,7 +206,7 @@ def test_rule_c1_a_duplicate_has_a_supplier_that_a_child_holds_exclusively() -> 
 
 
 @pytest.mark.parametrize("request_", DRAWING)
-def test_rule_d1_changes_of_a_child_that_draws_on_request_are_read_back(request_: str, tmp_path: Path) -> None:
+def test_rule_d1_changes_of_a_child_with_linked_suppliers_are_restored(request_: str, tmp_path: Path) -> None:
     child, url = powered_child(), f"sqlite:///{tmp_path}/child.db"
     graph = child.graph
     fluxres.save(graph, url)

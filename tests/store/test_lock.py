@@ -1,4 +1,4 @@
-"""One writer, whoever it is; the others learn who, wait, and give up in time."""
+"""One writer at a time; the others learn which, wait, and give up in time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_killed_writer_holds_nothing(path: Path, other: subprocess.Popen[str])
         assert "command: test" in path.read_text()
 
 
-def test_the_lock_passes_on_when_it_is_released(path: Path, other: subprocess.Popen[str]) -> None:
+def test_released_lock_passes_to_the_next_writer(path: Path, other: subprocess.Popen[str]) -> None:
     threading.Timer(0.2, other.kill).start()
     with held(path, 30):
         text = path.read_text()
@@ -100,7 +100,7 @@ def test_threads_of_one_process_exclude_each_other(path: Path) -> None:
     assert most == 1
 
 
-def test_the_lock_within_itself_is_refused_and_not_waited_for_ever(path: Path) -> None:
+def test_nested_lock_is_refused_without_waiting(path: Path) -> None:
     with held(path), pytest.raises(StoreBusy, match=f"process {os.getpid()}"), held(path, 0.05):
         pass
 
@@ -115,7 +115,7 @@ def test_a_removed_lock_file_does_not_let_two_in(path: Path) -> None:
         assert "test" in path.read_text()
 
 
-def test_an_unreadable_text_is_another_process(path: Path) -> None:
+def test_unreadable_lock_text_means_another_process(path: Path) -> None:
     assert str(Holder()) == "another process"
     with held(path):
         path.write_bytes(b"\xff pid: x")
@@ -123,7 +123,7 @@ def test_an_unreadable_text_is_another_process(path: Path) -> None:
             pass
 
 
-def test_a_command_of_any_text_can_be_signed(path: Path) -> None:
+def test_lock_records_any_command_text(path: Path) -> None:
     with writer_lock(path, command="a\nb\udcff" + "x" * 5000, wait_s=0, clock=fixed(0)):
         lines = path.read_text().splitlines()
     assert len(lines) == 4
@@ -131,7 +131,7 @@ def test_a_command_of_any_text_can_be_signed(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("where", "message"), [("/proc/x.lock", "cannot open the lock file"), ("{tmp}", "Is a directory")])
-def test_a_lock_file_that_cannot_be_is_a_store_error(tmp_path: Path, where: str, message: str) -> None:
+def test_impossible_lock_file_is_a_store_error(tmp_path: Path, where: str, message: str) -> None:
     with pytest.raises(StoreError, match=message) as caught, held(Path(where.format(tmp=tmp_path))):
         pass
     assert caught.value.hint

@@ -1,4 +1,4 @@
-"""A store on disk: what was written is there, what failed is not, and nobody sees half of it."""
+"""A store on disk: committed changes are there, failed ones are not, and no reader sees half of one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_graph_is_restored(store: SqliteStore) -> None:
     assert back.check() == []
 
 
-def test_changes_are_there_when_the_block_was_left(store: SqliteStore) -> None:
+def test_changes_are_saved_when_the_block_is_left(store: SqliteStore) -> None:
     store.put("demo", machine())
     with store.writing("demo", command="fluxres allocate") as tx:
         tx.graph.allocate("/demo/rack0", job="j1")
@@ -55,7 +55,7 @@ def test_changes_are_there_when_the_block_was_left(store: SqliteStore) -> None:
     assert tx.position.seq == store.graphs()[0].seq == 3
 
 
-def test_an_exception_takes_everything_back(store: SqliteStore) -> None:
+def test_exception_rolls_everything_back(store: SqliteStore) -> None:
     store.put("demo", machine())
     before = store.path.read_bytes()
 
@@ -73,7 +73,7 @@ def test_an_exception_takes_everything_back(store: SqliteStore) -> None:
     assert store.load().jobs() == ["j2"]
 
 
-def test_an_exception_of_the_caller_stays_what_it_is(store: SqliteStore) -> None:
+def test_exception_of_the_caller_is_passed_on(store: SqliteStore) -> None:
     store.put("demo", machine())
     with pytest.raises(OSError, match="mine"), store.writing():
         raise OSError("mine")
@@ -91,7 +91,7 @@ def test_a_block_without_changes_writes_nothing(store: SqliteStore) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), weight_max=st.sampled_from([0, 3, 512]))
-def test_rule_s1_snapshot_and_replay_give_the_graph_that_was_written(
+def test_rule_s1_snapshot_and_replay_restore_the_written_graph(
     tmp_path_factory: pytest.TempPathFactory, seed: int, weight_max: int
 ) -> None:
     store, random = open_store(str(tmp_path_factory.mktemp("s") / "x.db")), Random(seed)
@@ -162,7 +162,7 @@ def test_the_log_is_bounded_by_log_bytes_max(store: SqliteStore, monkeypatch: py
     assert store.load().pool(1).tags == {"round": "x" * 50 + "19"}
 
 
-def test_the_log_is_asked_by_number_job_and_path(store: SqliteStore) -> None:
+def test_log_is_queried_by_number_job_and_path(store: SqliteStore) -> None:
     store.put("demo", machine(), command="fluxres load demo.yaml")
     with store.writing(command="fluxres  allocate\n/demo/rack0") as tx:
         tx.graph.allocate("/demo/rack0/node1", job="j1", start=0, end=1_800_000_000)
@@ -231,7 +231,7 @@ def test_a_store_in_a_missing_directory_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["load", "use", "drop", "log"])
-def test_an_unknown_graph_is_named_with_those_there_are(store: SqliteStore, call: str) -> None:
+def test_unknown_graph_is_reported_with_the_known_ones(store: SqliteStore, call: str) -> None:
     with pytest.raises(UnknownGraph, match="no graphs"):
         getattr(store, call)("x")
     assert not store.path.exists()
@@ -242,7 +242,7 @@ def test_an_unknown_graph_is_named_with_those_there_are(store: SqliteStore, call
         pass
 
 
-def test_no_graph_is_guessed_among_several(store: SqliteStore) -> None:
+def test_no_graph_is_chosen_among_several(store: SqliteStore) -> None:
     store.put("a", machine(1, 1))
     store.put("b", machine(1, 1))
     store.drop("a")
@@ -256,7 +256,7 @@ def test_no_graph_is_guessed_among_several(store: SqliteStore) -> None:
         store.load()
 
 
-def test_loading_over_a_name_says_what_would_be_lost(store: SqliteStore) -> None:
+def test_loading_over_a_name_reports_what_would_be_lost(store: SqliteStore) -> None:
     store.put("demo", machine())
     with store.writing() as tx:
         tx.graph.allocate(["/demo/rack0", "/demo/rack1/node3"], job="j1")
@@ -290,7 +290,7 @@ def test_an_invalid_name_is_refused(store: SqliteStore, name: str) -> None:
 # -- saving only what changed ----------------------------------------------------------------------------------------------
 
 
-def test_events_are_appended_to_the_state_they_follow(store: SqliteStore) -> None:
+def test_events_are_appended_only_to_the_state_they_follow(store: SqliteStore) -> None:
     store.put("demo", machine())
     graph, base = store.open("demo")
     events: list[dict[str, object]] = []
@@ -321,7 +321,7 @@ def test_readers_see_one_state_and_do_not_wait(store: SqliteStore) -> None:
     assert store.load().jobs() == ["j1"]
 
 
-def test_a_second_writer_waits_and_then_sees_what_the_first_did(store: SqliteStore) -> None:
+def test_second_writer_waits_and_then_sees_the_first_ones_changes(store: SqliteStore) -> None:
     store.put("demo", machine())
     entered, found = threading.Event(), []
 
@@ -343,7 +343,7 @@ def test_a_second_writer_waits_and_then_sees_what_the_first_did(store: SqliteSto
     assert store.load().jobs() == ["j1", "j2"]
 
 
-def test_a_writer_waits_lock_wait_seconds_default(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_waits_lock_wait_seconds_by_default(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put("demo", machine())
     monkeypatch.setattr(limits, "LOCK_WAIT_SECONDS_DEFAULT", 0.1)
     with store.writing(), pytest.raises(StoreBusy, match=r"waited 0.1 s"), store.writing():
@@ -365,7 +365,7 @@ def test_another_program_that_locks_the_database_is_waited_for_and_named(
 # -- the file --------------------------------------------------------------------------------------------------------------
 
 
-def test_commits_wait_for_the_disc(store: SqliteStore) -> None:
+def test_commits_are_flushed_to_disk(store: SqliteStore) -> None:
     from fluxres.store import schema
 
     store.put("demo", machine())
@@ -482,7 +482,7 @@ def test_a_store_of_another_version_is_left_alone(store: SqliteStore, version: i
             call()
 
 
-def test_a_folder_or_device_is_no_store(tmp_path: Path) -> None:
+def test_directory_or_device_is_not_a_store(tmp_path: Path) -> None:
     for path, message in ((str(tmp_path), "is a directory"), ("/dev/null", "not a regular file")):
         for call in (open_store(path).names, lambda path=path: open_store(path).put("demo", machine())):
             with pytest.raises(StoreError, match=message):
@@ -500,7 +500,7 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path, path: str) -
     assert open_store(where).names() == []
 
 
-def test_a_full_disc_changes_nothing(store: SqliteStore) -> None:
+def test_full_disk_changes_nothing(store: SqliteStore) -> None:
     import resource
 
     store.put("demo", machine())
@@ -525,7 +525,7 @@ def test_a_full_disc_changes_nothing(store: SqliteStore) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_store_in_a_read_only_folder_can_be_read(store: SqliteStore) -> None:
+def test_store_in_a_read_only_directory_can_be_read(store: SqliteStore) -> None:
     store.put("demo", machine())
     store.path.parent.chmod(0o500)
     try:

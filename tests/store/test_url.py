@@ -1,4 +1,4 @@
-"""What names a store, and where the default one is."""
+"""Store URLs, and the location of the default store."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fluxres.store import open_store, url
         ("sqlite:///srv/my%20site.db", "/srv/my site.db"),
     ],
 )
-def test_an_address_names_a_file(text: str, path: str) -> None:
+def test_url_names_a_file(text: str, path: str) -> None:
     assert url.parse(text).path == Path(path.format(cwd=Path.cwd()))
 
 
-def test_an_address_may_name_a_graph() -> None:
+def test_url_may_name_a_graph() -> None:
     assert url.parse("sqlite:///srv/site.db?graph=a%20b").graph == "a b"
     assert url.parse("sqlite:///srv/site.db").graph is None
 
@@ -48,7 +48,7 @@ def test_an_address_may_name_a_graph() -> None:
         ("a\0.db", "NUL"),
     ],
 )
-def test_invalid_addresses_are_explained(text: str, message: str) -> None:
+def test_invalid_urls_are_explained(text: str, message: str) -> None:
     with pytest.raises(StoreError, match=message):
         url.parse(text)
 

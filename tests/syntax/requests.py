@@ -1,4 +1,4 @@
-"""Requests to try: counts, resources, jobspecs and constraints as plain values, and garbage that resembles them."""
+"""Random requests: counts, resources, jobspecs and constraints as plain values, and similar garbage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = st.text("abcxyz019-+_", min_size=1, max_size=6)
 
 @st.composite
 def steps(draw: st.DrawFn, numbers: st.SearchStrategy[int] = SMALL) -> tuple[int, int | None, str, int]:
-    """(min, max, operator, operand) that RFC 14 allows together."""
+    """Combinations of (min, max, operator, operand) that RFC 14 allows."""
     operator = draw(st.sampled_from("+*^"))
     least = draw(numbers) + (operator == "^")
     operand = draw(st.integers(1, 9)) + (operator != "+")

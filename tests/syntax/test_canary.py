@@ -47,7 +47,7 @@ def test_bounds(text: str) -> None:
         parse_counts(text)
 
 
-def test_a_parameter_is_a_resource_where_the_pool_declares_the_type() -> None:
+def test_parameter_is_a_resource_if_the_pool_declares_the_type() -> None:
     assert infer({"gpus": 2, "np": 3, "cpus": 4}, ["gpus", "cpus"]) == {"gpus": 2, "cpus": 4}
     assert infer({"name": "x"}, ["gpus"]) == {"cpus": 1}
     for wrong in (1.5, "2", True, -1, None, [1]):
@@ -61,7 +61,7 @@ COUNTS = st.dictionaries(st.sampled_from(["cpus", "gpus", "fpgas"]), st.integers
 
 
 @given(COUNTS, st.integers(1, 8), st.none() | st.integers(1, 7))
-def test_counts_are_dealt_out_evenly(counts: dict[str, int], each: int, nodes: int | None) -> None:
+def test_counts_are_distributed_evenly(counts: dict[str, int], each: int, nodes: int | None) -> None:
     found = requests(counts, dict.fromkeys(counts, each), nodes=nodes)
     for word, count in counts.items():
         per_node = [sum(item.type == word for item in request.items) for request in found]
@@ -125,7 +125,7 @@ def test_devices_by_vendor() -> None:
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_counts_or_a_message(text: str) -> None:
+def test_any_text_is_counts_or_an_error(text: str) -> None:
     try:
         where = "".join(parse_counts(text)) or "nothing"
     except FluxresError as error:

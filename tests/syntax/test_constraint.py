@@ -77,7 +77,7 @@ def test_states_are_those_of_a_graph() -> None:
         ({"ranks": ["0"], "properties": ["a"]}, And((Ranks(("0",)), Properties(("a",))))),
     ],
 )
-def test_reads(values: Any, expected: Constraint) -> None:
+def test_valid_constraints_are_read(values: Any, expected: Constraint) -> None:
     assert constraint.parse(values) == expected
 
 
@@ -169,7 +169,7 @@ def test_matches_agrees_with_the_definition(values: Any, node: Node) -> None:
 
 
 @given(constraint_values())
-def test_what_is_written_is_read_back(values: Any) -> None:
+def test_written_constraints_are_read_back(values: Any) -> None:
     found = constraint.parse(values)
     assert constraint.parse(constraint.to_plain(found)) == found
 

@@ -80,7 +80,7 @@ A, B, C, D = map(term, "abcd")
         ("d&(a|b c)", {"and": [D, {"and": [{"or": [A, B]}, C]}]}),
     ],
 )
-def test_reads(text: str, expected: Any) -> None:
+def test_valid_queries_are_read(text: str, expected: Any) -> None:
     assert query.parse(text, NAME) == expected
 
 
@@ -120,7 +120,7 @@ def test_reads(text: str, expected: Any) -> None:
         ("and:a", 1),
     ],
 )
-def test_refuses_and_names_the_column(text: str, column: int) -> None:
+def test_invalid_queries_are_refused_with_the_column(text: str, column: int) -> None:
     with pytest.raises(InputError) as refused:
         query.parse(text, NAME)
     assert refused.value.where == f"query:{column}"

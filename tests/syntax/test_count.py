@@ -109,7 +109,7 @@ def test_brackets_and_long_form() -> None:
         {"min": 2, "operator": ["+"], "operand": 2},
     ],
 )
-def test_refused(value: object) -> None:
+def test_invalid_counts_are_refused(value: object) -> None:
     with pytest.raises(InputError) as refused:
         count.parse(value)
     assert refused.value.where == "count"

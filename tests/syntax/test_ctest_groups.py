@@ -1,4 +1,4 @@
-"""CTest's RESOURCE_GROUPS and the variables that answer them."""
+"""CTest's RESOURCE_GROUPS and the variables that a test gets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_bounds(text: str) -> None:
         parse(text)
 
 
-def test_a_million_processes_are_one_description_until_each_is_looked_at() -> None:
+def test_million_processes_are_one_description_until_expanded() -> None:
     groups = parse("1000000000,a:1")
     assert processes(groups) == 10**9
     with pytest.raises(LimitExceeded):
@@ -91,7 +91,7 @@ def test_variables_are_read_as_written(given_groups: list[dict[str, list[tuple[s
     assert given_to(made) == given_groups
 
 
-def test_variables_that_ctest_did_not_make() -> None:
+def test_variables_not_set_by_ctest_are_refused() -> None:
     assert given_to({}) == []
     for wrong in (
         {"CTEST_RESOURCE_GROUP_COUNT": "x"},
@@ -104,7 +104,7 @@ def test_variables_that_ctest_did_not_make() -> None:
 
 
 @given(st.text(st.sampled_from("ab_1029:,;A -"), max_size=16))
-def test_any_text_is_groups_or_a_message(text: str) -> None:
+def test_any_text_is_groups_or_an_error(text: str) -> None:
     try:
         found = parse(text)
     except FluxresError as error:

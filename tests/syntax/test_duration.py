@@ -39,7 +39,7 @@ from fluxres.syntax import duration
         ("1e-400", 0.0),
     ],
 )
-def test_reads_what_strtod_and_one_suffix_read(text: str, seconds: float) -> None:
+def test_accepts_what_strtod_and_one_suffix_accept(text: str, seconds: float) -> None:
     value = duration.parse(text)
     assert value == seconds
     assert math.copysign(1.0, value) == 1.0
@@ -50,7 +50,7 @@ def test_reads_what_strtod_and_one_suffix_read(text: str, seconds: float) -> Non
     ["-1", "-1ms", "-inf", "nan", "NaNs", "infs", "infd", "infinit", "5 s", "5s ", "5S", "5sec", "5us", "10h5m", "1_0",
      "0x", "0xp1", "1e", "1em", "s", "m", ".", "e5", "٣s", "5\n", "--5", " ", "\0", "1e999", "-1e999", "0x1p99999", "1e308d"],
 )  # fmt: skip
-def test_refuses_anything_else_and_names_it(text: str) -> None:
+def test_other_text_is_refused_and_named(text: str) -> None:
     with pytest.raises(InputError) as refused:
         duration.parse(text)
     assert repr(text) in str(refused.value)
@@ -74,7 +74,7 @@ def test_refuses_anything_else_and_names_it(text: str) -> None:
         (math.inf, "infinity"),
     ],
 )
-def test_prints_the_unit_that_suits_with_six_digits(seconds: float, text: str) -> None:
+def test_prints_a_suitable_unit_with_six_digits(seconds: float, text: str) -> None:
     assert duration.format(seconds) == text
 
 
@@ -93,7 +93,7 @@ def test_invalid_durations_are_not_printed(seconds: float) -> None:
 
 
 @given(st.floats(0, 1e15))
-def test_what_is_printed_is_read_back_to_six_digits(seconds: float) -> None:
+def test_printed_durations_are_read_back_to_six_digits(seconds: float) -> None:
     assert duration.parse(duration.format(seconds)) == pytest.approx(seconds, rel=1e-5)
 
 

@@ -99,7 +99,7 @@ def test_loose_spellings(text: str, job_id: int) -> None:
         "٣",
     ],
 )
-def test_refused(text: str) -> None:
+def test_invalid_ids_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="job id"):
         fluid.decode(text)
 
@@ -115,7 +115,7 @@ def test_a_form_can_be_required(form: Any, text: str) -> None:
 
 
 @given(IDS, st.sampled_from([*FORMS, "words"]))
-def test_what_is_written_is_read_back(job_id: int, form: Any) -> None:
+def test_written_ids_are_read_back(job_id: int, form: Any) -> None:
     text = fluid.encode(job_id, form)
     assert fluid.decode(text) == fluid.decode(text, form) == job_id
 

@@ -41,7 +41,7 @@ HOSTS = st.lists(
         ("n1,n[1-2],n1", ["n1", "n1", "n2", "n1"]),
     ],
 )
-def test_reads_what_flux_reads(text: str, hosts: list[str]) -> None:
+def test_accepts_what_flux_accepts(text: str, hosts: list[str]) -> None:
     assert hostlist.parse(text) == hosts
     assert hostlist.count(text) == len(hosts)
 
@@ -122,7 +122,7 @@ def test_names_are_bounded_including_padding() -> None:
         (["n" + "9" * 19, "n1" + "0" * 19], "n" + "9" * 19 + ",n1" + "0" * 19),
     ],
 )
-def test_format_folds_as_flux_encodes(hosts: list[str], text: str) -> None:
+def test_format_folds_like_flux(hosts: list[str], text: str) -> None:
     assert hostlist.format(hosts) == text
 
 

@@ -27,7 +27,7 @@ POOLS = st.builds(Pool, NAMES, st.one_of(LISTED, RANGES, SUMS, GROUPED, EQUAL))
 
 
 @given(POOLS)
-def test_what_is_written_is_read_again(pool: Pool) -> None:
+def test_written_pools_are_read_back(pool: Pool) -> None:
     text = format(pool)
     assert parse(text) == parse(text, dialect="current") == pool
     assert format(parse(text)) == text
@@ -193,7 +193,7 @@ def test_a_summary_has_groups_by_size() -> None:
 
 
 @given(st.text(st.sampled_from('acpus=[]()-,."0159x_ lirngem/\n'), max_size=24))
-def test_any_text_is_a_pool_or_a_message(text: str) -> None:
+def test_any_text_is_a_pool_or_an_error(text: str) -> None:
     for dialect in ("any", "seed", "current"):
         try:
             pool = parse(text, dialect=dialect)  # type: ignore[arg-type]  # one of them

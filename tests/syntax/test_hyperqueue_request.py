@@ -56,7 +56,7 @@ def test_floats_are_rounded_up_to_four_decimals(value: float) -> None:
 
 
 @pytest.mark.parametrize(("value", "amount"), [(0.2, 2000), (0.33333, 3334), (20.00001, 200_001), (1e-9, 1), (0, 0), (7, 70_000)])
-def test_floats_as_people_write_them(value: float, amount: int) -> None:
+def test_floats_in_common_notations(value: float, amount: int) -> None:
     assert amount_of_float(value) == amount
 
 
@@ -228,7 +228,7 @@ def test_devices_of_a_worker() -> None:
 
 
 @given(st.text(st.sampled_from("acpus=.019 tighlmpx!_/\n"), max_size=20))
-def test_any_text_is_a_request_or_a_message(text: str) -> None:
+def test_any_text_is_a_request_or_an_error(text: str) -> None:
     for dialect in ("any", "seed", "current"):
         try:
             ask = parse(text, dialect=dialect)  # type: ignore[arg-type]  # one of them

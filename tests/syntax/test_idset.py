@@ -32,7 +32,7 @@ IDS = st.sets(st.integers(0, 60) | st.integers(0, limits.ID_MAX), max_size=30)
         (",", []),
     ],
 )
-def test_reads_what_flux_reads(text: str, members: list[int]) -> None:
+def test_accepts_what_flux_accepts(text: str, members: list[int]) -> None:
     assert idset.parse(text) == members
 
 
@@ -111,7 +111,7 @@ def test_a_negative_id_cannot_be_written() -> None:
 
 
 @given(IDS, st.booleans(), st.booleans())
-def test_what_is_written_is_read_back(ids: set[int], brackets: bool, ranges: bool) -> None:
+def test_written_sets_are_read_back(ids: set[int], brackets: bool, ranges: bool) -> None:
     assert idset.parse(idset.format(ids, brackets, ranges=ranges)) == sorted(ids)
 
 

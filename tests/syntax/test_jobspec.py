@@ -395,7 +395,7 @@ def test_any_accepts_every_dialect() -> None:
 
 
 @given(jobspecs())
-def test_what_is_written_is_read_back(values: Any) -> None:
+def test_written_jobspecs_are_read_back(values: Any) -> None:
     made = jobspec.parse(values)
     written = jobspec.to_plain(made)
     assert jobspec.parse(written) == made

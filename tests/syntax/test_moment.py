@@ -1,4 +1,4 @@
-"""Points in time as people type them."""
+"""Points in time in the forms that people type."""
 
 from __future__ import annotations
 

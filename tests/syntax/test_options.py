@@ -29,7 +29,7 @@ def test_tasks_alone() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "tasks", "per_node"), [(4, None, 1), (4, 4, 1), (4, 8, 2), (4, 5, 2), (1, 7, 7)])
-def test_tasks_are_dealt_out_over_nodes(nodes: int, tasks: int | None, per_node: int) -> None:
+def test_tasks_are_distributed_over_nodes(nodes: int, tasks: int | None, per_node: int) -> None:
     (node,) = plain(N=nodes, n=tasks)
     assert (node["type"], node["count"], node["with"][0]["count"]) == ("node", nodes, per_node)
     assert "exclusive" not in node

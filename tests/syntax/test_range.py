@@ -35,7 +35,7 @@ def listed(least: int, most: int | None, operator: str, operand: int, limit: int
         ("7", Range(7, 7), "7", "7"),
     ],
 )
-def test_reads_and_writes(text: str, expected: Range, short: str, full: str) -> None:
+def test_ranges_are_read_and_written(text: str, expected: Range, short: str, full: str) -> None:
     assert ranges.parse(text) == expected
     assert ranges.format(expected) == str(expected) == short
     assert ranges.format(expected, short=False) == full
@@ -78,7 +78,7 @@ def test_reads_and_writes(text: str, expected: Range, short: str, full: str) -> 
         "٣+",
     ],
 )
-def test_refuses(text: str) -> None:
+def test_invalid_ranges_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         ranges.parse(text)
 
@@ -108,7 +108,7 @@ def test_huge_ranges_cost_nothing(parts: tuple[int, int | None, str, int]) -> No
 
 
 @given(steps(NUMBERS), st.booleans(), st.booleans())
-def test_what_is_written_is_read_back(parts: tuple[int, int | None, str, int], short: bool, brackets: bool) -> None:
+def test_written_ranges_are_read_back(parts: tuple[int, int | None, str, int], short: bool, brackets: bool) -> None:
     made = Range(*parts)
     read = ranges.parse(ranges.format(made, short=short, brackets=brackets))
     assert read == made or (made.min == made.max == read.min == read.max)

@@ -82,7 +82,7 @@ def test_ranks_are_chosen_and_renumbered(ranks: dict[int, Any], chosen: set[int]
 
 
 @given(RANKS)
-def test_what_is_written_is_read_back(ranks: dict[int, Any]) -> None:
+def test_written_sets_are_read_back(ranks: dict[int, Any]) -> None:
     a = made(ranks, {"p": set(ranks)})
     again = ResourceSet.parse(json.dumps(a.to_dict()))
     assert again == a

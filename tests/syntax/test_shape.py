@@ -40,7 +40,7 @@ NODE = {"type": "node", "count": 1}
         ("node{url:http://a/b?c}", [NODE | {"url": "http://a/b?c"}]),
     ],
 )
-def test_reads(text: str, expected: Any) -> None:
+def test_valid_shapes_are_read(text: str, expected: Any) -> None:
     if expected is None:
         with pytest.raises(InputError):
             shape.parse(text)
@@ -88,7 +88,7 @@ def test_reads(text: str, expected: Any) -> None:
         ("node{a:" + "9" * 5000 + "}", 8),
     ],
 )
-def test_refuses_and_names_the_column(text: str, column: int) -> None:
+def test_invalid_shapes_are_refused_with_the_column(text: str, column: int) -> None:
     with pytest.raises(InputError) as refused:
         shape.parse(text)
     assert refused.value.where == f"shape:{column}"
@@ -142,7 +142,7 @@ def test_vertices() -> None:
         ("node{a:'true',b:\"it's\"}", "node{a:'true',b:\"it's\"}"),
     ],
 )
-def test_writes_the_shortest_form(text: str, shortest: str) -> None:
+def test_shortest_form_is_written(text: str, shortest: str) -> None:
     assert shape.format(shape.parse(text)) == shortest
 
 

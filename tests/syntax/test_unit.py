@@ -43,7 +43,7 @@ PAIRS = st.sampled_from(list(SAME.values())).flatmap(lambda units: st.tuples(st.
         (2**80, "EiB", "B", 2**140, 2**140),
     ],
 )
-def test_converts(amount: Any, from_unit: str | None, to_unit: str | None, exact: Any, up: int) -> None:
+def test_units_are_converted(amount: Any, from_unit: str | None, to_unit: str | None, exact: Any, up: int) -> None:
     found = unit.convert(amount, from_unit, to_unit)
     assert found == exact
     assert isinstance(found, int) == isinstance(exact, int)
@@ -64,7 +64,7 @@ def test_converts(amount: Any, from_unit: str | None, to_unit: str | None, exact
         ("", "GB", "got ''"),
     ],
 )
-def test_refused(from_unit: str | None, to_unit: str | None, message: str) -> None:
+def test_invalid_units_are_refused(from_unit: str | None, to_unit: str | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         unit.convert(1, from_unit, to_unit)
 

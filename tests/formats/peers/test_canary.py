@@ -1,4 +1,4 @@
-"""canary's checkout: packed on a node, spread over nodes, and wholly done or not at all."""
+"""canary's checkout: packed on a node, spread over nodes, and done completely or not at all."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_checked_out_slots_are_the_missing_ones(machine: dict[str, Any], asked: 
     assert shelf.free() == machine
 
 
-def test_a_pool_of_single_nodes_refuses_requests_for_several() -> None:
+def test_pool_of_single_nodes_refuses_requests_for_several() -> None:
     machine = {"a": {"cpus": {"0": 1}}, "b": {"cpus": {"0": 1}}}
     one, two = ([NodeRequest((Item("cpus", 1),))] * number for number in (1, 2))
     single = Shelf(machine, allow_multinode=False)
@@ -66,7 +66,7 @@ def test_a_pool_of_single_nodes_refuses_requests_for_several() -> None:
     assert Shelf(machine).checkout(two) is not None
 
 
-def test_a_type_is_served_from_its_plural_where_a_node_has_only_that() -> None:
+def test_type_is_served_from_its_plural_if_a_node_has_only_that() -> None:
     shelf = Shelf({"a": {"cpus": {"0": 3}}, "b": {"cpu": {"0": 1}, "cpus": {"9": 1}}})
     both = NodeRequest((Item("cpu", 1), Item("cpus", 1)))
     assert shelf.checkout([both]) == {"cpus": [InstanceSlots("a", "0", 1), InstanceSlots("a", "0", 1)]}
@@ -97,20 +97,20 @@ def test_tests_of_high_cost_start_first_and_those_that_do_not_fit_are_skipped() 
     ]
 
 
-def test_a_feasible_request_may_be_refused_since_an_item_is_never_split() -> None:
+def test_feasible_request_may_be_refused_since_items_are_not_split() -> None:
     shelf = Shelf({"n": {"gpus": {"0": 2, "1": 2}}})
     assert shelf.is_feasible([NodeRequest((Item("gpus", 3),))])
     assert shelf.checkout([NodeRequest((Item("gpus", 1), Item("gpus", 3)))]) is None
     assert shelf.free() == {"n": {"gpus": {"0": 2, "1": 2}}}
 
 
-def test_the_largest_request_chooses_first_and_is_listed_first() -> None:
+def test_largest_request_chooses_first_and_is_listed_first() -> None:
     shelf = Shelf({"small": {"cpus": {"0": 1}}, "large": {"cpus": {"0": 3}}})
     found = shelf.checkout([NodeRequest((Item("cpus", 1),)), NodeRequest((Item("cpus", 2),))])
     assert found == {"cpus": [InstanceSlots("large", "0", 2), InstanceSlots("small", "0", 1)]}
 
 
-def test_an_exclusive_request_has_all_of_the_node() -> None:
+def test_exclusive_request_gets_the_complete_node() -> None:
     shelf = Shelf({"n": {"cpus": {"0": 1, "1": 0}, "gpus": {"0": 2}}})
     assert shelf.checkout([NodeRequest((Item("cpus", 1),), exclusive=True)]) == {
         "cpus": [InstanceSlots("n", "0", 1)],
@@ -143,7 +143,7 @@ def test_invalid_returns_change_nothing(resources: dict[str, Any], error: type[E
     assert shelf.free() == before
 
 
-def test_a_machine_without_nodes() -> None:
+def test_machine_without_nodes() -> None:
     for ask in (Shelf({}).is_feasible, Shelf({}).checkout):
         with pytest.raises(UsageError, match="no nodes"):
             ask([NodeRequest(())])

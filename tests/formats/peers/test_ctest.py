@@ -1,4 +1,4 @@
-"""CTest's packing: a way is found whenever there is one, and the order is CTest's."""
+"""CTest's packing: an assignment is found if there is one, in CTest's order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FREE = st.dictionaries(st.sampled_from("0123"), st.integers(0, 8), max_size=4)
 
 
 def fits(needed: list[int], free: dict[str, int]) -> bool:
-    """Whether any way at all places everything: all are tried."""
+    """Whether any assignment places everything; all are tried."""
     for way in itertools.product(free, repeat=len(needed)):
         if all(sum(slots for slots, name in zip(needed, way, strict=True) if name == each) <= free[each] for each in free):
             return True
@@ -26,7 +26,7 @@ def fits(needed: list[int], free: dict[str, int]) -> bool:
 
 @settings(max_examples=300)
 @given(NEEDED, FREE, st.sampled_from(["round-robin", "block"]))
-def test_a_packing_is_found_if_and_only_if_there_is_one(needed: list[int], free: dict[str, int], strategy: Strategy) -> None:
+def test_packing_is_found_if_and_only_if_there_is_one(needed: list[int], free: dict[str, int], strategy: Strategy) -> None:
     found = pack(needed, free, strategy)
     assert (found is not None) is fits(needed, free)
     if found is not None:
@@ -40,12 +40,12 @@ def test_round_robin_spreads_and_block_fills() -> None:
     assert pack([2] * 4, free, "block") == ["a", "a", "b", "b"]
 
 
-def test_a_choice_is_taken_back_where_the_largest_first_would_fail() -> None:
+def test_choice_is_undone_if_the_largest_first_would_fail() -> None:
     assert pack([3, 3, 2, 2, 2], {"a": 6, "b": 6}) == ["a", "a", "b", "b", "b"]
 
 
 def test_undecided_searches_are_reported() -> None:
-    # Of 101 slots no even numbers take more than 100, which no totals tell.
+    # Even numbers take at most 100 of 101 slots, which totals do not show.
     needed = [10 + 2 * (number % 16) for number in range(40)]
     needed[0] += 1002 - sum(needed)
     assert needed[0] % 2 == 0

@@ -1,4 +1,4 @@
-"""Flux's pools: which nodes, cores and GPUs they give, what waits, and what never runs."""
+"""Flux's pools: which nodes, cores and GPUs they allocate, what waits, and what never runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(text: str, pool: FluxPool, constraints: Any = None) -> FlatRequest:
 
 
 def given_to(pool: FluxPool, *texts: str) -> list[str]:
-    """What jobs get one after the other; `wait` or `never`."""
+    """The allocations of jobs, one after the other; `wait` or `never`."""
     found = []
     for number, text in enumerate(texts):
         try:
@@ -47,7 +47,7 @@ def given_to(pool: FluxPool, *texts: str) -> list[str]:
     return found
 
 
-def test_the_roomiest_node_comes_first() -> None:
+def test_roomiest_node_comes_first() -> None:
     pool = FluxPool(resources(("0-1", "0-3", ""), ("2", "0-7", "0")))
     assert given_to(pool, "slot=3/core", "slot=2/core=2", "slot=3/core", "slot=5/core", "slot=2/core") == [
         "rank2/core[0-2]",
@@ -70,7 +70,7 @@ def test_nodes_get_the_same_number_of_slots_each() -> None:
     assert given_to(FluxPool(resources(("0-3", "0-3", "0-1"))), *never) == ["never"] * 5
 
 
-def test_as_many_as_there_are_up_to_the_most() -> None:
+def test_as_many_as_available_up_to_the_maximum() -> None:
     pool = FluxPool(resources(("0-3", "0-1", "")))
     assert given_to(pool, "node=1-3/slot/core", "slot=2-4/core", "slot=1+/core") == [
         "rank[0-2]/core0",
@@ -83,7 +83,7 @@ def test_as_many_as_there_are_up_to_the_most() -> None:
     ]
 
 
-def test_whole_nodes_and_nodes_that_are_down_or_gone() -> None:
+def test_exclusive_nodes_and_nodes_that_are_down_or_removed() -> None:
     pool = FluxPool(resources(("0-3", "0-3", "0")))
     pool.mark_down("0,9")
     assert given_to(pool, "node{x}/slot/core", "node/slot/core") == ["rank1/core[0-3],gpu0", "rank2/core0"]
@@ -106,7 +106,7 @@ def test_whole_nodes_and_nodes_that_are_down_or_gone() -> None:
         pool.check_feasibility(asked("node=2/slot/core", pool))
 
 
-def test_what_a_job_is_given_says() -> None:
+def test_allocation_contains_all_of_its_parts() -> None:
     pool = FluxPool(resources(("3-5", "0-3", ""), properties={"ssd": "4-5", "+batch": "3-5", "slow": "3"}))
     found = pool.alloc(7, asked("node=1-2/slot=2/core", pool, {"properties": ["ssd"]}))
     assert (str(found.nodelist), found.nslots, {name: str(ranks) for name, ranks in found.properties.items()}) == (
@@ -123,7 +123,7 @@ def test_what_a_job_is_given_says() -> None:
         pool.free(7)
 
 
-def test_a_tree_keeps_slots_within_the_finest_domain() -> None:
+def test_topology_keeps_slots_within_the_finest_domain() -> None:
     pool = FluxPool(resources(("0-1", "0-7", "0-1"), topo=SOCKETS))
     assert given_to(
         pool,
@@ -136,7 +136,7 @@ def test_a_tree_keeps_slots_within_the_finest_domain() -> None:
     ) == ["rank0/core0", "rank0/core1,gpu0", "rank0/core[2-3],gpu1", "rank0/core[4-7]", "rank1/core[0-3],gpu0", "rank1/core[4-7]"]
 
 
-def test_a_slot_too_large_for_a_domain_is_within_the_next_or_the_node() -> None:
+def test_slot_too_large_for_a_domain_is_within_the_next_or_the_node() -> None:
     pool = FluxPool(resources(("0", "0-7", "0-1"), topo=SOCKETS))
     found = given_to(pool, "slot/[core=3;gpu=2]", "slot/core=5", "slot/core=9")
     assert found == ["rank0/core[0-2],gpu[0-1]", "rank0/core[3-7]", "never"]
@@ -166,7 +166,7 @@ def test_domains_and_nodes_taken_exclusively() -> None:
 
 def test_cores_of_all_slots_of_a_node_come_from_one_level() -> None:
     pool = FluxPool(resources(("0-1", "0-7", "0-1"), topo=SOCKETS))
-    # Slots of three cores are sought in domains of four, of which each node has one.
+    # Slots of three cores are searched for in domains of four, of which each node has one.
     assert given_to(pool, "node/slot=2/core=3", "slot=3/core=3", "slot=2/core=3") == ["never", "never", "rank[0-1]/core[4-6]"]
 
 
@@ -176,7 +176,7 @@ def test_gpus_above_the_cores_belong_to_that_level() -> None:
     assert given_to(pool, "slot/[core=3;gpu]", "slot/[core;gpu]") == ["rank0/core[0-2],gpu0", "rank0/core4,gpu1"]
 
 
-def test_topologies_of_the_instance_above_go_to_ranks_in_order() -> None:
+def test_topologies_of_the_parent_instance_go_to_ranks_in_order() -> None:
     one, two = {"numa": [{"cores": "0"}, {"cores": "1"}]}, {"cores": "0-1"}
     made = resources(("0-2", "0-1", "")).to_dict()
     made["scheduling"] = {"writer": "TreePool", "children": [{"ranks": "5,40", "topo": one}, {"ranks": 17, "topo": two}]}
@@ -208,13 +208,13 @@ def test_topologies_of_the_instance_above_go_to_ranks_in_order() -> None:
         ([{"ranks": "0-1", "topo": {"numa": [3]}}], "a mapping"),
     ],
 )
-def test_topologies_that_are_none(children: Any, message: str) -> None:
+def test_invalid_topologies_are_refused(children: Any, message: str) -> None:
     made = resources(("0-1", "0-1", "")).to_dict() | {"scheduling": {"writer": "TreePool", "children": children}}
     with pytest.raises(InputError, match=message):
         FluxPool(ResourceSet.parse(made))
 
 
-def test_topologies_are_of_bounded_depth() -> None:
+def test_topology_depth_is_bounded() -> None:
     topo: dict[str, Any] = {"cores": "0"}
     for _ in range(100):
         topo = {"level": [topo]}

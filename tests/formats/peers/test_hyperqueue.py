@@ -1,4 +1,4 @@
-"""What a HyperQueue worker guarantees, and the groups it chooses, against all choices there are."""
+"""What a HyperQueue worker guarantees, and the groups it chooses, compared with all choices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def needs(draw: Any) -> Need:
 
 
 def best_of_all(wanted: Sequence[Need], weights: Mapping[Pair, float]) -> float | None:
-    """What the best of all choices of groups is worth."""
+    """The value of the best choice of groups."""
     ways = []
     for need in wanted:
         groups = range(len(need.free))
@@ -74,7 +74,7 @@ def test_many_groups_are_chosen_in_bounded_time() -> None:
 
 
 class Machine(RuleBasedStateMachine):
-    """Tasks come and go; what a worker promises holds at any moment."""
+    """Tasks start and end; the guarantees of a worker hold at any moment."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ TestWorker = Machine.TestCase
 TestWorker.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_requests_are_refused() -> None:
     worker = Worker([hyperqueue.parse("x=[a]")])
     worker.allocate("t", [Ask("x", PER_UNIT)])
     with pytest.raises(UsageError, match="holds something"):
@@ -197,7 +197,7 @@ def test_the_first_variant_that_fits_is_allocated() -> None:
     assert not worker.has_ever(variants[0].asks)
 
 
-def test_versions_before_groups_were_chosen_gave_cpus_in_order() -> None:
+def test_versions_without_group_choice_allocate_cpus_in_order() -> None:
     ask = [hyperqueue_request.parse("cpus=3")]
     pools = [hyperqueue.parse("cpus=1x4")]
     given_each = [Worker(pools, seed=seed).allocate("t", ask) for seed in (False, True)]

@@ -1,4 +1,4 @@
-"""JQM's three answers, and what is free after them."""
+"""JQM's three results, and what is free after them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_empty_begins_below_the_default_consumption() -> None:
         bookings.book("c", {NEED: "many"})
 
 
-def test_a_smaller_quantity_in_use_may_leave_less_than_nothing() -> None:
+def test_reduced_quantity_in_use_may_leave_a_negative_amount() -> None:
     bookings = QuantityBookings(Quantity("thread", 7, 3))
     bookings.book("a", {NEED: 7})
     bookings.reconfigure(Quantity("thread", 3, 3))
@@ -35,7 +35,7 @@ def test_a_smaller_quantity_in_use_may_leave_less_than_nothing() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4)), max_size=20))
-def test_items_are_never_with_two_jobs(steps: list[tuple[str, int]]) -> None:
+def test_items_are_never_held_by_two_jobs(steps: list[tuple[str, int]]) -> None:
     bookings = DiscreteBookings(Discrete("thread", ("p", "q", "r"), 1))
     for job, need in steps:
         free = bookings.slots_available()
@@ -51,7 +51,7 @@ def test_items_are_never_with_two_jobs(steps: list[tuple[str, int]]) -> None:
         )
 
 
-def test_another_list_in_use() -> None:
+def test_item_list_changed_while_in_use() -> None:
     bookings = DiscreteBookings(Discrete("thread", ("p", "q"), 2))
     assert bookings.book("a", {}) == "go"
     bookings.reconfigure(Discrete("thread", ("q", "r"), 1))
@@ -60,7 +60,7 @@ def test_another_list_in_use() -> None:
     assert bookings.slots_available() == 2
 
 
-def test_there_can_be_only_one() -> None:
+def test_highlander_runs_once() -> None:
     bookings = HighlanderBookings(Highlander("only"))
     assert bookings.book("a", "d", is_highlander=True) == "go"
     assert bookings.book("b", "d", is_highlander=True) == "not-enough"

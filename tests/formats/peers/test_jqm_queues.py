@@ -1,4 +1,4 @@
-"""Queues of a node of JQM: what its poller starts, what its tours start, and that nothing is booked for jobs that do not run."""
+"""Queues of a node of JQM: what its poller and its tours start, and that nothing is booked for jobs that do not run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_poller_looks_at_three_jobs_per_free_place() -> None:
     assert started(queues) == ["big0"]
 
 
-def test_an_item_list_that_is_used_up_stops_the_whole_queue() -> None:
+def test_exhausted_item_list_stops_the_complete_queue() -> None:
     ports = DiscreteBookings(Discrete("ports", ("p",)))
     queues = filled(Queues({"q": [threads(9), ports]}), q=[job("a", ports=1), job("b", ports=1), job("c")])
     assert started(queues) == ["a"]
@@ -83,7 +83,7 @@ def test_tours_take_one_job_of_each_queue_the_longest_waiting_first() -> None:
     assert started(queues) == ["b1", "c1", "a1", "c2", "a2"]
 
 
-def test_after_a_refusal_the_rest_is_kept_for_the_refused_job() -> None:
+def test_rest_is_kept_for_a_refused_job() -> None:
     shared = threads(5)
     queues = filled(
         Queues({"a": [shared], "b": [shared]}, "tours"),
@@ -96,14 +96,14 @@ def test_after_a_refusal_the_rest_is_kept_for_the_refused_job() -> None:
     assert started(queues) == ["a2"]
 
 
-def test_a_refusal_by_one_manager_undoes_what_others_booked() -> None:
+def test_refusal_by_one_manager_undoes_the_bookings_of_others() -> None:
     first, second = threads(5), DiscreteBookings(Discrete("ports", ("p",)))
     queues = filled(Queues({"q": [first, second]}, "tours"), q=[job("a", thread=2, ports=2), job("b")])
     assert started(queues) == []
     assert (first.slots_available(), second.slots_available()) == (5, 1)
 
 
-def test_queues_with_managers_of_their_own_do_not_end_each_other() -> None:
+def test_queues_with_separate_managers_do_not_stop_each_other() -> None:
     queues = filled(
         Queues({"a": [threads(1)], "b": [threads(3)]}, "tours"),
         a=[job("a1", 1), job("a2", 2)],
@@ -113,7 +113,7 @@ def test_queues_with_managers_of_their_own_do_not_end_each_other() -> None:
     assert queues.waiting() == ["a2"]
 
 
-def test_frozen_jobs_grow_older_and_do_not_start() -> None:
+def test_frozen_jobs_age_and_do_not_start() -> None:
     shared = threads(1)
     queues = filled(
         Queues({"a": [shared], "b": [shared]}, "tours"), a=[job("f", 1, is_frozen=True)], b=[job("b1", 50), job("b2", 60)]
@@ -163,7 +163,7 @@ def test_a_waiting_highlander_may_let_the_others_of_its_queue_pass() -> None:
 
 
 @pytest.mark.parametrize("policy", ["poller", "tours"])
-def test_a_job_that_another_node_claims_is_gone_and_nothing_is_booked_for_it(policy: Any) -> None:
+def test_job_claimed_by_another_node_is_removed_and_not_booked(policy: Any) -> None:
     shared = threads(2)
     queues = filled(Queues({"q": [shared]}, policy), q=[job("a"), job("b", 1), job("c", 2)])
     assert started(queues, claim=lambda each: each.id != "a") == ["b", "c"]
