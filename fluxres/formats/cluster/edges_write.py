@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.documents.document import shown
 from fluxres.errors import InputError
+from fluxres.formats import losses
 from fluxres.formats.cluster.edges import LINK
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
@@ -67,7 +68,7 @@ def _contained(structure: Structure, subsystem: Subsystem, roots: Sequence[int])
     same = len(subsystem) >= rows and np.array_equal(subsystem.dst[:rows], dst)
     if not same or not np.array_equal(subsystem.src[:rows], structure.parent[dst]):
         return None
-    bare = all(_codes(column[:rows]).max() == 0 and _is_absent(column[0]) for column in subsystem.attributes.values())
+    bare = all(_codes(column[:rows]).max() == 0 and not losses.is_set(column[0]) for column in subsystem.attributes.values())
     return rows if bare and all(subsystem.relations[r] == CONTAINS for r in set(subsystem.relation[:rows].tolist())) else None
 
 
@@ -169,10 +170,6 @@ def _run_starts(values: Int64) -> Int64:
 
 def _one(texts: list[str]) -> str | list[str]:
     return texts[0] if len(texts) == 1 else texts
-
-
-def _is_absent(value: object) -> bool:
-    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  # NaN differs from itself
 
 
 def _codes(column: NDArray[Any]) -> Int64:

@@ -7,8 +7,12 @@ positions, are ignored. A machine needs no more than types and edges.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
+from xml.sax import saxutils
+
+import numpy as np
 
 from fluxres import limits
 from fluxres.documents import json_typed, safe_xml
@@ -16,10 +20,14 @@ from fluxres.documents.document import Key, shown
 from fluxres.documents.safe_xml import Element
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.format import Loaded
+from fluxres.formats import losses
+from fluxres.formats.format import ALL, Hold, Loaded, Output
 from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
+from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, kind_values, node_rows, odd_values, tree_edges
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES
+from fluxres.graph.structure import Structure
 
 T = TypeVar("T")
 _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -143,7 +151,6 @@ class _Reading:
         types = column("type", self._word)
         if None in types:
             self._refuse(self._nodes[types.index(None)], "expected a type, got none", "each node has one, such as 'core'")
-        named: dict[str, list[Edge]] = {name: [] for name in own or ()}
         return GraphRows(
             types=[type_name for type_name in types if type_name is not None],
             basenames=column("basename", self._word),
@@ -160,9 +167,8 @@ class _Reading:
             capacities=column("capacity", self._whole),
             ways=[bool(value) for value in column("way", self._truth)],
             parents=parents,
-            graphs={**named, **graphs},
-            hierarchies=frozenset(name for name, is_tree in (own or {}).items() if is_tree),
-            is_own=own is not None,
+            graphs=graphs,
+            own=own,
         )
 
     def _connections(self, row: dict[str, int]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
@@ -249,3 +255,110 @@ class _Reading:
             if not key or not isinstance(value, kind) or long or (isinstance(value, int) and abs(value) >= limits.NUMBER_MAX):
                 self._refuse(element, f"{name}: {shown(key)} cannot be {shown(value)}")
         return found
+
+
+CARRIES: Final = ALL - {"allocations"}
+NODE_KEYS: Final = {
+    **dict.fromkeys(("type", "name", "basename", "unit", "state", "uuid", "path", "properties", "tags"), "string"),
+    **dict.fromkeys(("number", "size", "rank", "capacity"), "long"),
+    **dict.fromkeys(("exclusive", "way"), "boolean"),
+}
+EDGE_KEYS: Final = {"subsystem": "string", "relation": "string", "capacity": "double", "attributes": "string"}
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_ENTITIES: Final = {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
+
+
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """A machine as GraphML.
+
+    Errors: InputError for texts with control characters, which XML does not allow.
+    Cost: about 3 µs per pool.
+    """
+    about = {"name": name if name is not None else structure.name(0)}
+    subsystems = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
+    keys = [_key("n", "node", key, kind) for key, kind in NODE_KEYS.items()]
+    keys += [_key("e", "edge", key, kind) for key, kind in EDGE_KEYS.items()]
+    keys += [_key("g", "graph", key, "string") for key in ("name", "subsystems")]
+    head = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+        + "".join(keys)
+        + f'<graph edgedefault="directed">\n{_data("g-name", escape(about["name"]))}{_data("g-subsystems", _json(subsystems))}\n'
+    )
+    chunks = [head.encode(), *_nodes(structure), *_edges(structure), b"</graph>\n</graphml>\n"]
+    lost = losses.lines(structure, allocations, CARRIES)
+    for graph in structure.subsystems.values():
+        if graph.name == CONTAINMENT:
+            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
+    return Output(b"".join(chunks), lost)
+
+
+def escape(text: str) -> str:
+    """A text escaped for XML.
+
+    Errors: InputError for characters that XML does not allow.
+    """
+    if _FORBIDDEN.search(text):
+        raise InputError(f"{text!r} has characters that XML does not allow", hint="use another format or another name")
+    return saxutils.escape(text, _ENTITIES)
+
+
+def _key(side: str, element: str, name: str, kind: str) -> str:
+    return f'<key id="{side}-{name}" for="{element}" attr.name="{"type" if name == "relation" else name}" attr.type="{kind}"/>\n'
+
+
+def _data(key: str, text: str) -> str:
+    return f'<data key="{key}">{text}</data>'
+
+
+def _json(value: object) -> str:
+    return escape(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    """The attributes of a node that have a value: text as it is, any other value as JSON."""
+    texts = {key: escape(value) if isinstance(value, str) else _json(value) for key, value in values.items() if value != {}}
+    return "".join(_data(f"n-{key}", text) for key, text in texts.items())
+
+
+def _nodes(structure: Structure) -> Iterator[bytes]:
+    texts, sorts = PoolTexts(structure, escape), by_kind(structure, lambda kind: _values(kind_values(kind)), "")
+    odd = {v: _values(values) for v, values in odd_values(structure).items()}
+    names, paths, ids = texts.names, texts.paths, texts.uuids
+    for part in blocks(structure.n):
+        yield "".join(
+            [
+                f'<node id="{v}">{sorts[kind]}<data key="n-name">{names[v]}</data>'
+                + (f'<data key="n-number">{number}</data>' if number >= 0 else "")
+                + f'<data key="n-size">{size}</data>'
+                + (f'<data key="n-rank">{rank}</data>' if rank >= 0 else "")
+                + odd.get(v, "")
+                + f'<data key="n-uuid">{ids[v]}</data><data key="n-path">{paths[v]}</data></node>\n'
+                for v, kind, number, rank, size in node_rows(structure, part)
+            ]
+        ).encode()
+
+
+def _edges(structure: Structure) -> Iterator[bytes]:
+    relation = _data("e-relation", "contains")
+    tree = _data("e-subsystem", CONTAINMENT) + relation
+    end = structure.tree_end
+    for pairs in tree_edges(structure):
+        rows = [f'<edge source="{u}" target="{v}">{tree if v < end else relation}</edge>\n' for u, v in pairs]
+        yield "".join(rows).encode()
+    for graph in structure.subsystems.values():
+        if graph.name != CONTAINMENT:
+            yield "".join(_of_graph(graph)).encode()
+
+
+def _of_graph(graph: Subsystem) -> Iterator[str]:
+    plain = [_data("e-subsystem", escape(graph.name)) + _data("e-relation", escape(word)) for word in graph.relations]
+    capacity = graph.attributes.get("capacity")
+    others = {key: column.tolist() for key, column in sorted(graph.attributes.items()) if key != "capacity"}
+    for row, (u, v, relation) in edge_rows(graph):
+        more = ""
+        if capacity is not None and not np.isnan(capacity[row]):
+            more = _data("e-capacity", "INF" if np.isinf(capacity[row]) else repr(float(capacity[row])))
+        values = {key: column[row] for key, column in others.items() if losses.is_set(column[row])}
+        if values:
+            more += _data("e-attributes", _json(values))
+        yield f'<edge source="{u}" target="{v}">{plain[relation]}{more}</edge>\n'

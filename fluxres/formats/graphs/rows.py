@@ -51,8 +51,7 @@ class GraphRows:
         types: resource types.
         parents: (parent row, child row, number of the edge) of containment.
         graphs: edges of auxiliary graphs by name, in order.
-        hierarchies: names of graphs that are hierarchies.
-        is_own: whether fluxres wrote it, so that missing values are missing and must not be inferred.
+        own: of a document that fluxres wrote, all auxiliary graphs and whether they are hierarchies; nothing is inferred then.
     """
 
     types: list[str]
@@ -71,8 +70,7 @@ class GraphRows:
     ways: list[bool]
     parents: tuple[list[int], list[int], list[int]]
     graphs: dict[str, list[Edge]] = field(default_factory=dict)
-    hierarchies: frozenset[str] = frozenset()
-    is_own: bool = False
+    own: Mapping[str, bool] | None = None
 
     def structure(self, fail: Fail, origin: int | None, file: str) -> tuple[Structure, Int32]:
         """The machine, and the vertex of each row.
@@ -100,7 +98,7 @@ class GraphRows:
         self._require_one_machine(parent, fail)
         kinds = KindTable()
         kind, names = self._kinds(kinds, fail)
-        ranked = self.is_own or any(rank is not None for rank in self.ranks)
+        ranked = self.own is not None or any(rank is not None for rank in self.ranks)
         states = {state: number for number, state in enumerate(STATES)}
         made = assemble(
             parent,
@@ -145,7 +143,7 @@ class GraphRows:
             inside = np.flatnonzero(holds & (parent >= 0))
             holds[parent[inside]] = True
         alone = roots[1:][~holds[roots[1:]]]
-        if len(alone) and not self.is_own:
+        if len(alone) and self.own is None:
             fail(["nodes", int(alone[0])], "has no parent and is in no auxiliary graph", "a machine has one root")
 
     def _kinds(self, kinds: KindTable, fail: Fail) -> tuple[list[int], dict[int, str]]:
@@ -171,15 +169,17 @@ class GraphRows:
         return found, explicit
 
     def _connect(self, structure: Structure, vertex: Int32, fail: Fail) -> None:
-        if len(self.graphs) > limits.SUBSYSTEMS_MAX:
-            raise LimitExceeded(f"{len(self.graphs)} auxiliary graphs, at most {limits.SUBSYSTEMS_MAX}", where="edges")
-        for name, edges in self.graphs.items():
+        own = self.own or {}
+        graphs = {**{name: list[Edge]() for name in own}, **self.graphs}
+        if len(graphs) > limits.SUBSYSTEMS_MAX:
+            raise LimitExceeded(f"{len(graphs)} auxiliary graphs, at most {limits.SUBSYSTEMS_MAX}", where="edges")
+        for name, edges in graphs.items():
             relations = {relation: i for i, relation in enumerate(dict.fromkeys(edge.relation for edge in edges))}
             if len(relations) > limits.RELATIONS_MAX:
                 raise LimitExceeded(f"{len(relations)} relations in graph {name!r}", where="edges")
             graph = Subsystem(
                 name,
-                name in self.hierarchies,
+                own.get(name, False),
                 vertex[np.array([edge.src for edge in edges], np.int64)],
                 vertex[np.array([edge.dst for edge in edges], np.int64)],
                 np.array([relations[edge.relation] for edge in edges], np.uint16),
