@@ -172,7 +172,7 @@ def test_all_that_a_valid_file_says_is_compared(monkeypatch: pytest.MonkeyPatch)
     one = ctest([{"gpus": [{"id": "0", "slots": 2}, {"id": "1"}], "fpgas": []}], {"ok": True})
     (found,) = runner.tally("others", [one], [suite])
     assert counts(found) == (1, 1, 0, 0, 0)
-    from fluxres.formats.peers.ctest import read as ctest_files
+    from fluxres.formats.peers.ctest import resource_spec as ctest_files
 
     known = ctest_files._instance
     monkeypatch.setattr(ctest_files, "_instance", lambda *given: ctest_files.Instance(known(*given).id, 1))

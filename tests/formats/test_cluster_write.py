@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.formats import selector
-from fluxres.formats.cluster.edges_write import outside_homes
+from fluxres.formats.cluster.edges import outside_homes
 from fluxres.formats.cluster.read import Hold, read_cluster
-from fluxres.formats.cluster.runs import Runs, per_parent
-from fluxres.formats.cluster.write import write_cluster
+from fluxres.formats.cluster.write import Runs, per_parent, write_cluster
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.compare import equal

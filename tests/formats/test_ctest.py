@@ -10,7 +10,7 @@ import pytest
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.peers.ctest.read import Instance, parse
+from fluxres.formats.peers.ctest.resource_spec import Instance, parse
 from fluxres.graph.structure import Structure
 
 VERSION = {"version": {"major": 1, "minor": 0}}

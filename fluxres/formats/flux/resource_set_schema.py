@@ -98,11 +98,7 @@ class WithTopology(ResourceSet):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a resource set, as in ``specs/schemas/resource-set.schema.json``.
-
-    >>> json_schema()["title"]
-    'resource set, R version 1'
-    """
+    """The JSON Schema of a resource set, as in ``specs/schemas/resource-set.schema.json``."""
     kinds = (ResourceSet, Jgf, TreePool)
     (schema, graph, pool), definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     definitions["ResourceSet"]["properties"]["scheduling"]["anyOf"] = [graph, pool, {}]

@@ -18,7 +18,7 @@ from fluxres import limits
 from fluxres.allocation.resource_set import CHILDREN
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import losses
-from fluxres.formats.flux import jgf_write
+from fluxres.formats.flux import jgf
 from fluxres.formats.flux.rank_columns import (
     Children,
     Described,
@@ -77,8 +77,8 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     elif scheduling != "none":
         pieces, lines = _graph(structure, children, name, shorthand=scheduling == "jgf_shorthand")
         parts += [b',"scheduling":', *pieces]
-        lines += jgf_write.lost_of(structure, allocations)
-        note = jgf_write.note_of(structure)
+        lines += jgf.lost_of(structure, allocations)
+        note = jgf.note_of(structure)
     elif tags.get(SCHEDULING):
         parts += [b',"scheduling":', _json(tags, SCHEDULING)]
     if scheduling != "treepool":
@@ -102,13 +102,13 @@ def write_treepool(structure: Structure, allocations: Sequence[Hold] = (), *, na
 
 def _graph(structure: Structure, children: Children, name: str | None, *, shorthand: bool) -> tuple[Iterator[bytes], list[str]]:
     """The graph as JSON in pieces, and what its shorthand leaves out."""
-    part = jgf_write.part_of(structure, shorthand=shorthand)
+    part = jgf.part_of(structure, shorthand=shorthand)
     more = {}
     if shorthand:
         more = left_out_below(structure, part, CHILDREN, host=partial(host_of, structure), numbers=children.numbers)
     what = "what is below exclusive ones, of which R says nodes, cores and gpus;"
-    lost = losses.concern(structure, "pools", jgf_write.hidden_in(structure, part), what)
-    return jgf_write.pieces_of(structure, part, name, more), lost
+    lost = losses.concern(structure, "pools", jgf.hidden_in(structure, part), what)
+    return jgf.pieces_of(structure, part, name, more), lost
 
 
 def _json(tags: dict[str, str | None], key: str) -> bytes:

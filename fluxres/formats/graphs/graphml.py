@@ -1,7 +1,10 @@
-"""Read GraphML, written by fluxres or rewritten by a graph tool, so that a machine can be edited in one.
+"""GraphML, for graph tools such as networkx, Gephi and yEd, so that a machine can be drawn and edited in one.
 
 Keys may have any ids, since tools renumber them; their names identify them. Attributes that a tool adds, such as colours and
 positions, are ignored. A machine needs no more than types and edges.
+
+Every attribute is declared with its type, as the format requires. Values of no GraphML type (properties and tags of a pool,
+attributes of an edge other than its capacity) are JSON texts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read node-link JSON, as made by ``networkx.node_link_data``, so that a machine can be edited in networkx.
+"""Node-link JSON, as ``networkx.node_link_data`` makes it, so that a machine can be edited in networkx.
 
 An edge may have any attributes, as edges in networkx do; ``subsystem`` names its graph, and edges without it are containment.
 
@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
-from fluxres.documents import json_typed
+from fluxres.documents import json_typed, typed
 from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
@@ -118,7 +118,7 @@ class RawNodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a graph, as in ``specs/node-link.schema.json``."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(NodeLink)}
+    return typed.json_schema(NodeLink)
 
 
 T = TypeVar("T")

@@ -140,7 +140,7 @@ class Answer(Struct):
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the output, as in ``specs/slurm.schema.json``."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Answer)}
+    return typed.json_schema(Answer)
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:

@@ -17,8 +17,7 @@ from fluxres.errors import LimitExceeded, UsageError
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
-from fluxres.formats.peers.hyperqueue.allocator import Given, Worker
-from fluxres.formats.peers.hyperqueue.groups import Need, Pair, choose
+from fluxres.formats.peers.hyperqueue.allocator import Given, Need, Pair, Worker, choose
 from fluxres.formats.peers.hyperqueue.request import ALL, POLICIES, Ask
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
 

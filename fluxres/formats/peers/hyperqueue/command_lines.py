@@ -17,7 +17,7 @@ from fluxres.errors import InputError
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
-from fluxres.formats.peers.hyperqueue.pools import Pool
+from fluxres.formats.peers.hyperqueue.definitions import Pool
 
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
 _BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")

@@ -14,7 +14,7 @@ from typing import Final
 from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.peers.hyperqueue.pools import Groups, Pool
+from fluxres.formats.peers.hyperqueue.definitions import Groups, Pool
 from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, Cursor
 
 WEIGHT_DEFAULT: Final = 256

@@ -28,8 +28,7 @@ from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options, of_words
 from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT
-from fluxres.formats.peers.hyperqueue.definitions import CPUS
-from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.definitions import CPUS, Grid, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
 from fluxres.formats.peers.inventory import FRACTION_UNIT, Host, Run, Stock, structure
 from fluxres.graph.auxiliary import Subsystem
@@ -88,11 +87,7 @@ class Worker(Struct):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``.
-
-    >>> json_schema()["title"]
-    'HyperQueue workers'
-    """
+    """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``."""
     (worker, resources), definitions = msgspec.json.schema_components([Worker, Resources], ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

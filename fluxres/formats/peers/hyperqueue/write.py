@@ -21,12 +21,10 @@ from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
-from fluxres.formats.peers.hyperqueue.definitions import CPUS
-from fluxres.formats.peers.hyperqueue.pools import Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.definitions import CPUS, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.formats.peers.hyperqueue.read import GRAPH, GROUP, RELATION, WEIGHT
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
-from fluxres.formats.peers.inventory import FRACTION_UNIT
-from fluxres.formats.peers.inventory_write import Inventory, Lost, Share, Vertices
+from fluxres.formats.peers.inventory import FRACTION_UNIT, Inventory, Lost, Share, Vertices
 from fluxres.graph.structure import Structure
 
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units"})
