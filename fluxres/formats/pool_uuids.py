@@ -10,7 +10,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.formats.flux.jgf_columns import Fail
+from fluxres.formats.format import Fail
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.identity import repeated, uuid_keys

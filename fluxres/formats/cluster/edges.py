@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents.document import Document, Key, shown
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats import losses
 from fluxres.formats.cluster.schema import Edge, Graph
 from fluxres.formats.selector import Selectors
@@ -129,10 +130,8 @@ class Edges:
     def _block(self, edge: Edge, path: tuple[Key, ...]) -> _Block:
         src = self._selected(edge.from_, (*path, "from"))
         dst = self._selected(edge.to, (*path, "to"))
-        try:
+        with ErrorPlace(partial(self._document.where, path)):
             src, dst = pair(src, dst, None if edge.pairing is UNSET else edge.pairing)
-        except InputError as error:
-            raise type(error)(error.message, where=self._document.where(path), hint=error.hint) from None
         loops = np.flatnonzero(src == dst)
         if len(loops):
             name = self._structure.where(int(src[loops[0]]))
@@ -418,7 +417,6 @@ def _short(value: object) -> object:
 
 
 def _carried(subsystem: Subsystem, row: int) -> Values:
-    """Relation, capacity and attributes of a row."""
     carried: Values = {}
     relation = subsystem.relations[subsystem.relation[row]]
     if relation != LINK:

@@ -57,7 +57,6 @@ def read_cluster(source: str | Path | bytes, *, file: str | None = None, origin:
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
-    """See :func:`read_cluster`."""
     return build(source.document, origin=origin)
 
 

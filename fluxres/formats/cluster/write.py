@@ -147,8 +147,6 @@ def _plain_name(structure: Structure, root: Values) -> str | None:
 
 
 class _Writing:
-    """The entries of one structure."""
-
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self.runs = Runs(structure)
@@ -164,7 +162,6 @@ class _Writing:
         self.ranked = structure.rank != inherited
 
     def kind(self, group: Group) -> Kind:
-        """The kind of the pools of a group."""
         return self.runs.kinds[self.runs.rows["kind"].item(group.at)]
 
     def by_home(self, outside: Sequence[Group], homes: dict[str, list[int]]) -> dict[str, list[Values]]:
@@ -176,7 +173,6 @@ class _Writing:
         return {graph: entries for graph, entries in found.items() if entries}
 
     def entries(self, groups: Sequence[Group], *, is_root: bool = False) -> list[Values]:
-        """Entries of a list of siblings."""
         named = [self._named(group) for group in groups]
         kinds = [self.kind(group) for group in groups]
         defaults = DefaultIds([(k.type, k.basename, name) for k, name in zip(kinds, named, strict=True)])
@@ -448,8 +444,6 @@ class Group:
 
 
 class Runs:
-    """The groups of a structure."""
-
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
         #: kinds; explicitly named pools have theirs without the template, which does not make their name
@@ -526,7 +520,6 @@ class Runs:
         )
 
     def children(self, group: Group) -> list[Group]:
-        """The groups below one."""
         found = []
         for at, count in self._brothers(self._structure.children(group.at)) if group.length > 1 else ():
             length = self._structure.end.item(at) - at

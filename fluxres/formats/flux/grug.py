@@ -167,8 +167,6 @@ def _keys(root: Element, file: str) -> tuple[dict[str, str], dict[str, dict[str,
 
 
 class _Values:
-    """The data of one element, with the defaults."""
-
     def __init__(self, element: Element, names: Mapping[str, str], defaults: Mapping[str, str], file: str) -> None:
         self.line = element.line
         self.where = f"{file}:{element.line}"
@@ -475,7 +473,6 @@ class _Making:
     # -- the structure ---------------------------------------------------------------------------------------------------
 
     def structure(self, origin: int | None) -> Structure:
-        """What was made."""
         containment = self._graphs.pop(CONTAINMENT, _Graph())
         if containment.root < 0:
             raise InputError("no node is the root of containment", where=self._source.file, hint="it has root 1")

@@ -170,11 +170,9 @@ class _Builder:
         self._of_subsystem = np.concatenate([self._of_subsystem, self._of_subsystem[back]])
 
     def _path_in(self, subsystem: str, row: int) -> str | None:
-        """The path of a node in a subsystem."""
         return self.nodes.path[row] if subsystem == CONTAINMENT else self.nodes.auxiliary.get(row, {}).get(subsystem)
 
     def structure(self, origin: int | None, uuid_runs: Sequence[tuple[str, int]] | None, *, is_of_job: bool) -> Structure:
-        """The structure that the document describes."""
         nodes = self.nodes
         parent = self._parents()
         names = name_nodes(nodes, parent, self.fail)
@@ -314,7 +312,6 @@ class _Builder:
     # -- columns ---------------------------------------------------------------------------------------------------------
 
     def _kinds(self, templates: Sequence[str | None] | None) -> tuple[KindTable, Int32]:
-        """The table of kinds, and the kind of each node."""
         nodes = self.nodes
         units, basenames = nodes.column("unit"), nodes.column("basename")
         properties = nodes.column("properties")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ from fluxres.formats.flux.jgf_schema import (
     PlainMetadata,
     PlainNode,
 )
+from fluxres.formats.format import Fail
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.jgf_subsystems import CONTAINMENT
 from fluxres.syntax import template
@@ -199,12 +200,6 @@ _DIGITS: Final = "0123456789"
 _DIGITS_MAX: Final = 18
 
 
-class Fail(Protocol):
-    """Raises for the document at a place in its graph."""
-
-    def __call__(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn: ...
-
-
 class Names(NamedTuple):
     """Ids of all nodes; name templates by node if any has one; the names that no template gives, by node."""
 
@@ -264,7 +259,6 @@ def _step(nodes: NodeColumns, i: int, up: str, fail: Fail) -> str:
 
 
 def _distinct(nodes: NodeColumns, fail: Fail) -> None:
-    """Refuse two nodes of one path."""
     if len(set(nodes.path)) < len(nodes.path) - max(nodes.path.count(None) - 1, 0):
         seen: set[str | None] = {None}
         for i, path in enumerate(nodes.path):

@@ -208,8 +208,6 @@ class RawAuxiliary(Struct):
 
 
 class RawGraphMetadata(Struct):
-    """As `GraphMetadata`."""
-
     uuids: Uuids | UnsetType = UNSET
     graphs: dict[Word, bool] | UnsetType = UNSET
     auxiliary: RawAuxiliary | UnsetType = UNSET

@@ -11,6 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
@@ -24,20 +25,31 @@ from fluxres.allocation.resource_set import CHILDREN
 from fluxres.documents import source_text, typed
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
-from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
 from fluxres.formats import losses
-from fluxres.formats.flux import resource_set, resource_set_write
-from fluxres.formats.flux.rank_columns import (
+from fluxres.formats.flux import resource_set
+from fluxres.formats.flux.ranks import (
+    BARRED,
+    HOST,
+    NO_IDS,
+    Block,
+    BlockRows,
     Described,
+    Pairs,
     Targets,
     children_of,
+    count_of,
+    fill,
     host_ids,
+    hosts_of,
     lost,
+    pairs_of,
     pools_within,
+    positions,
     properties_of,
+    require_path_steps,
     targets_of,
 )
-from fluxres.formats.flux.ranks import BARRED, HOST, Block, BlockRows, Pairs, fill, hosts_of, pairs_of, require_path_steps
 from fluxres.formats.format import Hold, Loaded, Output
 from fluxres.graph import uuids
 from fluxres.graph.kinds import STATES, Kind, KindTable, require_draws
@@ -146,7 +158,7 @@ class _Reader:
             assert table.config is not UNSET
             structure = self._of_tables(table.config, base)
             if table.scheduling is not UNSET:
-                made = resource_set_write.write(structure).data
+                made = resource_set.write(structure).data
                 structure = self._of_file(Source(made, self._source.file), origin)
         if table.exclude is not UNSET:
             self._exclude(structure, table.exclude)
@@ -227,8 +239,7 @@ class _Reader:
                 hosts += hostlist.count(nodes.hosts)
                 for key in _TYPES:
                     text = getattr(nodes, key)
-                    spans = [] if text is UNSET else idset.ranges(text)
-                    ids += sum(last - first + 1 for first, last in spans)
+                    ids += 0 if text is UNSET else count_of(idset.ranges(text))
             except InputError:
                 return  # which is reported with its place when the table is read
             for count, most, what in ((hosts, limits.CONFIG_HOSTS_MAX, "hosts"), (ids, limits.IDSET_COUNT_MAX, "cores and gpus")):
@@ -236,22 +247,19 @@ class _Reader:
                     self._fail(place, f"more than {most} {what} in the tables up to this one", limit=True)
 
     def _hosts(self, i: int, text: str) -> list[str]:
-        place: list[Key] = ["resource", "config", i, "hosts"]
-        try:
+        with ErrorPlace(partial(self._document.where, ["resource", "config", i, "hosts"])):
             if hostlist.count(text) > limits.RANKS_MAX:
-                self._fail(place, f"more than {limits.RANKS_MAX} hosts", limit=True)
+                raise LimitExceeded(f"more than {limits.RANKS_MAX} hosts")
             require_path_steps(hostlist.expressions(text))
-            return hostlist.parse(text) or self._fail(place, "expected at least one host, got none")
-        except InputError as error:
-            self._fail(place, error.message, error.hint, limit=isinstance(error, LimitExceeded))
+            if found := hostlist.parse(text):
+                return found
+            raise InputError("expected at least one host, got none")
 
     def _ids(self, i: int, key: str, text: str | UnsetType) -> NDArray[np.int64]:
         if text is UNSET:
-            return np.zeros(0, np.int64)
-        try:
+            return NO_IDS
+        with ErrorPlace(partial(self._document.where, ["resource", "config", i, key])):
             return np.array(idset.parse(text), np.int64)
-        except InputError as error:
-            self._fail(["resource", "config", i, key], error.message, error.hint, limit=isinstance(error, LimitExceeded))
 
     def _block(
         self, kinds: KindTable, node: int, given: Sequence[Mapping[str, NDArray[np.int64]]], host: str, tables: tuple[int, ...]
@@ -270,13 +278,13 @@ class _Reader:
         for i in key:
             given = tables[i].properties
             for at, name in enumerate([] if given is UNSET else given):
+                where = partial(self._document.where, ["resource", "config", i, "properties", at])
                 if BARRED & set(name):
-                    place: list[Key] = ["resource", "config", i, "properties", at]
-                    self._fail(place, f"{min(BARRED & set(name))!r} in the name of a property")
+                    raise InputError(f"{min(BARRED & set(name))!r} in the name of a property", where=where())
                 try:
-                    require_draws(pairs_of([name]), str)
+                    require_draws(pairs_of([name]), where)
                 except InputError as error:
-                    self._fail(["resource", "config", i, "properties", at], error.message)
+                    raise InputError(error.message, where=error.where) from None
                 names.append(name)
         return pairs_of(names)
 
@@ -295,10 +303,10 @@ class _Reader:
                 self._fail(place, f"unknown host {lost[0]!r}")
             chosen = [found[host] for host in hosts]
         else:
-            rows = [np.arange(*np.searchsorted(ranks, [first, last + 1])) for first, last in spans]
-            if sum(map(len, rows)) < sum(last - first + 1 for first, last in spans):
+            rows = positions(spans, ranks)
+            if len(rows) < count_of(spans):
                 self._fail(place, f"ranks beyond those of the {len(ranks)} hosts")
-            chosen = [int(tops[i]) for row in rows for i in row.tolist()]
+            chosen = tops[rows].tolist()
         structure.set_state(chosen, "drain")
         structure.set_tag(chosen, EXCLUDED, None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NoReturn
 
 import numpy as np
@@ -19,8 +19,21 @@ from fluxres import limits
 from fluxres.documents import json_typed
 from fluxres.documents.document import Key
 from fluxres.documents.source import Source
-from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats.flux.ranks import HOST, Block, BlockRows, fill, hosts_of, properties_by_node, require_path_steps
+from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
+from fluxres.formats.flux.ranks import (
+    HOST,
+    NO_IDS,
+    Block,
+    BlockRows,
+    Ids,
+    Spans,
+    count_of,
+    fill,
+    hosts_of,
+    members,
+    properties_by_node,
+    require_path_steps,
+)
 from fluxres.formats.flux.resource_set_schema import Execution
 from fluxres.formats.flux.treepool import Topologies
 from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple
@@ -28,8 +41,6 @@ from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
 
-Ids = NDArray[np.int64]
-_NO_IDS: Final = np.zeros(0, np.int64)
 _OTHER_RANKS: Final = "its ranks are not those of R, and nodes cannot be matched by host"
 
 
@@ -51,8 +62,8 @@ class Lite:
         self.passed_over: list[str] = []
         self.notes: tuple[str, ...] = ()
         ranks, self._found = self._entries()
-        self.children = [{type_: _members(spans) for type_, spans in have.items()} for have in self._found]
-        every = np.concatenate([_NO_IDS, *ranks])
+        self.children = [{type_: members(spans) for type_, spans in have.items()} for have in self._found]
+        every = np.concatenate([NO_IDS, *ranks])
         entries = np.repeat(np.arange(len(ranks)), [len(members) for members in ranks])
         order = np.argsort(every, kind="stable")
         self.ranks, self.entry = every[order], entries[order]
@@ -69,41 +80,38 @@ class Lite:
         return self._source.file
 
     def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
-        """Raise for the document at a place in it."""
         raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
 
-    def _entries(self) -> tuple[list[Ids], list[dict[str, list[tuple[int, int]]]]]:
+    def _entries(self) -> tuple[list[Ids], list[dict[str, Spans]]]:
         """The ranks of each entry, and ranges of ids by type."""
         path: list[Key] = ["execution", "R_lite"]
         ranks: list[Ids] = []
         total = pools = 0
-        found: list[dict[str, list[tuple[int, int]]]] = []
+        found: list[dict[str, Spans]] = []
         for i, entry in enumerate(self._execution.R_lite):
             spans = self._spans(entry.rank, [*path, i, "rank"])
-            total += sum(last - first + 1 for first, last in spans)
+            total += count_of(spans)
             if total > limits.RANKS_MAX:
                 self.fail([*path, i, "rank"], f"more than {limits.RANKS_MAX} ranks", limit=True)
-            here = max(sum(last - first + 1 for first, last in spans), 1)
-            ranks.append(_members(spans))
+            here = max(count_of(spans), 1)
+            ranks.append(members(spans))
             found.append({})
             for type_, ids in entry.children.items():
                 place = [*path, i, "children", type_]
                 if "/" in type_ or not type_.isprintable():
                     self.fail(place, f"{type_!r} is not a valid pool type")
                 spans = self._spans(ids, place)
-                if sum(last - first + 1 for first, last in spans) > limits.IDSET_COUNT_MAX:
+                if count_of(spans) > limits.IDSET_COUNT_MAX:
                     self.fail(place, f"more than {limits.IDSET_COUNT_MAX} ids", limit=True)
-                pools += here * sum(last - first + 1 for first, last in spans)
+                pools += here * count_of(spans)
                 if pools > limits.POOLS_MAX:
                     self.fail(place, f"more than {limits.POOLS_MAX} pools in all", limit=True)
                 found[-1][type_] = spans
         return ranks, found
 
-    def _spans(self, text: str | int, path: Sequence[Key]) -> list[tuple[int, int]]:
-        try:
+    def _spans(self, text: str | int, path: Sequence[Key]) -> Spans:
+        with ErrorPlace(partial(json_typed.where, self._source, path)):
             return idset.ranges(str(text))
-        except InputError as error:
-            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
 
     def _join(self) -> None:
         """Combine the entries of a rank that has several."""
@@ -122,7 +130,7 @@ class Lite:
                 place.append(several[0])
                 types = dict.fromkeys(type_ for i in several for type_ in self.children[i])
                 self.children.append({
-                    type_: np.unique(np.concatenate([self.children[i].get(type_, _NO_IDS) for i in several])) for type_ in types
+                    type_: np.unique(np.concatenate([self.children[i].get(type_, NO_IDS) for i in several])) for type_ in types
                 })  # fmt: skip
             entry[at] = joint[several]
         self.ranks, self.entry, self._place = self.ranks[first], entry, place
@@ -158,7 +166,7 @@ class Lite:
             return None
         found: dict[int, str] = {}
         for i, entry in enumerate(self._execution.R_lite):
-            ranks = _members(self._spans(entry.rank, ["execution", "R_lite", i, "rank"])).tolist()
+            ranks = members(self._spans(entry.rank, ["execution", "R_lite", i, "rank"])).tolist()
             expressions = self._expressions(entry.node, ["execution", "R_lite", i, "node"]) if isinstance(entry.node, str) else []
             if sum(map(len, expressions)) != len(ranks):
                 return None
@@ -166,17 +174,14 @@ class Lite:
         return [found[rank] for rank in self.ranks.tolist()]
 
     def _expressions(self, text: str, path: Sequence[Key]) -> list[Expression]:
-        try:
+        with ErrorPlace(partial(json_typed.where, self._source, path)):
             found = hostlist.expressions(text)
             require_path_steps(found)
-        except InputError as error:
-            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
         return found
 
     # -- as a machine ----------------------------------------------------------------------------------------------------
 
     def structure(self, origin: int, topologies: Topologies | None) -> Structure:
-        """A cluster of the nodes and their content."""
         kinds = KindTable()
         node = kinds.intern(Kind("node", "node"))
         known: dict[tuple[int, int], Block] = {}
@@ -259,7 +264,12 @@ class Lite:
                 called.clear()
             elif len(called) > 1 and by_rank[i] not in called:
                 self.fail(["scheduling", "graph"], f"{len(called)} nodes are named '{name}', which is one host in R")
-        return np.array([_one_of(found.get(name, []), by_rank.item(i)) for i, name in enumerate(names)], np.int64)
+        several = (found.get(name, []) for name in names)
+        one_each = [
+            called[0] if len(called) == 1 else rank if rank in called else -1
+            for called, rank in zip(several, by_rank.tolist(), strict=True)
+        ]
+        return np.array(one_each, np.int64)
 
     def _has_hosts(self, structure: Structure, nodes: NDArray[np.int64]) -> bool:
         """Whether each of these nodes that exists is the host that R names for its rank."""
@@ -360,15 +370,4 @@ def _alone(structure: Structure, pools: NDArray[np.int64], taken: Ids) -> NDArra
     different, count = np.unique(rank[tops], return_counts=True)
     free = np.setdiff1d(different[count == 1], taken)
     kept = [np.arange(v, end[v]) for v in tops[np.isin(rank[tops], free)].tolist() if (rank[v : end[v]] == rank[v]).all()]
-    return np.concatenate([_NO_IDS, *kept])
-
-
-def _one_of(vertices: Sequence[int], preferred: int) -> int:
-    """The only vertex, or the preferred one of several; -1 if there is none."""
-    return vertices[0] if len(vertices) == 1 else preferred if preferred in vertices else -1
-
-
-def _members(spans: Sequence[tuple[int, int]]) -> Ids:
-    if not spans:
-        return np.zeros(0, np.int64)
-    return np.concatenate([np.arange(first, last + 1, dtype=np.int64) for first, last in spans])
+    return np.concatenate([NO_IDS, *kept])

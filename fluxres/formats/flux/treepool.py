@@ -7,6 +7,7 @@ and so is a domain that becomes empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -17,17 +18,16 @@ from fluxres import limits
 from fluxres.documents import json_typed
 from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.flux.ranks import BlockRows
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
+from fluxres.formats.flux.ranks import NO_IDS, BlockRows, Ids, Spans, count_of, members, positions
 from fluxres.formats.flux.resource_set_schema import Storage, TreePool
+from fluxres.formats.format import Fail
 from fluxres.graph.kinds import Kind, KindTable
 from fluxres.syntax import idset
 
 RESOURCES: Final = {"cores": "core", "gpus": "gpu"}
 """Keys of a domain that list ids, and the pool types of these."""
 MEMORY_UNIT: Final = "GiB"
-Ids = NDArray[np.int64]
-_NO_IDS: Final = np.zeros(0, np.int64)
 DOMAINS_MAX: Final = 65_536
 """Maximal number of domains of one node: sockets, NUMA nodes and other levels; real nodes have a few dozen."""
 
@@ -44,31 +44,29 @@ class Topologies:
         found, numbers = [], []
         total = 0
         for i, entry in enumerate(pool.children):
-            try:
+            with ErrorPlace(partial(self.where, [i, "ranks"])):
                 spans = idset.ranges(str(entry.ranks))
-            except InputError as error:
-                raise type(error)(error.message, where=self._where([i, "ranks"]), hint=error.hint) from None
-            total += sum(last - first + 1 for first, last in spans)
+            total += count_of(spans)
             if total > len(ranks):
-                self._fail([i, "ranks"], f"topologies of more ranks than R_lite has ({len(ranks)})")
-            found += [np.arange(first, last + 1) for first, last in spans]
-            numbers += [np.full(last - first + 1, i) for first, last in spans]
-        every = np.concatenate([_NO_IDS, *found])
+                self.fail([i, "ranks"], f"topologies of more ranks than R_lite has ({len(ranks)})")
+            found.append(members(spans))
+            numbers.append(np.full(count_of(spans), i))
+        every = np.concatenate([NO_IDS, *found])
         order = np.argsort(every, kind="stable")
         if len(np.unique(every)) != len(ranks):
-            self._fail([], f"topologies of {len(np.unique(every))} ranks, but R_lite has {len(ranks)}", "each rank needs one")
+            self.fail([], f"topologies of {len(np.unique(every))} ranks, but R_lite has {len(ranks)}", "each rank needs one")
         # The ranks may be those of the parent instance, in the same order; nothing else identifies the nodes.
-        self.entry = np.concatenate([_NO_IDS, *numbers])[order]
+        self.entry = np.concatenate([NO_IDS, *numbers])[order]
 
-    def _where(self, path: Sequence[Key]) -> str:
+    def where(self, path: Sequence[Key]) -> str:
         return json_typed.where(self._source, ["scheduling", "children", *path])
 
-    def _fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
-        raise InputError(message, where=self._where(path), hint=hint)
+    def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+        raise InputError(message, where=self.where(path), hint=hint)
 
     def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Ids]) -> None:
         """Add the content of a node with the topology of an entry and these children in R_lite."""
-        node = _Node(rows, kinds, children, self._where)
+        node = _Node(rows, kinds, children, self.where, self.fail)
         node.add(0, self._pool.children[entry].topo, [entry, "topo"], 0)
         for type_, ids in children.items():
             if node.left[type_].any():
@@ -79,19 +77,20 @@ class _Node:
     """Collects the rows of one node."""
 
     def __init__(
-        self, rows: BlockRows, kinds: KindTable, children: Mapping[str, Ids], where: Callable[[Sequence[Key]], str]
+        self,
+        rows: BlockRows,
+        kinds: KindTable,
+        children: Mapping[str, Ids],
+        where: Callable[[Sequence[Key]], str],
+        fail: Fail,
     ) -> None:
-        self._rows, self._kinds, self._children, self._where = rows, kinds, children, where
+        self._rows, self._kinds, self._children, self._where, self._fail = rows, kinds, children, where, fail
         #: by type, which of its ids are in no domain so far
         self.left = {type_: np.ones(len(ids), np.bool_) for type_, ids in children.items()}
         self._numbers: dict[str, int] = {}
         self._domains = 0
 
-    def _fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
-        raise InputError(message, where=self._where(path), hint=hint)
-
     def add(self, parent: int, domain: Mapping[str, Any], path: list[Key], level: int) -> None:
-        """Add the content of a domain below a row."""
         self._domains += 1
         if level > limits.DEPTH_MAX - 4 or self._domains > DOMAINS_MAX:
             raise LimitExceeded(f"more than {DOMAINS_MAX} domains, or {limits.DEPTH_MAX} levels of them", where=self._where(path))
@@ -133,8 +132,8 @@ class _Node:
             for key, value in todo.pop().items():
                 if key in RESOURCES:
                     is_named = True
-                    ids = self._children.get(RESOURCES[key], _NO_IDS)
-                    if any(np.searchsorted(ids, first) < np.searchsorted(ids, last + 1) for first, last in _spans(value)):
+                    ids = self._children.get(RESOURCES[key], NO_IDS)
+                    if len(positions(_spans(value), ids)):
                         return True
                 elif isinstance(value, list) and key != "storage":
                     todo += [each for each in value if isinstance(each, dict)]
@@ -144,12 +143,10 @@ class _Node:
         """The ids of an idset that R_lite has, which must not be in another domain."""
         if not isinstance(value, str) and type(value) is not int:
             self._fail(path, f"expected an idset, got {shown(value)}")
-        try:
+        with ErrorPlace(partial(self._where, path)):
             spans = idset.ranges(str(value))
-        except InputError as error:
-            raise type(error)(error.message, where=self._where(path), hint=error.hint) from None
-        ids = self._children.get(type_, _NO_IDS)
-        at = np.concatenate([_NO_IDS, *(np.arange(*np.searchsorted(ids, [first, last + 1])) for first, last in spans)])
+        ids = self._children.get(type_, NO_IDS)
+        at = positions(spans, ids)
         if len(at):
             if not self.left[type_][at].all():
                 self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} is in two domains")
@@ -169,7 +166,7 @@ class _Node:
             self._rows.add(0, self._kinds.intern(kind), np.array([i]), storage.capacity)
 
 
-def _spans(value: Any) -> list[tuple[int, int]]:
+def _spans(value: Any) -> Spans:
     try:
         return idset.ranges(str(value))
     except InputError:

@@ -121,7 +121,6 @@ class _Reading:
         return next(filter(None, given), None) if given else self._defaults.get((element.name, name))
 
     def loaded(self, origin: int | None) -> Loaded:
-        """The machine; GraphML has no allocations."""
         row: dict[str, int] = {}
         for number, element in enumerate(self._nodes):
             key = element.attributes.get("id")

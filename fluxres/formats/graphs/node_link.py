@@ -153,13 +153,11 @@ class _Reading:
         return json_typed.decode(self._source, kind, part=raw, whole=NodeLink)
 
     def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
-        """Raise for the document at a place."""
         if path and path[0] == "edges":
             path = [self._edges_key, *path[1:]]
         raise InputError(message, where=json_typed.where(self._source, path), hint=hint)
 
     def loaded(self, origin: int | None) -> Loaded:
-        """The machine and its allocations."""
         keys = [node.id for node in self._nodes]
         self._row = dict(zip(keys, range(len(keys)), strict=True))
         if len(self._row) < len(keys):
@@ -192,7 +190,6 @@ class _Reading:
         return Loaded(structure, self._holds(structure, vertex), self._about.name or structure.name(0))
 
     def _column(self, name: str) -> list[Any]:
-        """The values of one key, None where it is missing."""
         values = [getattr(node, name) for node in self._nodes]
         return [None if value is UNSET else value for value in values] if UNSET in values else values
 

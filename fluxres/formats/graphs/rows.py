@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.documents.document import Key
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.format import Fail
 from fluxres.formats.pool_uuids import give_uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid
@@ -26,12 +26,6 @@ from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, properties_tuple, 
 from fluxres.graph.structure import Structure
 
 CONTAINMENT: Final = "containment"
-
-
-class Fail(Protocol):
-    """Raises for the document at the place of a node or an edge: ``["nodes", 3, "size"]``."""
-
-    def __call__(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn: ...
 
 
 class Edge(NamedTuple):

@@ -122,7 +122,6 @@ class _Nodes:
         self._known: list[int] = []
 
     def add(self, source: Source) -> None:
-        """Add the next file."""
         parts = source.data.split(b'"')
         for place, number in enumerate(self._known):
             node = self._alike(number, parts, source)
@@ -182,7 +181,6 @@ class _Nodes:
     # -- assembly ------------------------------------------------------------------------------------------------
 
     def loaded(self, cluster: str | None, origin: int | None) -> Loaded:
-        """The machine of all added nodes."""
         hosts = self._hosts()
         top = 1 if cluster is not None or len(self.nodes) > 1 else 0
         name = (cluster if cluster is not None else "cluster") if top else hosts[0]
@@ -223,7 +221,6 @@ class _Nodes:
         return notes.lines()
 
     def _hosts(self) -> list[str]:
-        """The name of each node."""
         hosts = [node.host for node in self.nodes]
         if len({*hosts}) == 1 < len(hosts):
             hosts = [node.other for node in self.nodes]

@@ -249,7 +249,6 @@ def _size(found: _Found, file: str) -> tuple[int, str | None]:
 
 
 def _properties(found: _Found) -> dict[str, PropertyValue]:
-    """Vendor, model and kind, where known."""
     infos: dict[str, str] = {}
     for name in reversed(found.names):
         infos |= name.infos
@@ -405,7 +404,6 @@ def _row(found: Object, type_: str, parent: int, keep: Keep, file: str, groups: 
 
 
 def _type(found: Object) -> str | None:
-    """The pool type of an object."""
     type_ = _OBJECT_TYPES.get(found.type)
     if type_ == "memory" and found.attributes.get("subtype") == "GPUMemory":
         return "gpumemory"

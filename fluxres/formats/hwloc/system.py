@@ -60,7 +60,6 @@ def read(text: str = "", *, origin: int | None = None, keep: str | Iterable[str]
 
 
 def tree(topology: Topology) -> Object:
-    """The objects of a loaded topology."""
     return settled(_object(topology.get_root_obj()))
 
 

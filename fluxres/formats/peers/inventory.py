@@ -145,7 +145,6 @@ def shares(run: Run) -> tuple[Recipe, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a pool."""
     return 0 < len(text) <= limits.NAME_LENGTH_MAX and text.isprintable() and "/" not in text
 
 
@@ -349,7 +348,6 @@ class _Site:
 
 
 def _content(stock: Stock) -> object:
-    """The content of a stock, as a key."""
     runs = tuple(
         tuple(
             (
@@ -463,25 +461,8 @@ class Share:
         return np.split(self.vertices[order], cuts)
 
 
-class Lost:
-    """The facts that a writer cannot express, by pool."""
-
-    def __init__(self, structure: Structure) -> None:
-        self._n = structure.n
-        self.facts: dict[Fact, Mask] = {}
-        #: pools that are not written but are read back all the same
-        self.between: Mask = np.zeros(structure.n, np.bool_)
-        #: pools that are read back in another place
-        self.moved: Mask = np.zeros(structure.n, np.bool_)
-
-    def mark(self, fact: Fact, vertices: Vertices) -> None:
-        """Record that these pools lose this fact."""
-        if len(vertices):
-            self.facts.setdefault(fact, np.zeros(self._n, np.bool_))[vertices] = True
-
-
 class Inventory:
-    """The hosts of a machine.
+    """The hosts of a machine, and what a writer cannot express of them.
 
     Args:
         structure: any machine.
@@ -509,6 +490,36 @@ class Inventory:
         #: pools that are written: a counted type or a leaf, on a host, and not within another written pool
         self.written: Mask = np.zeros(s.n, np.bool_)
         self.written[tops[_topmost(s, tops)]] = True
+        #: the pools that lose each fact
+        self._lost: dict[Fact, Mask] = {}
+        #: pools that are not written but are read back all the same
+        self.between: Mask = np.zeros(s.n, np.bool_)
+        #: pools that are read back in another place
+        self.moved: Mask = np.zeros(s.n, np.bool_)
+
+    def mark(self, fact: Fact, vertices: Vertices) -> None:
+        """Record that these pools lose this fact."""
+        if len(vertices):
+            self._lost.setdefault(fact, np.zeros(self.structure.n, np.bool_))[vertices] = True
+
+    def mark_units(self, vertices: Vertices) -> None:
+        """Record that pools lose their unit, those that have one."""
+        self.mark("units", vertices[self._has_unit[self.structure.kind[vertices]]])
+
+    @cached_property
+    def _has_unit(self) -> Mask:
+        return np.array([kind.unit is not None for kind in self.structure.kinds], np.bool_)
+
+    def mark_unlabelled(self, share: Share) -> None:
+        """Record that pools lose their id or name because they are written as an amount."""
+        s, first = self.structure, int(share.vertices[0])
+        self.mark("ids", share.vertices[s.id[share.vertices] >= 0])
+        if s.id.item(first) < 0 and s.name(first) != share.type:
+            self.mark("names", share.vertices)
+
+    def mark_moved(self) -> None:
+        """Record that the written pools are read back directly in their hosts."""
+        self.moved |= self.written & (self.structure.parent != self.hosts[np.maximum(self.host, 0)])
 
     @cached_property
     def shares(self) -> list[list[Share]]:
@@ -528,22 +539,16 @@ class Inventory:
             shares.sort(key=lambda share: int(share.vertices[0]))
         return found
 
-    def host_name(self, number: int) -> str:
-        """The name of a host, or the label kept for it."""
-        v = int(self.hosts[number])
-        kept = self.properties(v).get(LABEL)
-        return kept if isinstance(kept, str) else self.structure.name(v)
-
-    def distinct_names(self, lost: Lost) -> list[str]:
+    def distinct_names(self) -> list[str]:
         """The names of all hosts, numbered where one occurs twice."""
         found: dict[str, None] = {}
         for number, v in enumerate(self.hosts.tolist()):
-            name = base = self.host_name(number)
+            name = base = self.label(v)
             at = number
             while name in found:
                 name, at = f"{base}~{at}", at + 1
             if name != base:
-                lost.mark("names", np.array([v]))
+                self.mark("names", np.array([v]))
             found[name] = None
         return list(found)
 
@@ -566,7 +571,7 @@ class Inventory:
             first = int(ids[0])
             return range(first, first + len(ids)) if (np.diff(ids) == 1).all() else list(map(str, ids.tolist()))
         return [
-            str(number) if is_plain else self._label(v)
+            str(number) if is_plain else self.label(v)
             for v, number, is_plain in zip(vertices.tolist(), ids.tolist(), plain.tolist(), strict=True)
         ]
 
@@ -580,23 +585,24 @@ class Inventory:
             return is_bare or s.size.item(first) != 1
         return any(s.kinds[number].unit is not None for number in np.unique(s.kind[share.vertices]).tolist())
 
-    def distinct(self, vertices: Vertices, lost: Lost) -> list[str] | range:
+    def distinct(self, vertices: Vertices) -> list[str] | range:
         """The labels of pools on one host, renumbered where one occurs twice."""
         labels = self.labels(vertices)
         if isinstance(labels, range) or len(set(labels)) == len(labels):
             return labels
-        self.relabelled("ids", vertices, lost)
+        self.relabelled("ids", vertices)
         return range(len(vertices))
 
-    def relabelled(self, fact: Fact, vertices: Vertices, lost: Lost) -> None:
+    def relabelled(self, fact: Fact, vertices: Vertices) -> None:
         """Record that pools are read back with other labels; for a label kept besides a name, both change."""
-        lost.mark(fact, vertices)
+        self.mark(fact, vertices)
         keeps = np.array([any(key == LABEL for key, _ in kind.properties) for kind in self.structure.kinds])
         kept = vertices[keeps[self.structure.kind[vertices]]]
-        lost.mark("names", kept)
-        lost.mark("properties", kept)
+        self.mark("names", kept)
+        self.mark("properties", kept)
 
-    def _label(self, v: int) -> str:
+    def label(self, v: int) -> str:
+        """The name of a pool, or the label kept for it."""
         kept = self.properties(v).get(LABEL)
         return kept if isinstance(kept, str) else self.structure.name(v)
 
@@ -626,44 +632,36 @@ class Inventory:
         renamed = [f"pools: type {name} is written as {word}" for name, word in found.items() if back.get(word) != name]
         return found, renamed
 
-    def left_out(self, allocations: Sequence[Hold], carries: frozenset[Fact], lost: Lost, more: Sequence[str] = ()) -> list[str]:
+    def left_out(self, allocations: Sequence[Hold], carries: frozenset[Fact], more: Sequence[str] = ()) -> list[str]:
         """What a format cannot express of the machine.
 
         Args:
-            carries: facts that it can express of hosts and written pools, except for `lost`.
+            carries: facts that it can express of hosts and written pools, except for those that were marked.
             more: further messages of the format.
         """
         s = self.structure
-        kept = self.written | lost.between
+        kept = self.written | self.between
         kept[self.hosts] = True
         kept[0] = True
         missing = ~kept
         missing[s.tree_end :] = False
         found = losses.concern(s, "pools", missing)
-        found += losses.concern(s, "pools", lost.moved & kept, "the places")
+        found += losses.concern(s, "pools", self.moved & kept, "the places")
         if self.hosts[0] == 0:
             found.append(f"pools: {s.where(0)} will be in a cluster when it is read")
         found += more
-        lost.mark("ids", np.flatnonzero(self._ids_lost()))
+        self.mark("ids", np.flatnonzero(self._ids_lost()))
         if "properties" not in carries:
-            lost.mark("properties", np.flatnonzero(self._described()))
-        lost.mark("basenames", np.flatnonzero(self._based() & ~lost.between))
-        for fact, mask in lost.facts.items():
+            described = np.array([any(key not in self.marks for key, _ in kind.properties) for kind in s.kinds])
+            self.mark("properties", np.flatnonzero(described[s.kind]))
+        based = np.array([kind.basename != kind.type for kind in s.kinds])[s.kind]
+        self.mark("basenames", np.flatnonzero(based & ~self.between))
+        for fact, mask in self._lost.items():
             found += losses.concern(s, fact, mask & kept)
         # A unit with no slots is down, because no pool has size 0; this state need not be reported.
         ghosts = np.array([any(key == SLOTS for key, _ in kind.properties) for kind in s.kinds])[s.kind]
-        found += losses.lines(s, allocations, carries | {*lost.facts, "ids", "basenames", "properties"}, within=kept & ~ghosts)
+        found += losses.lines(s, allocations, carries | {*self._lost, "ids", "basenames", "properties"}, within=kept & ~ghosts)
         return list(dict.fromkeys(found))
-
-    def _based(self) -> Mask:
-        """Pools whose basename is not their type."""
-        found: Mask = np.array([kind.basename != kind.type for kind in self.structure.kinds])[self.structure.kind]
-        return found
-
-    def _described(self) -> Mask:
-        kinds = self.structure.kinds
-        found: Mask = np.array([any(key not in self.marks for key, _ in kind.properties) for kind in kinds])[self.structure.kind]
-        return found
 
     def _ids_lost(self) -> Mask:
         """Pools with both an explicit name and an id, and hosts whose id does not follow from their name."""

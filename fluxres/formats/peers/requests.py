@@ -178,26 +178,22 @@ def _hyperqueue_variants(text: str) -> tuple[Variant, ...]:
     column, asks = 1, []
     for part in _ASK_END.split(text):
         if part.strip():
-            try:
-                asks.append(hyperqueue_request.parse(part))
-            except InputError as error:
-                raise type(error)(error.message, where=_moved(error.where, column), hint=error.hint) from None
+            asks.append(hyperqueue_request.parse(part, column=column))
         column += len(part) + 1
     if not asks:
         raise InputError("asks for nothing", where="request:1", hint="write NAME=AMOUNT, such as gpus=2")
     return (hyperqueue_request.variant(asks),)
 
 
-def _moved(where: str, column: int) -> str:
-    name, _, at = where.rpartition(":")
-    return f"{name}:{int(at) + column - 1}" if name and at.isdecimal() else where
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
 
 
 def _exported(text: str) -> tuple[Variant, ...]:
-    try:
-        values = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
+    values = _json(text)
     listed = values if isinstance(values, list) else values.get("variants", [values])
     if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
         raise InputError("expected a variant or a list of them", where="request", hint="each has a key 'resources'")
@@ -225,19 +221,15 @@ def _submitted(line: str) -> Variant:
         elif option == "--cpus":
             asks.append(hyperqueue_request.parse(f"{CPUS}={value}"))
         elif option == "--nodes":
-            nodes = _whole(value, "--nodes")
+            if not re.fullmatch(r"[0-9]{1,10}", value):
+                raise InputError(f"expected a number, got {value!r:.60}", where="--nodes")
+            nodes = int(value)
         elif option == "--time-request":
             min_time_s = duration.parse(value)
         elif option not in ("--time-limit", "--name", "--priority", "--array", "--max-fails", "--cwd", "--env", "--pin"):
             hint = "the options are --cpus, --resource, --nodes and --time-request"
             raise InputError(f"unknown option {option[:40]}", where="request", hint=hint)
     return hyperqueue_request.variant(asks, nodes=nodes, min_time_s=min_time_s)
-
-
-def _whole(text: str, where: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", text):
-        raise InputError(f"expected a number, got {text!r:.60}", where=where)
-    return int(text)
 
 
 # -- canary ----------------------------------------------------------------------------------------------------------
@@ -290,10 +282,7 @@ def _canary_requests(text: str) -> list[canary.NodeRequest]:
     """Requests as JSON, one per node, or parameters such as ``cpus=4 gpus=2``."""
     if not text.lstrip().startswith(("{", "[")):
         return _of_parameters(canary.parse_counts(text))
-    try:
-        values = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
+    values = _json(text)
     if isinstance(values, Mapping) and "items" not in values:
         return _of_parameters(values)
     listed = values if isinstance(values, list) else [values]
@@ -305,14 +294,11 @@ def _of_parameters(parameters: Mapping[str, Any]) -> list[canary.NodeRequest]:
     wanted = canary.infer(named, named)
     nodes = wanted.pop("nodes", None)
     if nodes is None:
-        return [canary.NodeRequest(tuple(_items(wanted)))]
+        if sum(wanted.values()) > limits.REQUEST_VERTICES_MAX:
+            raise LimitExceeded(f"more than {limits.REQUEST_VERTICES_MAX} items", where="request", hint="ask for fewer")
+        items = (canary.Item(word, 1) for word, count in wanted.items() for _ in range(count))
+        return [canary.NodeRequest(tuple(items))]
     return canary.requests(wanted, {word: max(count, 1) for word, count in wanted.items()}, nodes=nodes)
-
-
-def _items(wanted: Mapping[str, int]) -> Iterable[canary.Item]:
-    if sum(wanted.values()) > limits.REQUEST_VERTICES_MAX:
-        raise LimitExceeded(f"more than {limits.REQUEST_VERTICES_MAX} items", where="request", hint="ask for fewer")
-    return (canary.Item(word, 1) for word, count in wanted.items() for _ in range(count))
 
 
 def _node_request(values: object, at: int) -> canary.NodeRequest:

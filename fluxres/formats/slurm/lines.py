@@ -18,7 +18,7 @@ from fluxres.documents import source_text
 from fluxres.documents.document import shown
 from fluxres.documents.source import Source
 from fluxres.documents.typed import nearest
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.syntax import hostlist
 
 _PAIR = re.compile(r"\s*([A-Za-z][\w.]*+)\s*([-+*/]?)=\s*(?:\"([^\"]*)\"|([^\s\"]*))")
@@ -80,7 +80,6 @@ class Line:
         return self.number(key, text, least=least)
 
     def number(self, key: str, text: str, *, least: int = 0) -> int:
-        """A part of a value as an integer."""
         if not (text.isascii() and text.isdigit()):
             raise self.refuse(key, f"expected a number >= {least}, got {shown(text)}")
         value = int(text) if len(text) < 20 else limits.SIZE_MAX + 1
@@ -108,14 +107,12 @@ class Line:
 
         Errors: InputError, LimitExceeded.
         """
-        try:
+        with ErrorPlace(f"{self.where}: {key}"):
             found: list[str] = []
             text = self.pairs.get(key, "")
             # Items with one bracket are expanded together, which is three times as fast.
             for item in hostlist.split(text) if _SECOND_BRACKET.search(text) else [text] if text.strip(", ") else []:
                 found += _hosts(item, self.room.names - len(found))
-        except InputError as error:
-            raise type(error)(error.message, where=f"{self.where}: {key}", hint=error.hint) from None
         self.take(key, len(found))
         return found
 

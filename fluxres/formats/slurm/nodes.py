@@ -14,24 +14,12 @@ from itertools import groupby
 from typing import Final
 
 from fluxres import limits
-from fluxres.documents.document import Document, Key
 from fluxres.errors import LimitExceeded
 from fluxres.formats.losses import Notes
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.gres import Devices, Gres
 from fluxres.formats.slurm.lines import Line
 from fluxres.graph.recipe import Recipe
-
-
-class Place:
-    """A place in a document, computed only when needed, because finding it reads the text again."""
-
-    def __init__(self, document: Document, path: tuple[Key, ...]) -> None:
-        self._document, self._path = document, path
-
-    def __str__(self) -> str:
-        return self._document.where(self._path)
-
 
 NODE_KEYS: Final = frozenset(
     {

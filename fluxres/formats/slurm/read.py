@@ -17,12 +17,13 @@ from fluxres import limits
 from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.json_typed import collector_paused
+from fluxres.documents.place import Place
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.lines import Line, Room, beside, lines
-from fluxres.formats.slurm.nodes import NODE_KEYS, Node, Place, hardware_of, state_of
+from fluxres.formats.slurm.nodes import NODE_KEYS, Node, hardware_of, state_of
 from fluxres.formats.slurm.site import NETWORK, Partition, Site, Switch
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
@@ -129,7 +130,7 @@ def _switches(topology: Topology, i: int, document: Document, room: Room) -> lis
         return []
     made = []
     for at, (sort, name, nodes, children) in enumerate(entries):
-        place = Place(document, (*base, at))
+        place = Place((*base, at), document)
         made.append(
             Switch(name, _hosts(nodes, "nodes", place, room), _hosts(children, "children", place, room), None, sort, place)
         )
@@ -137,10 +138,8 @@ def _switches(topology: Topology, i: int, document: Document, room: Room) -> lis
 
 
 def _hosts(text: str, key: str, place: Place, room: Room) -> list[str]:
-    try:
+    with ErrorPlace(lambda: f"{place}.{key}"):
         return Line("", {key: text}, room).hosts(key)
-    except InputError as error:
-        raise type(error)(error.message, where=f"{place}.{key}", hint=error.hint) from None
 
 
 _PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
@@ -186,7 +185,6 @@ class _Reading:
         self._room = Room()
 
     def site(self) -> Site:
-        """The site described by the files."""
         for line in lines(self._source, self._room):
             self._take(line)
         gres = beside(self._source, "gres.conf")

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.place import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.losses import Notes, listed
 from fluxres.formats.slurm.gres import Devices
-from fluxres.formats.slurm.nodes import Node, Place, recipes
+from fluxres.formats.slurm.nodes import Node, recipes
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import PropertyValue

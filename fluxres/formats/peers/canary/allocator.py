@@ -50,18 +50,10 @@ class Shelf:
 
     def __init__(self, machine: Machine, *, allow_multinode: bool = True) -> None:
         self.allow_multinode = allow_multinode
-        self._free = {
-            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()
-        }
-        self._most = {
-            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()
-        }
+        self._free, self._most = _copied(machine), _copied(machine)
 
     def free(self) -> dict[str, dict[str, dict[str, Slots]]]:
-        """The free slots, by node, type and id."""
-        return {
-            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in self._free.items()
-        }
+        return _copied(self._free)
 
     def is_feasible(self, requests: Sequence[NodeRequest]) -> bool:
         """Whether there is a node for each request, by the totals of the free slots; never for several requests without
@@ -237,6 +229,10 @@ def start(shelf: Shelf, tests: Iterable[Test]) -> dict[str, Checkout]:
             if any(request.exclusive for request in test.requests):
                 break
     return started
+
+
+def _copied(machine: Machine) -> dict[str, dict[str, dict[str, Slots]]]:
+    return {node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()}
 
 
 def _totals(request: NodeRequest) -> dict[str, Slots]:

@@ -35,7 +35,6 @@ from fluxres.formats.peers.inventory import (
     SLOTS,
     Host,
     Inventory,
-    Lost,
     Run,
     Share,
     Stock,
@@ -136,11 +135,9 @@ class PoolNode:
     path: tuple[Key, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """Instances of each type."""
         return {word: each.count if isinstance(each, Alike) else len(each) for word, each in self.resources.items()}
 
     def slots(self) -> dict[str, int | float]:
-        """Slots of each type."""
         return {
             word: listed.count * listed.slots if isinstance(listed, Alike) else sum(each.slots for each in listed)
             for word, listed in self.resources.items()
@@ -149,8 +146,6 @@ class PoolNode:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePool:
-    """The content of a resource pool."""
-
     nodes: tuple[PoolNode, ...]
     properties: Mapping[str, Any] = field(default_factory=dict)
     allow_multinode: bool | None = None
@@ -436,35 +431,34 @@ def write(
     """
     if form not in ("nodes", "resources"):
         raise UsageError(f"no form {form!r} of a resource pool", hint="the forms are nodes and resources")
-    inventory, lost = Inventory(structure, marks=frozenset({MULTINODE, NESTED + EMPTY})), Lost(structure)
+    inventory = Inventory(structure, marks=frozenset({MULTINODE, NESTED + EMPTY}))
     if form == "resources" and len(inventory.hosts) > 1:
         message = f"{len(inventory.hosts)} nodes, but the older form of a resource pool has one"
         raise UsageError(message, hint="write the form 'nodes'")
     words, more = inventory.words(str)
     writing = _Kinds(structure)
     nodes: list[dict[str, Any]] = []
-    names = inventory.distinct_names(lost)
+    names = inventory.distinct_names()
     for number, v in enumerate(inventory.hosts.tolist()):
-        resources = {words[share.type]: _written(inventory, share, writing, lost) for share in inventory.shares[number]}
+        resources = {words[share.type]: _written(inventory, share, writing) for share in inventory.shares[number]}
         described, empty = _described(structure.kind_of(v))
         resources |= {word: [] for word in empty if word not in resources}
         node: dict[str, Any] = {"id": names[number], "resources": resources}
         if described:
             node["additional_properties"] = described
         nodes.append(node)
-    parents = structure.parent[np.flatnonzero(inventory.written)]
-    lost.moved[np.flatnonzero(inventory.written)[parents != inventory.hosts[inventory.host[inventory.written]]]] = True
-    lost.mark("properties", np.flatnonzero(writing.unsaid[structure.kind]))
+    inventory.mark_moved()
+    inventory.mark("properties", np.flatnonzero(writing.unsaid[structure.kind]))
     pool = _top(structure, inventory)
     if form == "nodes":
         pool["nodes"] = nodes
     else:
         pool["resources"] = nodes[0]["resources"]
         host = inventory.hosts
-        lost.mark("names", host[[structure.name(v) != "node0" for v in host.tolist()]])
-        lost.mark("properties", host[["additional_properties" in nodes[0]]])
+        inventory.mark("names", host[[structure.name(v) != "node0" for v in host.tolist()]])
+        inventory.mark("properties", host[["additional_properties" in nodes[0]]])
     data = orjson.dumps({"resource_pool": pool}) + b"\n"
-    return Output(data, inventory.left_out(allocations, CARRIES, lost, more))
+    return Output(data, inventory.left_out(allocations, CARRIES, more))
 
 
 def _top(structure: Structure, inventory: Inventory) -> dict[str, Any]:
@@ -533,18 +527,18 @@ class _Kinds:
         self.unsaid = np.array(unsaid)
 
 
-def _written(inventory: Inventory, share: Share, kinds: _Kinds, lost: Lost) -> list[dict[str, Any]]:
+def _written(inventory: Inventory, share: Share, kinds: _Kinds) -> list[dict[str, Any]]:
     s, vertices = inventory.structure, share.vertices
     made = []
-    labels = inventory.distinct(vertices, lost)
+    labels = inventory.distinct(vertices)
     numbers = s.kind[vertices].tolist()
     for v, label, size, number in zip(vertices.tolist(), labels, s.size[vertices].tolist(), numbers, strict=True):
         slots: int | float = 0 if kinds.ghost[number] else size
         if kinds.scaled[number]:
             slots = size / FRACTIONS if size % FRACTIONS else size // FRACTIONS
             if isinstance(slots, int) or round(slots * FRACTIONS) != size:
-                lost.mark("sizes", np.array([v]))
-                lost.mark("units", np.array([v]))
+                inventory.mark("sizes", np.array([v]))
+                inventory.mark("units", np.array([v]))
         entry: dict[str, Any] = {"id": str(label), "slots": slots}
         if kinds.described[number]:
             entry["properties"] = kinds.described[number]

@@ -153,11 +153,9 @@ class Slots:
         return True
 
     def locked(self, type_name: str) -> dict[str, int]:
-        """Slots taken, by instance."""
         return dict(self._locked.get(type_name, {}))
 
     def free(self) -> dict[str, dict[str, int]]:
-        """Free slots by type and instance."""
         return {
             type_name: {name: slots - self._locked[type_name][name] for name, slots in instances.items()}
             for type_name, instances in self._total.items()

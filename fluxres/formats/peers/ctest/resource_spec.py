@@ -26,7 +26,7 @@ from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.format import Fact, Hold, Loaded, Output
 from fluxres.formats.peers.ctest.groups import ID, TYPE
-from fluxres.formats.peers.inventory import LABEL, SLOTS, Host, Inventory, Lost, Run, Share, Stock, compact, structure
+from fluxres.formats.peers.inventory import LABEL, SLOTS, Host, Inventory, Run, Share, Stock, compact, structure
 from fluxres.graph.structure import Structure
 
 _SLOTS_MAX: Final = (1 << 32) - 1
@@ -191,8 +191,8 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     >>> write(machine).data.decode().split("local")[1]
     '":[{"gpus":[{"id":"0","slots":2}]}]}\\n'
     """
-    inventory, lost = Inventory(structure), Lost(structure)
-    names = inventory.distinct_names(lost)
+    inventory = Inventory(structure)
+    names = inventory.distinct_names()
     if node is not None and node not in names:
         raise UsageError(f"no node {node!r}", hint=f"the nodes are {', '.join(names)}"[:200])
     chosen = [number for number, each in enumerate(names) if node is None or each == node]
@@ -201,17 +201,17 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     for number in chosen:
         for share in inventory.shares[number]:
             prefix = f"{_id(names[number])}_" if len(chosen) > 1 else ""
-            local.setdefault(words[share.type], []).extend(_instances(inventory, share, prefix, lost))
+            local.setdefault(words[share.type], []).extend(_instances(inventory, share, prefix))
     inventory.written &= np.isin(inventory.host, chosen)
-    lost.moved |= inventory.written & (structure.parent != inventory.hosts[np.maximum(inventory.host, 0)])
+    inventory.mark_moved()
     if len(chosen) > 1:
         more.append(f"pools: which of {len(chosen)} nodes an instance is in")
-        lost.moved |= inventory.written
+        inventory.moved |= inventory.written
     inventory.hosts = inventory.hosts[chosen]
     is_other = [structure.name(v) != "node0" for v in inventory.hosts.tolist()]
-    lost.mark("names", inventory.hosts[is_other])  # the single node is read back as node0
+    inventory.mark("names", inventory.hosts[is_other])  # the single node is read back as node0
     data = orjson.dumps({"version": VERSION, "local": [local]}) + b"\n"
-    return Output(data, inventory.left_out(allocations, CARRIES, lost, more))
+    return Output(data, inventory.left_out(allocations, CARRIES, more))
 
 
 def clean(word: str) -> str:
@@ -228,23 +228,23 @@ def _id(label: str) -> str:
     return label if ID.fullmatch(label) else re.sub(r"[^a-z0-9_]", "_", label.lower()) or "_"
 
 
-def _instances(inventory: Inventory, share: Share, prefix: str, lost: Lost) -> list[dict[str, Any]]:
+def _instances(inventory: Inventory, share: Share, prefix: str) -> list[dict[str, Any]]:
     s, vertices = inventory.structure, share.vertices
     kinds = s.kind[vertices].tolist()
     keeps = [LABEL in dict(s.kinds[number].properties) for number in kinds]
     given = list(map(str, inventory.labels(vertices)))
     own = [label for label, is_kept in zip(given, keeps, strict=True) if not is_kept]
     if len(set(own)) < len(own):  # a label may occur twice if it did so in the file it came from
-        given = list(map(str, inventory.distinct(vertices, lost)))
+        given = list(map(str, inventory.distinct(vertices)))
     labels = [f"{prefix}{label}" for label in given]
     ids = list(map(_id, labels))
     if len(set(ids)) < len(set(labels)):
         ids = [f"{each}_{at}" for at, each in enumerate(ids)]
     if prefix or ids != labels:
-        inventory.relabelled("names", vertices, lost)
+        inventory.relabelled("names", vertices)
     slots = s.size[vertices]
-    lost.mark("sizes", vertices[slots > _SLOTS_MAX])
-    lost.mark("units", vertices[[s.kinds[number].unit is not None for number in kinds]])
+    inventory.mark("sizes", vertices[slots > _SLOTS_MAX])
+    inventory.mark_units(vertices)
     is_none = [SLOTS in dict(s.kinds[number].properties) for number in kinds]
     return [
         {"id": each, "slots": 0 if is_ghost else min(size, _SLOTS_MAX)}

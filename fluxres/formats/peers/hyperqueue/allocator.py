@@ -60,7 +60,6 @@ class Need:
         return -_GROUP - _FREE * self.free[group]
 
     def is_met(self, groups: Sequence[int]) -> bool:
-        """Whether these groups have enough."""
         whole = sum(self.free[group] for group in groups)
         is_open = self.fraction > 0 and any(self.open[group] >= self.fraction for group in groups)
         return whole >= self.units + (self.fraction > 0 and not is_open)
@@ -272,7 +271,6 @@ class Given:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The labels of the indices."""
         return None if self.indices is None else tuple(index.label for index in self.indices)
 
 
@@ -388,7 +386,6 @@ class Worker:
         )
 
     def can_give(self, asks: Sequence[Ask]) -> bool:
-        """Whether it can allocate all of this now."""
         return self._choice(asks) is not None
 
     def _choice(self, asks: Sequence[Ask]) -> dict[str, tuple[int, ...]] | None:

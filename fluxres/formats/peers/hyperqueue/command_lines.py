@@ -13,7 +13,7 @@ from typing import Final
 
 from fluxres.documents.document import excerpt
 from fluxres.documents.source import Source
-from fluxres.errors import InputError
+from fluxres.errors import ErrorPlace, InputError
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
@@ -95,13 +95,11 @@ def of_words(source: Source) -> Iterator[Started]:
         if not line:
             continue
         worker = Started(partial(source.where, number)) if is_options or open_worker is None else open_worker
-        try:
+        with ErrorPlace(partial(source.where, number), inner=True):
             if is_options:
                 add_options(line, worker)
             else:
                 worker.pools.append(_pool(line))
-        except InputError as error:
-            raise type(error)(error.message, where=f"{source.where(number)}: {error.where}", hint=error.hint) from None
         if is_options:
             yield worker
         else:

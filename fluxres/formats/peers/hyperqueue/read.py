@@ -22,7 +22,7 @@ from fluxres import limits
 from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
@@ -131,10 +131,8 @@ def read_words(text: str, *, origin: int | None = None, fractions: bool = False)
     8
     """
     started = Started(lambda: "hyperqueue:")
-    try:
+    with ErrorPlace("hyperqueue", inner=True):
         add_options(text, started)
-    except InputError as error:
-        raise type(error)(error.message, where=f"hyperqueue: {error.where}", hint=error.hint) from None
     return machine([started], "hyperqueue:", origin, fractions=fractions)
 
 
@@ -149,10 +147,8 @@ def machine(workers: Sequence[Started], file: str, origin: int | None = None, *,
         key = (*map(id, worker.pools), *worker.couplings)
         stocks = known.get(key)
         if stocks is None:
-            try:
+            with ErrorPlace(worker.where, inner=True):
                 hyperqueue.check(worker.pools)
-            except InputError as error:
-                raise type(error)(error.message, where=f"{worker.where()}: {error.where}", hint=error.hint) from None
             stocks = known[key] = _stocks(worker, fractions)
         properties = {} if worker.group is None else {GROUP: worker.group}
         hosts.append(Host(stocks, worker.name, properties, worker.where))

@@ -74,7 +74,6 @@ class DiscreteBookings:
         self._held: dict[str, tuple[str, ...]] = {}
 
     def slots_available(self) -> int:
-        """The number of free items."""
         return len(self._free)
 
     def book(self, job: str, definition: Parameters, instance: Parameters | None = None) -> Answer:
@@ -224,7 +223,6 @@ class Queues:
         return list(self._running)
 
     def running_of(self, definition: str) -> int:
-        """The number of running jobs of a definition."""
         return sum(job.kind == definition for _, job in self._running.values())
 
     def freeze(self, job: str, is_frozen: bool = True) -> None:

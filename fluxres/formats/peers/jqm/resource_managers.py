@@ -16,7 +16,6 @@ from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-import numpy as np
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -26,7 +25,7 @@ from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
 from fluxres.formats.format import Fact, Hold, Loaded, Output
-from fluxres.formats.peers.inventory import NESTED, OF_FILE, Host, Inventory, Lost, Run, Share, Stock, kept_properties, structure
+from fluxres.formats.peers.inventory import NESTED, OF_FILE, Host, Inventory, Run, Share, Stock, kept_properties, structure
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Quantity, Rules
 from fluxres.graph.structure import Structure
@@ -251,39 +250,34 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     >>> write(read(Source(b"nbThread: 3")).structure).data
     b'{"nodes":[{"name":"node0","managers":[{"type":"quantity","key":"thread","quantity":3}]}]}\\n'
     """
-    inventory, lost = Inventory(structure, marks=frozenset({NESTED + RULES})), Lost(structure)
+    inventory = Inventory(structure, marks=frozenset({NESTED + RULES}))
     words, more = inventory.words(str.lower)
     nodes = []
     for number, v in enumerate(inventory.hosts.tolist()):
-        managers = [_written(inventory, share, words[share.type], lost) for share in inventory.shares[number]]
-        nodes.append({"name": inventory.host_name(number), "managers": _ruled(managers, inventory.properties(v))})
+        managers = [_written(inventory, share, words[share.type]) for share in inventory.shares[number]]
+        nodes.append({"name": inventory.label(v), "managers": _ruled(managers, inventory.properties(v))})
         if not nodes[-1]["managers"]:
             more.append(f"pools: {structure.where(v)} has nothing to manage")
             nodes.pop()
-    parents = structure.parent[np.flatnonzero(inventory.written)]
-    lost.moved[np.flatnonzero(inventory.written)[parents != inventory.hosts[inventory.host[inventory.written]]]] = True
+    inventory.mark_moved()
     if not nodes:
         raise UsageError("no node has anything to manage", hint="a manager counts the pools in a node")
     data = orjson.dumps({"nodes": nodes}) + b"\n"
-    return Output(data, inventory.left_out(allocations, CARRIES, lost, more))
+    return Output(data, inventory.left_out(allocations, CARRIES, more))
 
 
-def _written(inventory: Inventory, share: Share, key: str, lost: Lost) -> dict[str, Any]:
+def _written(inventory: Inventory, share: Share, key: str) -> dict[str, Any]:
     s, vertices = inventory.structure, share.vertices
-    lost.mark("units", vertices[[s.kinds[number].unit is not None for number in s.kind[vertices].tolist()]])
+    inventory.mark_units(vertices)
     if inventory.is_sum(share):
-        first = int(vertices[0])
-        if len(vertices) > 1:
-            lost.moved[vertices] = True
-        lost.mark("ids", vertices[s.id[vertices] >= 0])
-        if s.id.item(first) < 0 and s.name(first) != share.type:
-            lost.mark("names", vertices)
+        inventory.moved[vertices] |= len(vertices) > 1
+        inventory.mark_unlabelled(share)
         return {"type": "quantity", "key": key, "quantity": sum(s.size[vertices].tolist())}
-    lost.mark("sizes", vertices[s.size[vertices] != 1])
-    labels = list(map(str, inventory.distinct(vertices, lost)))
+    inventory.mark("sizes", vertices[s.size[vertices] != 1])
+    labels = list(map(str, inventory.distinct(vertices)))
     items = [" ".join(label.split()) for label in labels]
     if items != labels or len(set(items)) < len(items):
-        inventory.relabelled("names", vertices, lost)
+        inventory.relabelled("names", vertices)
         items = items if len(set(items)) == len(items) and all(items) else list(map(str, range(len(items))))
     return {"type": "discrete", "key": key, "list": items}
 
