@@ -61,7 +61,6 @@ def concern(structure: Structure, fact: str, concerned: Mask, what: str = "") ->
     """The line for the marked pools; empty if there are none.
 
     Args:
-        concerned: bool by vertex.
         what: the part of the fact that is lost, if not all of it is.
     """
     count = int(np.count_nonzero(concerned))

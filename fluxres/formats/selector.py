@@ -60,7 +60,6 @@ class Selectors:
     """Reads and writes selections of pools of one structure.
 
     Args:
-        structure: contains the pools.
         roots: by graph name, the roots of the pools outside the containment tree that it declares.
     """
 
@@ -158,10 +157,7 @@ class Selectors:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def texts(self, vertices: Iterable[int]) -> list[str]:
-        """Selectors for these pools in this order, folded into as few as possible.
-
-        Cost: O(vertices × depth).
-        """
+        """Selectors for these pools in this order, folded into as few as possible. Cost: O(vertices × depth)."""
         texts: list[str] = []
         run: list[int] = []
         for v in vertices:

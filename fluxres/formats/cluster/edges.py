@@ -70,11 +70,7 @@ def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
 
 
 class Edges:
-    """Makes the auxiliary graphs of one document.
-
-    Args:
-        graphs: the names of all its graphs.
-    """
+    """Makes the auxiliary graphs of one document."""
 
     def __init__(self, document: Document, structure: Structure, selectors: Selectors, graphs: Iterable[str]) -> None:
         self._graphs = (structure.hierarchy, *graphs)

@@ -242,8 +242,6 @@ class Entries:
     def require_supplied(self, draws: Draws) -> None:
         """Refuse entries that draw from a supplier that does not exist. Draws written as properties (draw.power) are left to
         `check`.
-
-        Errors: InputError.
         """
         if not draws.types or not draws.supplied:  # a node may be described alone and later merged into a machine with power
             return

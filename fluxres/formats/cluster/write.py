@@ -65,8 +65,6 @@ def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, nam
     """The text of a cluster file.
 
     Args:
-        structure: the machine.
-        allocations: what each job holds.
         name: of the machine, if it is not that of the root.
 
     Cost: O(pools) array operations and O(entries written) Python.

@@ -75,15 +75,12 @@ class Rule:
     """An edge of the recipe: how targets are placed below each source.
 
     Args:
-        source: key of a kind.
-        target: key of a kind.
         method: make new vertices, or connect existing ones.
         scale: new vertices below each source.
         id_scope: enclosing edges over which ids run on.
         target_subsystem: subsystem whose paths decide which vertices are connected.
         target_up: levels cut from the end of the target's path before paths are compared.
         source_up: the same for the source.
-        line: its line in the file.
     """
 
     source: str

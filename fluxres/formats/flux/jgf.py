@@ -77,11 +77,8 @@ def build(
     """The structure of a graph in a JSON text.
 
     Args:
-        source: the text.
-        graph: the decoded graph.
         whole: type of the whole text.
         prefix: path of the graph in the text.
-        origin: base of the uuids that the graph does not give; random by default.
         is_of_job: whether `exclusive` means held by the job, and not that a pool may only be allocated exclusively.
 
     Errors: InputError with the place: edges to missing nodes, pools with two parents or none, names and
@@ -512,10 +509,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
 
 
 def require_known_writer(source: Source, writer: str, path: list[Key]) -> None:
-    """Refuse a graph whose `writer` is not Fluxion.
-
-    Errors: InputError at the path.
-    """
+    """Refuse a graph whose `writer` is not Fluxion."""
     if writer not in WRITERS:
         hint = "fluxres reads fluxion:jgf and fluxion:jgf_shorthand"
         raise InputError(f"unknown writer {shown(writer)}", where=json_typed.where(source, path), hint=hint)

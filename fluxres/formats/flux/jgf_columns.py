@@ -45,7 +45,6 @@ class NodeColumns:
         parts: the lists of nodes in the document, that of the graph first.
 
     Attributes:
-        n: number of nodes.
         shown: number of nodes in the first list.
         key, type: of each node.
         path: in containment, None for a node outside containment.
@@ -110,7 +109,6 @@ class EdgeColumns:
         directed: whether an edge is directed if it does not say so itself.
 
     Attributes:
-        source, target: keys of nodes.
         metadata: by edge, for edges that have some.
         undirected: edges without direction.
         place: by edge, its index in the concatenated lists.

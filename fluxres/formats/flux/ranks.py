@@ -94,10 +94,7 @@ class BlockRows:
         self._ends.append((row, self._n))
 
     def block(self) -> Block:
-        """The finished block.
-
-        Errors: InputError for two siblings with the same name.
-        """
+        """The finished block. Errors: InputError for two siblings with the same name."""
         self.close(0)
         parent = np.concatenate([np.full(len(ids), above, np.int32) for above, _, ids, _ in self._rows])
         end = np.arange(1, self._n + 1, dtype=np.int32)
@@ -133,7 +130,6 @@ def fill(blocks: Sequence[tuple[Block, int]], ranks: NDArray[np.int64], kinds: K
     Args:
         blocks: the content of each of a number of consecutive ranks.
         ranks: of all nodes, in order.
-        origin: base of the uuids.
 
     Returns the structure and the vertex of each node.
     Errors: LimitExceeded past POOLS_MAX.
@@ -187,10 +183,7 @@ class Hosts:
 
 
 def require_path_steps(expressions: Sequence[Expression]) -> None:
-    """Refuse hosts that could not be a step of a path.
-
-    Errors: InputError with the name.
-    """
+    """Refuse hosts that could not be a step of a path. Errors: InputError with the name."""
     for expression in expressions:
         if "/" in expression.prefix or "/" in expression.suffix:
             host = excerpt(expression.prefix + expression.suffix)
@@ -406,7 +399,6 @@ def lost(
 
     Args:
         host_ids: the id that a reader gives each target, from its host.
-        name: of the machine.
     """
     is_target = np.zeros(structure.n, np.bool_)
     is_target[targets.vertices] = True
@@ -460,10 +452,7 @@ class Children(NamedTuple):
 
 
 def children_of(structure: Structure, targets: Targets) -> Children:
-    """The cores and gpus of targets.
-
-    Cost: O(pools) array operations, O(different targets) Python.
-    """
+    """The cores and gpus of targets. Cost: O(pools) array operations, O(different targets) Python."""
     texts: dict[str, list[str]] = {}
     numbers = structure.id.copy()
     first_of, last_of = [], []

@@ -35,7 +35,6 @@ def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | No
 
     Args:
         hidden: what the document says about exclusively held pools.
-        origin: base of the uuids of added pools; random by default.
 
     Cost: O(pools) array operations; Python for each node, and for each type of which a node has some pools and lacks others.
     """

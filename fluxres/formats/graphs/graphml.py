@@ -91,10 +91,7 @@ class _Reading:
                 self._defaults.setdefault((each, name), default.text)
 
     def _require_plain(self) -> None:
-        """Refuse the parts of GraphML other than nodes and directed edges between two of them.
-
-        Errors: InputError with the line.
-        """
+        """Refuse the parts of GraphML other than nodes and directed edges between two of them."""
         hint = "edges describe which pool contains which"
         for element in self._graph.all("hyperedge"):
             self._refuse(element, "is an edge of several nodes", hint)
@@ -295,10 +292,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
 
 
 def escape(text: str) -> str:
-    """A text escaped for XML.
-
-    Errors: InputError for characters that XML does not allow.
-    """
+    """A text escaped for XML. Errors: InputError for characters that XML does not allow."""
     if _FORBIDDEN.search(text):
         raise InputError(f"{text!r} has characters that XML does not allow", hint="use another format or another name")
     return saxutils.escape(text, _ENTITIES)

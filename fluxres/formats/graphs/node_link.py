@@ -287,10 +287,7 @@ class _Reading:
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
-    """A machine as a node-link graph; a multigraph if it has auxiliary graphs with edges.
-
-    Cost: about 2 µs per pool.
-    """
+    """A machine as a node-link graph; a multigraph if it has auxiliary graphs with edges. Cost: about 2 µs per pool."""
     about: dict[str, Any] = {"name": name if name is not None else structure.name(0)}
     about["subsystems"] = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
     if allocations:

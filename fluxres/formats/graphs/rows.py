@@ -42,7 +42,6 @@ class GraphRows:
     """Nodes by column, edges by graph; absent values are None.
 
     Args:
-        types: resource types.
         parents: (parent row, child row, number of the edge) of containment.
         graphs: edges of auxiliary graphs by name, in order.
         own: of a document that fluxres wrote, all auxiliary graphs and whether they are hierarchies; nothing is inferred then.
@@ -70,8 +69,6 @@ class GraphRows:
         """The machine, and the vertex of each row.
 
         Args:
-            fail: raises for the document at a place.
-            origin: base of the uuids that the document does not give.
             file: name for messages about the document as a whole.
 
         Errors: what `fail` raises; InputError for edges that are not a tree and for duplicate names; LimitExceeded.

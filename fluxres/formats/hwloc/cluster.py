@@ -85,8 +85,6 @@ def read_many(
     ranks.
 
     Args:
-        origin: base of the uuids; random by default.
-        keep: types to keep (:func:`.hwloc_pools.kept`).
         cluster: its name; ``cluster`` by default. A single file without it gives a node without a cluster around it.
 
     Nodes are named as their topologies say, or after their files if a topology does not say, or if all topologies give the same

@@ -49,8 +49,6 @@ class Run:
     Args:
         labels: in order; a `range` of numbers costs nothing however long it is.
         size: units of each; 0 if it cannot be allocated.
-        unit: of the size.
-        properties: of each.
         fractions: whether each can be allocated in ten-thousandths.
     """
 
@@ -176,7 +174,6 @@ class Stock:
         groups: runs by group; a single group is in the host itself, several groups have a pool each.
         grid: instead of groups: their number, and one run of numbers that is divided among them in equal parts.
         amount: units of a resource without labels; then there are no groups.
-        unit: of the amount.
         beside: whether its groups are those of the first grouped stock, in the same pools.
         where: returns its place in the file; called only for an error.
     """
@@ -234,8 +231,6 @@ def structure(
 
     Args:
         file: for messages without a more specific place.
-        origin: base of the uuids; random by default.
-        properties: properties of the cluster.
 
     Cost: O(hosts + stocks + labels listed) Python, O(pools) array writes.
     Errors: InputError and LimitExceeded with the place of the stock.
@@ -408,9 +403,6 @@ def _sum(stock: Stock, type_name: str, taken: set[str]) -> Recipe:
 def kept_properties(given: Mapping[str, Any], where: Callable[[], str] = str) -> dict[str, PropertyValue]:
     """Properties of a pool for those of a file: a list or mapping is kept as JSON under a marked key.
 
-    Args:
-        where: returns the place of the properties.
-
     Errors: InputError for a number that is NaN or infinite.
 
     >>> kept_properties({"vendor": "AMD", "links": [1, 2]})
@@ -465,7 +457,6 @@ class Inventory:
     """The hosts of a machine, and what a writer cannot express of them.
 
     Args:
-        structure: any machine.
         marks: properties that the format expresses in another way.
 
     Cost: O(pools) array operations; O(hosts × types) Python for `shares`.

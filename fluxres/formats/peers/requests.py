@@ -47,7 +47,6 @@ class Asked:
     """A request, and the part of the original that it cannot express.
 
     Args:
-        request: for a graph.
         left_out: in words, what only the other system's own rules can honour.
     """
 
@@ -83,10 +82,7 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
 
 
 def request(source: object, format: str) -> Request:
-    """The one request of a text or a file.
-
-    Errors: as :func:`parse`; UsageError for several alternatives.
-    """
+    """The one request of a text or a file. Errors: as :func:`parse`; UsageError for several alternatives."""
     if not isinstance(source, str | bytes | Path):
         raise UsageError(f"expected text in the language of {format}, got {source!r:.60}", hint="leave the format out")
     if isinstance(source, str) and source != "-":

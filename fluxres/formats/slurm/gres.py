@@ -107,10 +107,7 @@ def _parsed(text: str) -> tuple[Gres, ...]:
 
 
 def devices(line: Line) -> Devices | None:
-    """A line of gres.conf; None for one that describes no device.
-
-    Errors: InputError, LimitExceeded.
-    """
+    """A line of gres.conf; None for one that describes no device."""
     line.require_known(KEYS)
     if "name" not in line.pairs:
         return None
@@ -146,9 +143,7 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices], where: str, most: i
     """The pools of a node's generic resources.
 
     Args:
-        found: what the node has.
         known: lines of gres.conf for this node, in order.
-        where: place of the node.
         most: maximal number of entries.
 
     Errors: LimitExceeded for more entries.

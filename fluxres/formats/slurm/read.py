@@ -84,9 +84,6 @@ class Topology(Struct):
 def _read_networks(source: Source, site: Site, room: Room) -> None:
     """Put the networks of a file into a site.
 
-    Args:
-        room: remaining number of names that the files of the site may expand to.
-
     Errors: InputError `FILE:line:column: path`; LimitExceeded.
     Cost: O(length + hosts).
     """

@@ -161,10 +161,7 @@ def _graph(name: str, edges: Sequence[tuple[int, int]], relation: str, *, hierar
 
 
 def _numbers(named: Iterable[tuple[str, str | Place]], what: str) -> dict[str, int]:
-    """The numbers of names.
-
-    Errors: InputError for a duplicate name.
-    """
+    """The numbers of names. Errors: InputError for a duplicate name."""
     found: dict[str, int] = {}
     for name, where in named:
         if name in found:

@@ -37,7 +37,6 @@ class Shelf:
     """The free slots of a machine.
 
     Args:
-        machine: slots by node, type and id.
         allow_multinode: whether one test may have several nodes, from the resource pool.
 
     A request may name a type without the final `s`: a node that has no `cpu` serves it from `cpus`.
@@ -189,8 +188,6 @@ class Test:
     """A waiting test.
 
     Args:
-        id: its name.
-        requests: what it requests.
         cost: by :func:`cost`; tests of high cost come first.
     """
 

@@ -165,10 +165,7 @@ class ResourcePool:
         return {node.id if node.id is not None else f"node{number}": node for number, node in enumerate(self.nodes)}
 
     def per_node(self, word: str) -> int:
-        """Instances of a type on each node.
-
-        Errors: InputError if the nodes differ in it.
-        """
+        """Instances of a type on each node. Errors: InputError if the nodes differ in it."""
         found = {node.counts().get(word, 0) for node in self.nodes}
         if len(found) != 1:
             hint = "ask node by node"
@@ -358,10 +355,7 @@ def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) 
 
 
 def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> Types:
-    """Instances with their ids as text.
-
-    Errors: InputError for an id that occurs twice.
-    """
+    """Instances with their ids as text. Errors: InputError for an id that occurs twice."""
     for word, listed in types.items():
         twice = _named(listed)
         if twice is not None:

@@ -260,7 +260,6 @@ class Given:
     """What a request got of one resource.
 
     Args:
-        ask: the request.
         amount: ten-thousandths.
         indices: in the order in which the task sees them, a fraction last; None for an amount without identity.
     """

@@ -64,11 +64,7 @@ def _cpus(text: str) -> Pool:
 
 @dataclass(slots=True)
 class Started:
-    """A worker as it was started.
-
-    Args:
-        where: returns its place in the file.
-    """
+    """A worker as it was started."""
 
     where: Callable[[], str]
     pools: list[Pool] = field(default_factory=list)

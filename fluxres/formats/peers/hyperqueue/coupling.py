@@ -39,7 +39,6 @@ def parse(text: str, pools: Sequence[Pool]) -> list[Coupling]:
 
     Args:
         text: ``NAME[GROUP]:NAME[GROUP][=WEIGHT]``, several with commas; the weight is 256 unless given.
-        pools: those of the worker.
 
     Errors: InputError with the column, for what is not written so, a pool or group that does not exist, a pool of one group, and
     a pair that stands twice.

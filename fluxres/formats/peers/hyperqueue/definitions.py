@@ -130,7 +130,6 @@ def parse(text: str, *, dialect: Dialect = "any") -> Pool:
 
     Args:
         text: ``NAME=DEFINITION``; blanks may stand round every token.
-        dialect: which grammar.
 
     Cost O(length). Errors: InputError with the column; LimitExceeded for numbers beyond 32 bits, or a text beyond
     `limits.DOCUMENT_BYTES_MAX`.

@@ -390,10 +390,7 @@ def _is_version0(values: object) -> bool:
 
 
 def _version0_pools(document: Document, values: object, path: tuple[Key, ...]) -> list[Pool]:
-    """The pools of a worker.
-
-    Errors: InputError with the place.
-    """
+    """The pools of a worker."""
     found = typed.convert(SubDocument(document, values, path), Version0)
     made = [Pool(CPUS, hyperqueue.grouped([list(map(str, group)) for group in found.cpus]))]
     return made + [_version0_pool(each, document, (*path, "generic", at)) for at, each in enumerate(found.generic)]

@@ -42,7 +42,6 @@ class Ask:
     """One resource of a request.
 
     Args:
-        name: of the pool.
         amount: ten-thousandths, or ALL.
         policy: one of POLICIES; None for ALL and in the grammar of versions up to 0.12, which has none.
     """

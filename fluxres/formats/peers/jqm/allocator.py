@@ -142,14 +142,12 @@ class QueuedJob:
     """A job in a queue.
 
     Args:
-        id: its name.
         definition: the name of its definition; None for one of its own.
         priority: 1 to 10, higher first; 0 is below all.
         enqueued: submission time; its age counts from then, also while it is frozen.
         position: its place among jobs of one priority; the submission time unless it was moved.
         parameters: of the job, including those for managers.
         is_highlander: only one job of its definition may run at a time.
-        is_frozen: skipped by pollers.
     """
 
     id: str
@@ -172,7 +170,6 @@ class Queues:
 
     Args:
         managers: of each queue, in the order in which they are asked; queues may share one.
-        policy: how the queues are looked at.
         skips_highlanders: with tours, a highlander that must wait lets the next job of its queue have its turn. The documentation
             has it end the turn of its queue.
 
