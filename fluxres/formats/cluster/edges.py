@@ -341,16 +341,13 @@ def _both_ways(blocks: list[_Rows]) -> Iterator[_Rows]:
         back = blocks[at + 1] if at + 1 < len(blocks) else None
         plain = back is not None and "direction" not in block.rest and "direction" not in back.rest
         carried = [{k: v for k, v in b.rest.items() if k != "pairing"} for b in (block, back) if b is not None]
-        if back is not None and plain and carried[0] == carried[1] and _is_back(block, back):
+        is_back = back is not None and np.array_equal(block.src, back.dst) and np.array_equal(block.dst, back.src)
+        if plain and carried[0] == carried[1] and is_back:
             yield replace(block, rest={**block.rest, "direction": "both"})
             at += 2
         else:
             yield block
             at += 1
-
-
-def _is_back(block: _Rows, back: _Rows) -> bool:
-    return np.array_equal(block.src, back.dst) and np.array_equal(block.dst, back.src)
 
 
 def _blocks(src: Int64, dst: Int64, carried: Values) -> Iterator[_Rows]:

@@ -28,6 +28,7 @@ from fluxres.formats.cluster.edges import edge_entries, outside_homes
 from fluxres.formats.cluster.entries import DefaultIds
 from fluxres.formats.cluster.read import ROOT_TYPES, Hold, require_readable
 from fluxres.formats.format import Output
+from fluxres.formats.pool_uuids import runs_of
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind, KindTable
@@ -190,7 +191,7 @@ class _Writing:
         if at in structure.names:
             entry["names"], running = self._names(group)
         self._ids(group, kind, defaults, entry, counted=group.count > 1 or running, is_root=is_root)
-        if group.count > 1 or running or self._runs_on(group, entry.get("id")):
+        if group.count > 1 or running or isinstance(entry.get("id"), str | list):
             entry["count"] = group.count
         if structure.size.item(at) != 1:
             entry["size"] = structure.size.item(at)
@@ -238,10 +239,6 @@ class _Writing:
             if key is not None:
                 self._shared[key] = below
         return below
-
-    @staticmethod
-    def _runs_on(group: Group, ids: object) -> bool:
-        return group.count == 1 and isinstance(ids, str | list)
 
     def _names(self, group: Group) -> tuple[str | list[str], bool]:
         names = np.array([self.structure.names[v] for v in group.positions.tolist()], object)
@@ -399,17 +396,10 @@ def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
     >>> uuid_runs(expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=8 << 76 | 2 << 62))
     '00000000-0000-8000-8000-000000000000'
     """
-    explicit = np.zeros(structure.n, np.bool_)
-    explicit[list(structure.uuid_texts)] = True
-    breaks = (np.diff(structure.serial) != 1) | (np.diff(structure.origin.astype(np.int32)) != 0) | explicit[1:] | explicit[:-1]
-    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
-    lengths = np.diff(np.concatenate([starts, [structure.n]])).tolist()
-    if len(lengths) == 1 and not structure.uuid_texts:
-        return structure.uuid(0)
-    return [
-        structure.uuid(v) if length == 1 else [structure.uuid(v), length]
-        for v, length in zip(starts.tolist(), lengths, strict=True)
-    ]
+    runs = runs_of(structure, np.arange(structure.n))
+    if len(runs) == 1 and not structure.uuid_texts:
+        return str(runs[0][0])
+    return [run if run[1] > 1 else run[0] for run in runs]
 
 
 UInt64 = NDArray[np.uint64]
@@ -466,7 +456,7 @@ class Runs:
         if structure.names:
             kind = kind.copy()
             for v in structure.names:
-                kind[v] = self._unnamed(kind.item(v))
+                kind[v] = self.kinds.intern(replace(self.kinds[kind.item(v)], name=None))
         numbers: dict[tuple[object, ...], int] = {}
         for v in sorted({*structure.names, *structure.tags, *structure.capacity}):
             tags = structure.tags.get(v, {})
@@ -475,10 +465,6 @@ class Runs:
         marks = structure.flags.astype(np.int32) * 4 + (structure.id >= 0) * 2 + (structure.rank >= 0)
         length = structure.end - np.arange(structure.n, dtype=np.int32)
         return {"kind": kind, "size": structure.size, "state": structure.state, "marks": marks, "extra": extra, "length": length}
-
-    def _unnamed(self, kind: int) -> int:
-        found: Kind = self.kinds[kind]
-        return self.kinds.intern(replace(found, name=None))
 
     def _subtree_hashes(self) -> UInt64:
         n = self._structure.n

@@ -133,10 +133,6 @@ def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -
     return _Graph(structure, made.has_unknown_keys, [f"scheduling.graph.{what}" for what in made.passed_over], notes)
 
 
-def _values(source: Source, part: msgspec.Raw) -> Any:
-    return json_typed.decode(source, Any, part=part, whole=ResourceSet)
-
-
 def _form(source: Source, scheduling: Any) -> str:
     """The content of `scheduling`: a graph, topologies, or something unknown."""
     if scheduling is UNSET:
@@ -151,7 +147,7 @@ def _form(source: Source, scheduling: Any) -> str:
 
 
 def _kept(source: Source, part: msgspec.Raw, key: str) -> str:
-    text = msgspec.json.encode(_values(source, part)).decode()
+    text = msgspec.json.encode(json_typed.decode(source, Any, part=part, whole=ResourceSet)).decode()
     if len(text) > limits.VALUE_LENGTH_MAX:
         message = f"{len(text)} characters to keep, at most {limits.VALUE_LENGTH_MAX} are allowed"
         raise LimitExceeded(message, where=json_typed.where(source, [key]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 from xml.sax import saxutils
 
@@ -124,7 +125,7 @@ class _Reading:
             if key is None or row.setdefault(key, number) != number:
                 self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else shown(key)))
         subsystems = self._value(self._graph, "subsystems")
-        own = None if subsystems is None else self._json(self._graph, subsystems, "subsystems", bool)
+        own = None if subsystems is None else self._json(self._graph, "subsystems", subsystems, bool)
         rows = self._rows(row, own)
         structure, _ = rows.structure(self.fail, origin, self._source.file)
         return Loaded(structure, [], self._value(self._graph, "name") or structure.name(0))
@@ -161,8 +162,8 @@ class _Reading:
             states=column("state", self._state),
             exclusive=[bool(value) for value in column("exclusive", self._truth)],
             uuids=column("uuid", self._word),
-            properties=column("properties", self._properties),
-            tags=column("tags", self._tags),
+            properties=column("properties", partial(self._json, kind=str | int | float | bool | None)),
+            tags=column("tags", partial(self._json, kind=str | None)),
             capacities=column("capacity", self._whole),
             ways=[bool(value) for value in column("way", self._truth)],
             parents=parents,
@@ -187,7 +188,7 @@ class _Reading:
             relation = self._word(element, "type", self._value(element, "type") or "link")
             attributes: dict[str, Any] = {}
             if text := self._value(element, "attributes"):
-                attributes = self._json(element, text, "attributes", str | int | float | bool)
+                attributes = self._json(element, "attributes", text, str | int | float | bool)
             if text := self._value(element, "capacity"):
                 attributes = {"capacity": self._double(element, text), **attributes}
             graphs.setdefault(subsystem, []).append(Edge(ends[0], ends[1], relation, attributes))
@@ -234,13 +235,7 @@ class _Reading:
             self._refuse(element, f"capacity: expected at most {limits.CAPACITY_MAX}, got {shown(text)}", LARGER_UNIT)
         return found
 
-    def _properties(self, element: Element, name: str, text: str) -> dict[str, Any]:
-        return self._json(element, text, name, str | int | float | bool | None)
-
-    def _tags(self, element: Element, name: str, text: str) -> dict[str, Any]:
-        return self._json(element, text, name, str | None)
-
-    def _json(self, element: Element, text: str, name: str, kind: Any) -> dict[str, Any]:
+    def _json(self, element: Element, name: str, text: str, kind: Any) -> dict[str, Any]:
         """A mapping that is JSON in a text."""
         try:
             found = json.loads(text)

@@ -320,7 +320,8 @@ class _Site:
                 made = [recipe for run in stock.groups[0] for recipe in self._run(run, type_name, taken)]
                 children += made
             else:
-                new = _groups(stock, type_name)
+                numbers = () if stock.beside else range(len(stock.groups))
+                new = [_Group(*_type_and_base(type_name), number) for number in numbers]
                 children += new
                 groups += new
                 made = []
@@ -372,13 +373,6 @@ class _Group:
 
     def recipe(self) -> Recipe:
         return Recipe(self.type, self.count, basename=self.basename, ids=self.number, children=tuple(self.inside))
-
-
-def _groups(stock: Stock, type_name: str) -> list[_Group]:
-    """New groups for a stock; none if it uses those of the cpus."""
-    if stock.beside:
-        return []
-    return [_Group(*_type_and_base(type_name), number) for number in range(len(stock.groups))]
 
 
 def _type_and_base(type_name: str) -> tuple[str, str]:

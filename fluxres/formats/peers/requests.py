@@ -78,7 +78,12 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
         found = [canary_of(_canary_requests(text), types=types)]
     else:
         found = [hyperqueue(variant, types=types, sums=sums) for variant in _hyperqueue_variants(text)]
-    return [Asked(_carrying(each, format, text), each.left_out) for each in found]
+    asked = []
+    for each in found:
+        said = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": each.left_out}
+        made = Request(each.request.resources, attributes={"user": {"asked": said}}, duration_s=each.request.duration_s)
+        asked.append(Asked(made, each.left_out))
+    return asked
 
 
 def request(source: object, format: str) -> Request:
@@ -95,12 +100,6 @@ def request(source: object, format: str) -> Request:
         hint = "fluxres.formats.peers.requests.parse gives each"
         raise UsageError(f"{len(found)} alternatives, and a request is one of them", where="request", hint=hint)
     return found[0].request
-
-
-def _carrying(asked: Asked, format: str, text: str) -> Request:
-    made = asked.request
-    attributes = {"user": {"asked": {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": asked.left_out}}}
-    return Request(made.resources, attributes=attributes, duration_s=made.duration_s)
 
 
 def type_of(word: str, types: Collection[str] = ()) -> str:

@@ -171,10 +171,13 @@ def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> 
     near = _near(nodes, devices)
     made: list[Recipe] = []
     inside: dict[tuple[Hardware, tuple[int, ...]], tuple[Recipe, ...]] = {}
-    numbered = list(enumerate(nodes))
-    for key, run in groupby(numbered, key=lambda item: _key(item[1], near.get(item[0], ()))):
+
+    def content(item: tuple[int, Node]) -> tuple[Hardware, tuple[int, ...], str, str, tuple[str, ...]]:
+        number, node = item
+        return node.hardware, near.get(number, ()), node.state, node.reason, tuple(node.partitions)
+
+    for (hardware, lines, *_), run in groupby(enumerate(nodes), key=content):
         same = [node for _, node in run]
-        hardware, lines = key[0], key[1]
         children = inside.get((hardware, lines))
         if children is None:
             room -= len(hardware.gres) * len(lines)
@@ -194,10 +197,6 @@ def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> 
             Recipe("node", len(same), names=names, properties=properties, tags=tags, state=same[0].state, children=children)
         )
     return made
-
-
-def _key(node: Node, near: tuple[int, ...]) -> tuple[Hardware, tuple[int, ...], str, str, tuple[str, ...]]:
-    return node.hardware, near, node.state, node.reason, tuple(node.partitions)
 
 
 def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[int, ...]]:

@@ -86,11 +86,15 @@ class Site:
             _place(entry, self.nodes[first].where, places)
             first += entry.count
         switches = [switch for network in self.networks.values() for switch in network]
-        beside = [*map(_partition_pool, self.partitions), *map(_switch_pool, switches)]
+        beside = [
+            Recipe("partition", name=_literal(each.name), ids=None, rank=-1, state=each.state, properties=each.settings)
+            for each in self.partitions
+        ]
+        beside += [Recipe(each.type, name=_literal(each.name), ids=None, rank=-1) for each in switches]
         wheres = [*(partition.where for partition in self.partitions), *(switch.where for switch in switches)]
         places |= {id(pool): where for pool, where in zip(beside, wheres, strict=True)}
         structure = expand(
-            Recipe("cluster", name=self.name.replace("$", "$$"), children=tuple(entries)),
+            Recipe("cluster", name=_literal(self.name), children=tuple(entries)),
             more=beside,
             origin=uuids.new_origin() if origin is None else origin,
             where=lambda recipe, _key: str(places.get(id(recipe), self.file)),
@@ -177,10 +181,6 @@ def _known(number: Mapping[str, int], name: str, what: str, where: str | Place) 
     return found
 
 
-def _partition_pool(partition: Partition) -> Recipe:
-    name = partition.name.replace("$", "$$")
-    return Recipe("partition", name=name, ids=None, rank=-1, state=partition.state, properties=partition.settings)
-
-
-def _switch_pool(switch: Switch) -> Recipe:
-    return Recipe(switch.type, name=switch.name.replace("$", "$$"), ids=None, rank=-1)
+def _literal(name: str) -> str:
+    """A name as a template, in which a dollar sign begins a field."""
+    return name.replace("$", "$$")

@@ -391,7 +391,8 @@ class Worker:
         """The groups for each request that selects groups, or None if something cannot be allocated."""
         if not all(ask.name in self._supplies and self._supplies[ask.name].can_give(ask) for ask in asks):
             return None
-        choosing = [ask for ask in asks if self._chooses(ask)]
+        grouped = (ask for ask in asks if len(self._supplies[ask.name].stacks) > 1)
+        choosing = [ask for ask in grouped if ask.amount != ALL and ask.policy != "scatter"]
         if not choosing:
             return {}
         found = self._best(choosing, idle=False)
@@ -402,9 +403,6 @@ class Worker:
             if ideal is not None and found.worth < ideal.worth - _AS_GOOD:
                 return None
         return {ask.name: groups for ask, groups in zip(choosing, found.groups, strict=True)}
-
-    def _chooses(self, ask: Ask) -> bool:
-        return ask.amount != ALL and ask.policy != "scatter" and len(self._supplies[ask.name].stacks) > 1
 
     def _best(self, asks: Sequence[Ask], *, idle: bool) -> Choice | None:
         needs = []

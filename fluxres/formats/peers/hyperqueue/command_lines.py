@@ -193,11 +193,7 @@ def words_of(line: str) -> Iterator[str]:
         if found is None:
             raise InputError(f"unclosed quotes begin with {excerpt(line[at:])}", where=f"column {at + 1}")
         yield "".join(
-            part[1] if part[1] is not None else _unescaped(part[2]) if part[2] is not None else part[3] or part[4]
+            part[1] if part[1] is not None else _ESCAPED.sub(r"\1", part[2]) if part[2] is not None else part[3] or part[4]
             for part in _QUOTED.finditer(found[0])
         )
         at = found.end()
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(r"\1", text) if "\\" in text else text

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, overload
 from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, U64_MAX, Cursor, format_amount
+from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX, U64_MAX, Cursor, format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,13 +341,12 @@ def _range(cursor: Cursor, dialect: Dialect) -> Kind:
 
 def _sum(cursor: Cursor, dialect: Dialect) -> Kind:
     cursor.require("(")
-    amount = cursor.integer("an amount", U64_MAX) * 10_000 if dialect == "seed" else _any_amount(cursor, dialect)
+    if dialect == "seed":
+        amount = cursor.integer("an amount", U64_MAX) * PER_UNIT
+    else:
+        amount = cursor.amount(U32_MAX if dialect == "current" else U64_MAX)
     cursor.require(")")
     return Sum(amount)
-
-
-def _any_amount(cursor: Cursor, dialect: Dialect) -> int:
-    return cursor.amount(U32_MAX if dialect == "current" else U64_MAX)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

@@ -291,7 +291,8 @@ def _worker(document: Document, values: object, path: tuple[Key, ...], known: di
         old = None
         if isinstance(kept["configuration"], Mapping):
             about = _kept(kept["configuration"], "resources", "hostname", "group")
-            if _is_version0(about.get("resources")):
+            resources = about.get("resources")
+            if isinstance(resources, Mapping) and CPUS in resources and "resources" not in resources:
                 old = _version0_pools(document, about["resources"], below)
                 about["resources"] = _NOTHING
             kept["configuration"] = about
@@ -384,15 +385,10 @@ class Version0(Struct, forbid_unknown_fields=True):
     generic: list[Generic] = []
 
 
-def _is_version0(values: object) -> bool:
-    """Whether the resources of a worker are in this form."""
-    return isinstance(values, Mapping) and CPUS in values and "resources" not in values
-
-
 def _version0_pools(document: Document, values: object, path: tuple[Key, ...]) -> list[Pool]:
     """The pools of a worker."""
     found = typed.convert(SubDocument(document, values, path), Version0)
-    made = [Pool(CPUS, hyperqueue.grouped([list(map(str, group)) for group in found.cpus]))]
+    made = [Pool(CPUS, hyperqueue.grouped(map(str, group) for group in found.cpus))]
     return made + [_version0_pool(each, document, (*path, "generic", at)) for at, each in enumerate(found.generic)]
 
 

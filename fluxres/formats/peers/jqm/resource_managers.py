@@ -87,7 +87,6 @@ def json_schema() -> dict[str, Any]:
 
 #: the property that keeps what is not a resource, by key of the manager
 RULES: Final = f"{OF_FILE}managers"
-_SUFFIX: Final = "resourcemanager"
 _NAME_DEFAULT: Final = "ports"
 
 
@@ -177,7 +176,8 @@ def _manager(given: ManagedResource, document: Document, path: tuple[Key, ...]) 
     if (given.type is UNSET) == (given.implementation is UNSET):
         hint = f"the types are {', '.join(jqm.TYPES)}"
         raise InputError("expected either a type or an implementation", where=where(), hint=hint)
-    type_name = given.type if given.type is not UNSET else _type_of_class(str(given.implementation))
+    class_name = str(given.implementation).rpartition(".")[2].lower()
+    type_name = given.type if given.type is not UNSET else class_name.removesuffix("resourcemanager")
     parameters: dict[str, Any] = dict(given.parameters) if given.parameters is not UNSET else {}
     for name, value in (("quantity", given.quantity), ("consumption", given.consumption), ("list", given.list_)):
         if value is not UNSET:
@@ -187,10 +187,6 @@ def _manager(given: ManagedResource, document: Document, path: tuple[Key, ...]) 
                 )
             parameters[name] = value
     return _configured(str(type_name), given.key, parameters, where)
-
-
-def _type_of_class(name: str) -> str:
-    return name.rpartition(".")[2].lower().removesuffix(_SUFFIX)
 
 
 def _configured(type_name: str, key: str, parameters: Mapping[str, Any], where: Any) -> Rules:
