@@ -26,8 +26,8 @@ from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.cluster.edges import edge_entries, outside_homes
 from fluxres.formats.cluster.entries import DefaultIds
-from fluxres.formats.cluster.read import ROOT_TYPES, Hold, require_readable
-from fluxres.formats.format import Output
+from fluxres.formats.cluster.read import ROOT_TYPES, require_readable
+from fluxres.formats.format import Hold, Output
 from fluxres.formats.pool_uuids import runs_of
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
@@ -62,24 +62,17 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     return Output(data, [])
 
 
-def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> str:
-    """The text of a cluster file.
-
-    Args:
-        name: of the machine, if it is not that of the root.
+def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
+    """A cluster file as text and values; JSON where YAML would be too long to read.
 
     Cost: O(pools) array operations and O(entries written) Python.
 
-    >>> from fluxres.formats.cluster.read import read_cluster
+    >>> from fluxres.documents.source import Source
+    >>> from fluxres.formats.cluster.read import read
     >>> text = "fluxres: 1\\nname: tiny\\nresources:\\n  - {type: node, count: 2}\\n"
-    >>> write_cluster(read_cluster(text).structure).startswith(text)
+    >>> document(read(Source(text.encode())).structure).text.startswith(text)
     True
     """
-    return document(structure, allocations, name=name).text
-
-
-def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
-    """As :func:`write_cluster`, with the values that the text contains; JSON where YAML would be too long to read."""
     values = _values(structure, allocations, name)
     text = yaml_text.block(values)
     if len(text) <= limits.YAML_BYTES_MAX // 4 or len(text.encode()) <= limits.YAML_BYTES_MAX:

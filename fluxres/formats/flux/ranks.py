@@ -371,20 +371,22 @@ class Described(NamedTuple):
             mask[0] = True
         return described
 
+    def add_children(self, structure: Structure, targets: Targets, children: Children) -> None:
+        """Mark the cores and gpus below targets."""
+        starts = np.sort(targets.vertices)
+        reach = np.maximum.accumulate(structure.end[starts])
+        for type_ in CHILDREN:
+            pools = offered(structure, type_)
+            at = np.searchsorted(starts, pools) - 1
+            pools = pools[(at >= 0) & (pools < reach[at])]
+            self.pools[pools] = True
+            self.ids[pools] = structure.id[pools] == children.numbers[pools]
+
 
 def offered(structure: Structure, type_name: str) -> Int32:
     """Pools of a type, without those that only connect the root with others."""
     pools, ways = structure.of_type(type_name), (structure.flags & WAY) != 0
     return np.asarray(pools[~ways[pools]], np.int32) if ways.any() else pools
-
-
-def pools_within(structure: Structure, targets: Targets, type_name: str) -> Int32:
-    """Pools of a type below targets, as :func:`offered`."""
-    pools = offered(structure, type_name)
-    starts = np.sort(targets.vertices)
-    at = np.searchsorted(starts, pools) - 1
-    reach = np.maximum.accumulate(structure.end[starts])
-    return pools[(at >= 0) & (pools < reach[at])]
 
 
 def lost(

@@ -21,7 +21,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.allocation.resource_set import CHILDREN
 from fluxres.documents import source_text, typed
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
@@ -44,7 +43,6 @@ from fluxres.formats.flux.ranks import (
     hosts_of,
     lost,
     pairs_of,
-    pools_within,
     positions,
     properties_of,
     require_path_steps,
@@ -350,10 +348,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     targets = targets_of(structure)
     described = Described.nothing(structure, targets)
     children = children_of(structure, targets)
-    for type_ in CHILDREN:
-        pools = pools_within(structure, targets, type_)
-        described.pools[pools] = True
-        described.ids[pools] = structure.id[pools] == children.numbers[pools]
+    described.add_children(structure, targets, children)
     described.mixed[targets.vertices[children.mixed | children.gpus_first]] = True
     hosts = _hosts(structure, targets)
     lines = _settings(structure)

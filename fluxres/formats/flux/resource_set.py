@@ -37,11 +37,10 @@ from fluxres.formats.flux.ranks import (
     host_of,
     lost,
     nodelist_of,
-    pools_within,
     properties_of,
     targets_of,
 )
-from fluxres.formats.flux.resource_set_lite import Lite
+from fluxres.formats.flux.resource_set_lite import MEMORY_UNIT, RESOURCES, Lite, Topologies
 from fluxres.formats.flux.resource_set_schema import (
     ATTRIBUTES,
     EXPIRATION,
@@ -55,7 +54,6 @@ from fluxres.formats.flux.resource_set_schema import (
     WithGraph,
     WithTopology,
 )
-from fluxres.formats.flux.treepool import MEMORY_UNIT, RESOURCES, Topologies
 from fluxres.formats.format import Hold, Loaded, Output
 from fluxres.formats.losses import keys_passed_over
 from fluxres.graph import uuids
@@ -207,10 +205,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     elif tags.get(SCHEDULING):
         parts += [b',"scheduling":', _json(tags, SCHEDULING)]
     if scheduling != "treepool":
-        for type_ in CHILDREN:
-            pools = pools_within(structure, targets, type_)
-            described.pools[pools] = True
-            described.ids[pools] = structure.id[pools] == children.numbers[pools]
+        described.add_children(structure, targets, children)
         described.mixed[targets.vertices[children.mixed]] = True
     if lines is None:
         lines = lost(structure, allocations, targets, described, host_ids(structure, targets), name)

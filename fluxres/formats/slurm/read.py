@@ -23,8 +23,7 @@ from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.lines import Line, Room, beside, lines
-from fluxres.formats.slurm.nodes import NODE_KEYS, Node, hardware_of, state_of
-from fluxres.formats.slurm.site import NETWORK, Partition, Site, Switch
+from fluxres.formats.slurm.site import NETWORK, NODE_KEYS, Node, Partition, Site, Switch, hardware_of, state_of
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
 

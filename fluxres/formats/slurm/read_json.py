@@ -24,9 +24,8 @@ from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.gres import Gres
 from fluxres.formats.slurm.lines import Line, Room
-from fluxres.formats.slurm.nodes import Hardware, state_of
-from fluxres.formats.slurm.nodes import Node as SiteNode
-from fluxres.formats.slurm.site import Partition, Site
+from fluxres.formats.slurm.site import Hardware, Partition, Site, state_of
+from fluxres.formats.slurm.site import Node as SiteNode
 
 
 class Number(Struct):

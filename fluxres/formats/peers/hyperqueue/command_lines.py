@@ -64,9 +64,9 @@ def _cpus(text: str) -> Pool:
 
 @dataclass(slots=True)
 class Started:
-    """A worker as it was started."""
+    """A worker as it is started; `where` returns its place in the file."""
 
-    where: Callable[[], str]
+    where: Callable[[], str] = str
     pools: list[Pool] = field(default_factory=list)
     couplings: list[Coupling] = field(default_factory=list)
     name: str | None = None

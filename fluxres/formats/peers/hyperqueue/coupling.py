@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from fluxres import limits
@@ -121,16 +122,9 @@ def to_plain(couplings: Iterable[Coupling]) -> list[dict[str, int]]:
     >>> to_plain([Coupling(0, 1, 1, 1)])
     [{'resource1_idx': 0, 'group1_idx': 1, 'resource2_idx': 1, 'group2_idx': 1, 'weight': 256}]
     """
-    return [
-        {
-            "resource1_idx": each.resource1,
-            "group1_idx": each.group1,
-            "resource2_idx": each.resource2,
-            "group2_idx": each.group2,
-            "weight": each.weight,
-        }
-        for each in couplings
-    ]
+    keys = ("resource1_idx", "group1_idx", "resource2_idx", "group2_idx", "weight")
+    values = attrgetter("resource1", "group1", "resource2", "group2", "weight")
+    return [dict(zip(keys, values(each), strict=True)) for each in couplings]
 
 
 def parse_cpulist(text: str) -> list[str]:

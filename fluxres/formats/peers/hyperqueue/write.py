@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ import orjson
 from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
+from fluxres.formats.peers.hyperqueue.command_lines import Started
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
 from fluxres.formats.peers.hyperqueue.definitions import CPUS, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.formats.peers.hyperqueue.read import GRAPH, GROUP, RELATION, WEIGHT
@@ -50,7 +51,9 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     made = _Workers(Inventory(structure, marks=frozenset({GROUP})))
     workers = [made.worker(number) for number in range(len(made.inventory.hosts))]
     if json:
-        data = orjson.dumps([_plain(worker) for worker in workers], option=orjson.OPT_INDENT_2) + b"\n"
+        data = (
+            orjson.dumps([_plain(number, worker) for number, worker in enumerate(workers, 1)], option=orjson.OPT_INDENT_2) + b"\n"
+        )
     else:
         data = "".join(map(_line, workers)).encode()
     return Output(data, made.left_out(allocations))
@@ -64,15 +67,6 @@ def clean(word: str) -> str:
     """
     made = re.sub(r"[^A-Za-z0-9]", "/", word)
     return made if _NAME.fullmatch(made) else f"x{made}"
-
-
-@dataclass(slots=True)
-class _Written:
-    number: int
-    name: str
-    group: str | None
-    pools: list[Pool] = field(default_factory=list)
-    couplings: list[Coupling] = field(default_factory=list)
 
 
 class _Workers:
@@ -91,10 +85,10 @@ class _Workers:
         #: by type of the content of several groups, the types of the pools that are these groups
         self.grouped: dict[str, dict[str, None]] = {}
 
-    def worker(self, number: int) -> _Written:
+    def worker(self, number: int) -> Started:
         inventory, v = self.inventory, int(self.inventory.hosts[number])
         group = inventory.properties(v).get(GROUP)
-        made = _Written(number, inventory.label(int(inventory.hosts[number])), group if isinstance(group, str) else None)
+        made = Started(name=inventory.label(v), group=group if isinstance(group, str) else None)
         stands: dict[int, list[tuple[int, int]]] = {}
         shares = [self._in_groups(share, v) for share in inventory.shares[number]]
         grouped = [(share, [] if inventory.is_sum(share) else share.groups()) for share in shares]
@@ -247,8 +241,8 @@ class _Edges:
         return list({(each.resource1, each.group1, each.resource2, each.group2): each for each in found}.values())
 
 
-def _line(worker: _Written) -> str:
-    words = ["hq", "worker", "start", "--hostname", worker.name]
+def _line(worker: Started) -> str:
+    words = ["hq", "worker", "start", "--hostname", str(worker.name)]
     words += ["--group", worker.group] if worker.group is not None else []
     for pool in worker.pools:
         if pool.name == CPUS and not isinstance(pool.kind, Sum):
@@ -260,9 +254,9 @@ def _line(worker: _Written) -> str:
     return f"{shlex.join(words)}\n"
 
 
-def _plain(worker: _Written) -> dict[str, Any]:
+def _plain(number: int, worker: Started) -> dict[str, Any]:
     return {
-        "id": worker.number + 1,
+        "id": number,
         "configuration": {
             "hostname": worker.name,
             "group": worker.group if worker.group is not None else "default",
