@@ -107,7 +107,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     return Loaded(structure, [], structure.name(0), (*keys_passed_over(source, passed_over), *notes))
 
 
-class _Graph(NamedTuple):
+class _CarriedGraph(NamedTuple):
     """The machine of a graph, whether it has keys that are ignored, the unkept parts, and notes."""
 
     structure: Structure
@@ -116,7 +116,7 @@ class _Graph(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -> _Graph:
+def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -> _CarriedGraph:
     if graph.writer is not UNSET:
         jgf.require_known_writer(source, graph.writer, ["scheduling", "writer"])
     made = build(source, graph.graph, WithGraph, ("scheduling", "graph"), origin, is_of_job=True)
@@ -128,7 +128,7 @@ def _with_graph(source: Source, graph: RawJgf, lite: Lite, origin: int | None) -
     if graph.writer == SHORTHAND:
         structure, notes = resource_set_shorthand.completed(structure, made.hidden, lite, origin)
     notes += lite.agree(structure)
-    return _Graph(structure, made.has_unknown_keys, [f"scheduling.graph.{what}" for what in made.passed_over], notes)
+    return _CarriedGraph(structure, made.has_unknown_keys, [f"scheduling.graph.{what}" for what in made.passed_over], notes)
 
 
 def _form(source: Source, scheduling: Any) -> str:
@@ -296,7 +296,7 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
     ranks: dict[bytes, list[int]] = {}
     for members in alike.values():
         tops = targets.vertices[members]
-        node = _Node(structure, int(tops[0]), numbers, offers)
+        node = _NodeTopology(structure, int(tops[0]), numbers, offers)
         # Nodes are equal here if they differ only in what is not written.
         ranks.setdefault(orjson.dumps(node.topology()), []).extend(targets.ranks[members].tolist())
         for v, number in node.numbers.items():
@@ -314,7 +314,7 @@ def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64
     return b'{"writer":"TreePool","children":[%s]}' % b",".join(entries)
 
 
-class _Node:
+class _NodeTopology:
     """Writes one node, and records what it wrote about each pool.
 
     Attributes:

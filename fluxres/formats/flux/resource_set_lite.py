@@ -87,14 +87,14 @@ class Topologies:
 
     def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Ids]) -> None:
         """Add the content of a node with the topology of an entry and these children in R_lite."""
-        node = _Node(rows, kinds, children, self.where, self.fail)
+        node = _NodeRows(rows, kinds, children, self.where, self.fail)
         node.add(0, self._pool.children[entry].topo, [entry, "topo"], 0)
         for type_, ids in children.items():
             if node.left[type_].any():
                 rows.add(0, kinds.intern(Kind(type_, type_)), ids[node.left[type_]])
 
 
-class _Node:
+class _NodeRows:
     """Collects the rows of one node."""
 
     def __init__(

@@ -26,7 +26,7 @@ from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import losses
 from fluxres.formats.format import ALL, Hold, Loaded, Output
-from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
+from fluxres.formats.graphs.rows import CONTAINMENT, GraphEdges, GraphRows
 from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, kind_values, node_rows, odd_values, tree_edges
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import Subsystem
@@ -54,10 +54,10 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     """
     with json_typed.collector_paused():
         root = safe_xml.load(source.data, file=source.file, folded=("data", "key"))
-        return _Reading(source, root).loaded(origin)
+        return _GraphmlReading(source, root).loaded(origin)
 
 
-class _Reading:
+class _GraphmlReading:
     def __init__(self, source: Source, root: Element) -> None:
         self._source = source
         graphs = root.all("graph") if root.name == "graphml" else []
@@ -131,7 +131,7 @@ class _Reading:
         return Loaded(structure, [], self._value(self._graph, "name") or structure.name(0))
 
     def _rows(self, row: dict[str, int], own: Mapping[str, bool] | None) -> GraphRows:
-        parents, graphs = self._connections(row)
+        edges = self._connections(row)
 
         def column(name: str, read: Callable[[Element, str, str], T]) -> list[T | None]:
             keys, default = self._keys.get(name, ()), self._defaults.get(("node", name))
@@ -166,14 +166,12 @@ class _Reading:
             tags=column("tags", partial(self._json, kind=str | None)),
             capacities=column("capacity", self._whole),
             ways=[bool(value) for value in column("way", self._truth)],
-            parents=parents,
-            graphs=graphs,
+            edges=edges,
             own=own,
         )
 
-    def _connections(self, row: dict[str, int]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
-        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
-        graphs: dict[str, list[Edge]] = {}
+    def _connections(self, row: dict[str, int]) -> GraphEdges:
+        found = GraphEdges()
         for number, element in enumerate(self._edges):
             ends = [row.get(element.attributes.get(side, "")) for side in ("source", "target")]
             if ends[0] is None or ends[1] is None:
@@ -181,8 +179,7 @@ class _Reading:
                 self._refuse(element, f"no node has the id {shown(element.attributes.get(side))}")
             subsystem = self._value(element, "subsystem") or CONTAINMENT
             if subsystem == CONTAINMENT:
-                for column, value in zip(parents, (ends[0], ends[1], number), strict=True):
-                    column.append(value)
+                found.contain(ends[0], ends[1], number)
                 continue
             self._word(element, "subsystem", subsystem)
             relation = self._word(element, "type", self._value(element, "type") or "link")
@@ -191,8 +188,8 @@ class _Reading:
                 attributes = self._json(element, "attributes", text, str | int | float | bool)
             if text := self._value(element, "capacity"):
                 attributes = {"capacity": self._double(element, text), **attributes}
-            graphs.setdefault(subsystem, []).append(Edge(ends[0], ends[1], relation, attributes))
-        return parents, graphs
+            found.connect(subsystem, ends[0], ends[1], relation, attributes)
+        return found
 
     # -- values ------------------------------------------------------------------------------------------------------
 

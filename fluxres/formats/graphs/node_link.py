@@ -25,7 +25,7 @@ from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats import losses
 from fluxres.formats.format import ALL, Hold, Loaded, Output
-from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
+from fluxres.formats.graphs.rows import CONTAINMENT, GraphEdges, GraphRows
 from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, kind_values, node_rows, odd_values, tree_edges
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import Int32, Subsystem
@@ -138,10 +138,10 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     '/cluster/node7'
     """
     with json_typed.collector_paused():
-        return _Reading(source, json_typed.decode(source, RawNodeLink, whole=NodeLink)).loaded(origin)
+        return _NodeLinkReading(source, json_typed.decode(source, RawNodeLink, whole=NodeLink)).loaded(origin)
 
 
-class _Reading:
+class _NodeLinkReading:
     def __init__(self, source: Source, document: RawNodeLink) -> None:
         self._source, self._nodes = source, document.nodes
         self._edges_key = "edges" if document.edges is not UNSET else "links"
@@ -164,7 +164,6 @@ class _Reading:
             met: dict[int | str, int] = {}
             row = next(row for row, key in enumerate(keys) if met.setdefault(key, row) != row)
             self.fail(["nodes", row, "id"], f"the id {shown(keys[row])} is also that of another node")
-        parents, graphs = self._edges()
         column = self._column
         rows = GraphRows(
             types=column("type"),
@@ -181,8 +180,7 @@ class _Reading:
             tags=column("tags"),
             capacities=column("capacity"),
             ways=[bool(value) for value in column("way")],
-            parents=parents,
-            graphs=graphs,
+            edges=self._edges(),
             own=None if self._about.subsystems is UNSET else self._about.subsystems,
         )
         self._nodes = []
@@ -193,45 +191,38 @@ class _Reading:
         values = [getattr(node, name) for node in self._nodes]
         return [None if value is UNSET else value for value in values] if UNSET in values else values
 
-    def _edges(self) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
+    def _edges(self) -> GraphEdges:
         """Edges of containment, and of the auxiliary graphs by name."""
         if self._raw_edges is UNSET:
-            return ([], [], []), {}
+            return GraphEdges()
         try:
             edges = _PLAIN.decode(self._raw_edges)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return self._any_edges(self._part(self._raw_edges, list[dict[str, Any]]))
         return self._plain_edges(edges)
 
-    def _plain_edges(self, edges: list[PlainEdge]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
-        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
-        graphs: dict[str, list[Edge]] = {}
-        rows, (above, below, numbers) = self._row, parents
+    def _plain_edges(self, edges: list[PlainEdge]) -> GraphEdges:
+        found, rows = GraphEdges(), self._row
         for number, edge in enumerate(edges):
             src, dst = rows.get(edge.source), rows.get(edge.target)
             if src is None or dst is None:
                 side = "source" if src is None else "target"
                 self.fail(["edges", number, side], f"no node has the id {shown(getattr(edge, side))}")
             if edge.subsystem is UNSET or edge.subsystem == CONTAINMENT:
-                above.append(src)
-                below.append(dst)
-                numbers.append(number)
+                found.contain(src, dst, number)
             else:
                 self._require_countable(edge.capacity, number)
                 capacity = {} if edge.capacity is UNSET else {"capacity": edge.capacity}
-                relation = "link" if edge.type is UNSET else edge.type
-                graphs.setdefault(edge.subsystem, []).append(Edge(src, dst, relation, capacity))
-        return parents, graphs
+                found.connect(edge.subsystem, src, dst, "link" if edge.type is UNSET else edge.type, capacity)
+        return found
 
-    def _any_edges(self, edges: list[dict[str, Any]]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
-        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
-        graphs: dict[str, list[Edge]] = {}
+    def _any_edges(self, edges: list[dict[str, Any]]) -> GraphEdges:
+        found = GraphEdges()
         for number, values in enumerate(edges):
             src, dst = self._end(values, "source", number), self._end(values, "target", number)
             subsystem = values.get("subsystem", CONTAINMENT)
             if subsystem == CONTAINMENT:
-                for column, value in zip(parents, (src, dst, number), strict=True):
-                    column.append(value)
+                found.contain(src, dst, number)
                 continue
             self._word(subsystem, "subsystem", number)
             relation = values.get("type", "link")
@@ -239,8 +230,8 @@ class _Reading:
             attributes = {key: value for key, value in values.items() if key not in _OF_AN_EDGE}
             for key, value in attributes.items():
                 self._require_plain(key, value, number)
-            graphs.setdefault(subsystem, []).append(Edge(src, dst, relation, attributes))
-        return parents, graphs
+            found.connect(subsystem, src, dst, relation, attributes)
+        return found
 
     def _end(self, values: dict[str, Any], side: str, number: int) -> int:
         key = values.get(side)

@@ -8,7 +8,7 @@ the machine if it comes first, and otherwise must be in an auxiliary graph: unco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -37,13 +37,28 @@ class Edge(NamedTuple):
     attributes: Mapping[str, Any]
 
 
+class GraphEdges:
+    """The edges of a document as they are read: (parent row, child row, number of the edge) of containment, others by graph."""
+
+    def __init__(self) -> None:
+        self.parents: tuple[list[int], list[int], list[int]] = ([], [], [])
+        self.graphs: dict[str, list[Edge]] = {}
+
+    def contain(self, parent: int, child: int, number: int) -> None:
+        parents, children, numbers = self.parents
+        parents.append(parent)
+        children.append(child)
+        numbers.append(number)
+
+    def connect(self, graph: str, src: int, dst: int, relation: str, attributes: Mapping[str, Any]) -> None:
+        self.graphs.setdefault(graph, []).append(Edge(src, dst, relation, attributes))
+
+
 @dataclass(slots=True)
 class GraphRows:
     """Nodes by column, edges by graph; absent values are None.
 
     Args:
-        parents: (parent row, child row, number of the edge) of containment.
-        graphs: edges of auxiliary graphs by name, in order.
         own: of a document that fluxres wrote, all auxiliary graphs and whether they are hierarchies; nothing is inferred then.
     """
 
@@ -61,8 +76,7 @@ class GraphRows:
     tags: list[Mapping[str, str | None] | None]
     capacities: list[int | None]
     ways: list[bool]
-    parents: tuple[list[int], list[int], list[int]]
-    graphs: dict[str, list[Edge]] = field(default_factory=dict)
+    edges: GraphEdges
     own: Mapping[str, bool] | None = None
 
     def structure(self, fail: Fail, origin: int | None, file: str) -> tuple[Structure, Int32]:
@@ -115,7 +129,7 @@ class GraphRows:
         return structure, vertex
 
     def _parent(self, fail: Fail) -> Int32:
-        above, below, edges = (np.array(column, np.int32) for column in self.parents)
+        above, below, edges = (np.array(column, np.int32) for column in self.edges.parents)
         twice = repeated(below)
         if len(twice):
             fail(["edges", int(edges[twice[0]])], "leads to a pool that already has a parent", "containment is a tree")
@@ -127,7 +141,7 @@ class GraphRows:
         roots = np.flatnonzero(parent < 0)
         if len(roots) < 2:
             return
-        within = {end for edges in self.graphs.values() for edge in edges for end in (edge.src, edge.dst)}
+        within = {end for edges in self.edges.graphs.values() for edge in edges for end in (edge.src, edge.dst)}
         holds = np.zeros(len(parent), np.bool_)
         holds[list(within)] = True
         for _ in range(limits.DEPTH_MAX):
@@ -161,7 +175,7 @@ class GraphRows:
 
     def _connect(self, structure: Structure, vertex: Int32, fail: Fail) -> None:
         own = self.own or {}
-        graphs = {**{name: list[Edge]() for name in own}, **self.graphs}
+        graphs = {**{name: list[Edge]() for name in own}, **self.edges.graphs}
         if len(graphs) > limits.SUBSYSTEMS_MAX:
             raise LimitExceeded(f"{len(graphs)} auxiliary graphs, at most {limits.SUBSYSTEMS_MAX}", where="edges")
         for name, edges in graphs.items():

@@ -23,7 +23,7 @@ from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.lines import Line, Room, beside, lines
-from fluxres.formats.slurm.site import NETWORK, NODE_KEYS, Node, Partition, Site, Switch, hardware_of, state_of
+from fluxres.formats.slurm.site import NETWORK, NODE_KEYS, Partition, Site, SiteNode, Switch, hardware_of, state_of
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
 
@@ -260,7 +260,7 @@ class _Reading:
         words = whole.pairs.get("state", "unknown").split("+")
         state = state_of(word for word in words if word.lower() != "unknown")
         reason = whole.pairs.get("reason", "")
-        self._site.nodes += [Node(host, hardware, state, reason, line.where) for host in hosts]
+        self._site.nodes += [SiteNode(host, hardware, state, reason, line.where) for host in hosts]
 
     def _switch(self, line: Line) -> None:
         type_name, keys = _SWITCHES[line.head]

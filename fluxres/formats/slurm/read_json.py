@@ -24,8 +24,7 @@ from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.gres import Gres
 from fluxres.formats.slurm.lines import Line, Room
-from fluxres.formats.slurm.site import Hardware, Partition, Site, state_of
-from fluxres.formats.slurm.site import Node as SiteNode
+from fluxres.formats.slurm.site import Hardware, Partition, Site, SiteNode, state_of
 
 
 class Number(Struct):

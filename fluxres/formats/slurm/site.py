@@ -84,7 +84,7 @@ class Hardware:
 
 
 @dataclass(slots=True)
-class Node:
+class SiteNode:
     """One node."""
 
     name: str
@@ -176,7 +176,7 @@ def _features(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip() and word != "(null)")
 
 
-def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> list[Recipe]:
+def recipes(nodes: Sequence[SiteNode], devices: Sequence[Devices], notes: Notes) -> list[Recipe]:
     """The entries of a machine's nodes: one for each run of nodes that differ only in their name.
 
     Errors: LimitExceeded for more different nodes than `limits.SLURM_ENTRIES_MAX` allows.
@@ -186,7 +186,7 @@ def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> 
     made: list[Recipe] = []
     inside: dict[tuple[Hardware, tuple[int, ...]], tuple[Recipe, ...]] = {}
 
-    def content(item: tuple[int, Node]) -> tuple[Hardware, tuple[int, ...], str, str, tuple[str, ...]]:
+    def content(item: tuple[int, SiteNode]) -> tuple[Hardware, tuple[int, ...], str, str, tuple[str, ...]]:
         number, node = item
         return node.hardware, near.get(number, ()), node.state, node.reason, tuple(node.partitions)
 
@@ -213,7 +213,7 @@ def recipes(nodes: Sequence[Node], devices: Sequence[Devices], notes: Notes) -> 
     return made
 
 
-def _near(nodes: Sequence[Node], devices: Sequence[Devices]) -> dict[int, tuple[int, ...]]:
+def _near(nodes: Sequence[SiteNode], devices: Sequence[Devices]) -> dict[int, tuple[int, ...]]:
     """By number of a node: the lines of gres.conf that apply to it."""
     everywhere = [i for i, line in enumerate(devices) if line.hosts is None]
     by_host: dict[str, list[int]] = {}
@@ -318,7 +318,7 @@ class Site:
 
     file: str
     name: str = "cluster"
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[SiteNode] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
     networks: dict[str, list[Switch]] = field(default_factory=dict)
     """Switches by the name of their graph."""

@@ -62,7 +62,7 @@ class Instance(Struct, forbid_unknown_fields=True):
 Types = dict[str, list[Instance]]
 
 
-class Node(Struct, forbid_unknown_fields=True):
+class NodeResources(Struct, forbid_unknown_fields=True):
     id: Annotated[Identity, Meta(description="Its name, unique among the nodes.")]
     resources: Types = {}
     additional_properties: dict[str, Any] = {}
@@ -71,7 +71,7 @@ class Node(Struct, forbid_unknown_fields=True):
 class Nodes(Struct, forbid_unknown_fields=True):
     """The current form: nodes and the instances on each."""
 
-    nodes: list[Node]
+    nodes: list[NodeResources]
     allow_multinode: bool | None = None
     additional_properties: dict[str, Any] = {}
 

@@ -42,7 +42,7 @@ class Version(Struct, forbid_unknown_fields=True):
     minor: Literal[0]
 
 
-class Instance(Struct, gc=False, forbid_unknown_fields=True):
+class SpecInstance(Struct, gc=False, forbid_unknown_fields=True):
     """One instance of a type."""
 
     id: Identity
@@ -53,7 +53,7 @@ class Specification(Struct, forbid_unknown_fields=True):
     """The resources of a machine."""
 
     version: Version
-    local: Annotated[list[dict[Type, list[Instance]]], Meta(max_length=1, description="The machine: instances by type.")]
+    local: Annotated[list[dict[Type, list[SpecInstance]]], Meta(max_length=1, description="The machine: instances by type.")]
 
 
 def json_schema() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def json_schema() -> dict[str, Any]:
 VERSION: Final = {"major": 1, "minor": 0}
 
 
-Machine = dict[str, list[Instance]]
+Machine = dict[str, list[SpecInstance]]
 """Instances by type, in the order of the file."""
 
 
@@ -153,7 +153,7 @@ def _socket(document: Document, socket: Mapping[str, Any], path: tuple[Key, ...]
     return made
 
 
-def _instance(document: Document, value: object, path: tuple[Key, ...]) -> Instance:
+def _instance(document: Document, value: object, path: tuple[Key, ...]) -> SpecInstance:
     if not isinstance(value, Mapping) or "id" not in value:
         message = f"Invalid resource object: expected an object with an id, got {shown(value)}"
         raise InputError(message, where=document.where(path), hint='write {"id": "0", "slots": 1}')
@@ -168,7 +168,7 @@ def _instance(document: Document, value: object, path: tuple[Key, ...]) -> Insta
     if slots > _SLOTS_MAX:
         message = f"Invalid resource object: expected at most {_SLOTS_MAX} slots, got {shown(slots)}"
         raise LimitExceeded(message, where=document.where([*path, "slots"]))
-    return Instance(name, slots)
+    return SpecInstance(name, slots)
 
 
 def _is_integer(value: object) -> bool:

@@ -38,7 +38,7 @@ Pair = tuple[tuple[int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class GroupNeed:
     """What is requested of one grouped resource, and what its groups have.
 
     Args:
@@ -73,13 +73,13 @@ class Choice:
     worth: float
 
 
-def choose(needs: Sequence[Need], weights: Mapping[Pair, float]) -> Choice | None:
+def choose(needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> Choice | None:
     """The best groups for all needs together, None if they have too little.
 
     Cost: exponential in the number of groups in bad cases, and bounded: after `limits.MATCH_STEPS_MAX` choices the best so far is
     taken.
 
-    >>> choose([Need(2, 0, (4, 2, 3), (0, 0, 0))], {}).groups
+    >>> choose([GroupNeed(2, 0, (4, 2, 3), (0, 0, 0))], {}).groups
     ((1,),)
     """
     if not all(need.is_met(range(len(need.free))) for need in needs):
@@ -95,7 +95,7 @@ class _Table:
     Exact for up to _CELLS_MAX cells; beyond that a lower bound, which counts every group as if it had as much as the largest.
     """
 
-    def __init__(self, need: Need) -> None:
+    def __init__(self, need: GroupNeed) -> None:
         self.need = need
         self.groups = len(need.free)
         self.costs = [-need.score(group) for group in range(self.groups)]
@@ -168,7 +168,7 @@ class _Table:
 class _GroupSearch:
     """Depth first over the groups in order, first taken, then left out; branches that cannot beat the best so far are cut."""
 
-    def __init__(self, needs: Sequence[Need], weights: Mapping[Pair, float]) -> None:
+    def __init__(self, needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> None:
         self.tables = [_Table(need) for need in needs]
         self.best = [table.alone() for table in self.tables]
         self.near: dict[tuple[int, int], list[tuple[tuple[int, int], float]]] = {}
@@ -410,7 +410,7 @@ class Worker:
             stacks = self._supplies[ask.name].stacks
             free = tuple(self._idle[ask.name]) if idle else tuple(len(stack.free) for stack in stacks)
             most_open = tuple(0 if idle else stack.most_open for stack in stacks)
-            needs.append(Need(*divmod(ask.amount, PER_UNIT), free, most_open))
+            needs.append(GroupNeed(*divmod(ask.amount, PER_UNIT), free, most_open))
         number = {ask.name: at for at, ask in enumerate(asks)}
         weights: dict[Pair, float] = {}
         for ((one, group), (other, its)), weight in self._weights.items():
@@ -465,9 +465,9 @@ class Worker:
         ask = Ask(name, amount)
         self._held[task] = {name: Given(ask, amount, tuple(self._scatter(self._supplies[name], list(groups), units, fraction)))}
 
-    def _need(self, name: str, units: int, fraction: int) -> Need:
+    def _need(self, name: str, units: int, fraction: int) -> GroupNeed:
         stacks = self._supplies[name].stacks
-        return Need(units, fraction, tuple(len(stack.free) for stack in stacks), tuple(stack.most_open for stack in stacks))
+        return GroupNeed(units, fraction, tuple(len(stack.free) for stack in stacks), tuple(stack.most_open for stack in stacks))
 
     def _take(self, ask: Ask, groups: tuple[int, ...] | None) -> Given:
         supply = self._supplies[ask.name]

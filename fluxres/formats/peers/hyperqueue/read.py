@@ -62,7 +62,7 @@ class Weight(Struct, forbid_unknown_fields=True):
     weight: Annotated[int, Meta(ge=0, le=65_535)]
 
 
-class Coupling(Struct, forbid_unknown_fields=True):
+class CouplingWeights(Struct, forbid_unknown_fields=True):
     weights: list[Weight] = []
 
 
@@ -70,7 +70,7 @@ class Resources(Struct, forbid_unknown_fields=True):
     """The resources of a worker."""
 
     resources: list[Resource]
-    coupling: Coupling | None = None
+    coupling: CouplingWeights | None = None
 
 
 class Configuration(Struct):
@@ -81,14 +81,14 @@ class Configuration(Struct):
     group: Word | UnsetType = UNSET
 
 
-class Worker(Struct):
+class WorkerInfo(Struct):
     configuration: Configuration
     id: Number | UnsetType = UNSET
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``."""
-    (worker, resources), definitions = msgspec.json.schema_components([Worker, Resources], ref_template="#/$defs/{name}")
+    (worker, resources), definitions = msgspec.json.schema_components([WorkerInfo, Resources], ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "HyperQueue workers",
@@ -296,7 +296,7 @@ def _worker(document: Document, values: object, path: tuple[Key, ...], known: di
                 old = _version0_pools(document, about["resources"], below)
                 about["resources"] = _NOTHING
             kept["configuration"] = about
-        worker = typed.convert(SubDocument(document, kept, path), Worker)
+        worker = typed.convert(SubDocument(document, kept, path), WorkerInfo)
         if old is not None:
             return _called(Started(partial(document.where, below), old), worker.configuration)
         return _called(_started(document, worker.configuration.resources, below, known), worker.configuration)
