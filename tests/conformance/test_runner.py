@@ -175,7 +175,7 @@ def test_all_that_a_valid_file_says_is_compared(monkeypatch: pytest.MonkeyPatch)
     from fluxres.formats.peers.ctest import resource_spec as ctest_files
 
     known = ctest_files._instance
-    monkeypatch.setattr(ctest_files, "_instance", lambda *given: ctest_files.Instance(known(*given).id, 1))
+    monkeypatch.setattr(ctest_files, "_instance", lambda *given: ctest_files.SpecInstance(known(*given).id, 1))
     (found,) = runner.tally("others", [one], [suite])
     assert "expected {'gpus': [('0', 2), ('1', 1)]" in found.differing[0]
 

@@ -181,6 +181,15 @@ class Hosts:
     names: dict[int, str] = field(default_factory=dict)
     shared: dict[int, str] = field(default_factory=dict)
 
+    def describe(self, structure: Structure, nodes: Int32, properties: Sequence[Pairs], which: NDArray[np.int64]) -> None:
+        """Give these nodes their names, and their properties: the distinct sets of them, and which set each node has."""
+        structure.id[nodes] = self.ids
+        structure.names.update((int(nodes[at]), name) for at, name in self.names.items())
+        for at, host in self.shared.items():
+            structure.set_tag([int(nodes[at])], HOST, host)
+        numbers = [structure.kinds.intern(Kind("node", "node", None, self.template, pairs)) for pairs in properties]
+        structure.kind[nodes] = np.array(numbers, np.int32)[which]
+
 
 def require_path_steps(expressions: Sequence[Expression]) -> None:
     """Refuse hosts that could not be a step of a path. Errors: InputError with the name."""

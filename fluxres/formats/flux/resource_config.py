@@ -221,11 +221,9 @@ class _Reader:
         except FluxresError as error:
             self._fail(["resource", "config"], error.message, error.hint, limit=True)
         hosts = hosts_of([Expression(host) for host in of_host], ranks)
-        structure.id[nodes_at] = hosts.ids
-        structure.names.update((int(nodes_at[at]), name) for at, name in hosts.names.items())
-        sorts = {key: self._properties(tables, key) for key in known}
-        numbers = {key: kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for key, pairs in sorts.items()}
-        structure.kind[nodes_at] = [numbers[tuple(members)] for members in of_host.values()]
+        numbers = {key: number for number, key in enumerate(known)}
+        which = np.array([numbers[tuple(members)] for members in of_host.values()])
+        hosts.describe(structure, nodes_at, [self._properties(tables, key) for key in known], which)
         return structure
 
     def _require_bounded(self, tables: Sequence[Nodes]) -> None:

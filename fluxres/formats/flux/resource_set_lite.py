@@ -361,19 +361,9 @@ class Lite:
         except FluxresError as error:
             raise type(error)(error.message, where=json_typed.where(self._source, ["execution", "R_lite"])) from None
         if len(nodes):
-            self._name(structure, nodes)
+            properties = properties_by_node(self._source, self._properties(), self.ranks)
+            hosts_of(self.hosts, self.ranks).describe(structure, nodes, *properties)
         return structure
-
-    def _name(self, structure: Structure, nodes: NDArray[np.int32]) -> None:
-        hosts = hosts_of(self.hosts, self.ranks)
-        structure.id[nodes] = hosts.ids
-        for at, name in hosts.names.items():
-            structure.names[int(nodes[at])] = name
-        for at, host in hosts.shared.items():
-            structure.set_tag([int(nodes[at])], HOST, host)
-        sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
-        numbers = [structure.kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for pairs in sorts]
-        structure.kind[nodes] = np.array(numbers, np.int32)[which]
 
     def _properties(self) -> Mapping[str, str]:
         return {} if self._execution.properties is UNSET else self._execution.properties

@@ -97,9 +97,6 @@ def _csv_rows(structure: Structure) -> Iterator[bytes]:
         ).encode()
 
 
-MAGIC: Final = b"PAR1"
-
-
 def write_parquet(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
     """A machine as a table; the metadata have its name as ``fluxres.name``.
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, TypeVar
 
 from fluxres.documents.document import excerpt
 from fluxres.documents.source import Source
@@ -19,6 +19,7 @@ from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
 from fluxres.formats.peers.hyperqueue.definitions import Pool
 
+T = TypeVar("T")
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
 _BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")
 #: an ordinary word, without quotes
@@ -43,23 +44,16 @@ _PASSED_OVER: Final = frozenset(
         "wait-between-download-tries",
     }
 )
-#: maximal length of a definition that is cached
-_SHORT: Final = 1000
 _FLAGS: Final = frozenset({"no-detect-resources", "no-hyper-threading", "debug"})
 
 
-_known = lru_cache(maxsize=4096)(hyperqueue.parse)
-_known_cpus = lru_cache(maxsize=4096)(hyperqueue.parse_cpus)
+def _cached(read: Callable[[str], T]) -> Callable[[str], T]:
+    """A reader that keeps its results for short texts, because workers are usually alike."""
+    known = lru_cache(maxsize=4096)(read)
+    return lambda text: known(text) if len(text) <= 1000 else read(text)
 
 
-def _pool(text: str) -> Pool:
-    """The pool of a definition; short definitions are cached, because workers are usually alike."""
-    return _known(text) if len(text) <= _SHORT else hyperqueue.parse(text)
-
-
-def _cpus(text: str) -> Pool:
-    """The pool that ``--cpus`` defines; short definitions are cached too."""
-    return _known_cpus(text) if len(text) <= _SHORT else hyperqueue.parse_cpus(text)
+_pool, _cpus = _cached(hyperqueue.parse), _cached(hyperqueue.parse_cpus)
 
 
 @dataclass(slots=True)
@@ -111,7 +105,7 @@ def add_options(line: str, worker: Started) -> None:
 
     Errors: InputError for an option that ``hq worker start`` does not have, and those of the definitions.
     """
-    words = _known_words(line) if len(line) <= _SHORT else _options(line)
+    words = _options(line)
     at = 0
     cpus, couplings = list[Pool](), list[str]()
     while at < len(words):
@@ -161,12 +155,10 @@ def _closed(words: Sequence[str], at: int) -> tuple[str, int]:
     return " ".join(words[first:at]), at
 
 
+@_cached
 def _options(line: str) -> tuple[str, ...]:
     started = _START.match(line)
     return tuple(words_of(line if started is None else line[started.end() :]))
-
-
-_known_words = lru_cache(maxsize=4096)(_options)
 
 
 def words_of(line: str) -> Iterator[str]:
