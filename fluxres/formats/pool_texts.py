@@ -129,7 +129,8 @@ def tree_edges(structure: Structure) -> Iterator[Iterator[tuple[int, int]]]:
     """(parent, child) of every pool that has a parent, in blocks."""
     below = np.flatnonzero(structure.parent >= 0)
     for part in blocks(len(below)):
-        yield zip(structure.parent[below[part]].tolist(), below[part].tolist(), strict=True)
+        vertices = below[part]
+        yield zip(structure.parent[vertices].tolist(), vertices.tolist(), strict=True)
 
 
 def edge_rows(graph: Subsystem) -> Iterator[tuple[int, tuple[int, int, int]]]:
