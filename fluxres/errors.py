@@ -8,7 +8,7 @@ each show them in their own form.  ``STATUS`` is the only table from error to ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -61,6 +61,34 @@ class LimitExceeded(InputError):
     """Input beyond a bound of :mod:`fluxres.limits`."""
 
     code = "limit"
+
+
+class ErrorPlace:
+    """Context in which an InputError, such as one of a smaller language, gets its place in the document.
+
+    Args:
+        where: the place, or a function that finds it; called only for an error.
+        inner: put it before the place that the error has, instead of replacing that.
+
+    >>> with ErrorPlace("n.conf:3", inner=True):
+    ...     raise InputError("expected a number", where="pool:7")
+    Traceback (most recent call last):
+    fluxres.errors.InputError: n.conf:3: pool:7: expected a number
+    """
+
+    __slots__ = ("_inner", "_where")
+
+    def __init__(self, where: str | Callable[[], str], *, inner: bool = False) -> None:
+        self._where, self._inner = where, inner
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, InputError):
+            where = self._where if isinstance(self._where, str) else self._where()
+            where = f"{where}: {error.where}" if self._inner else where
+            raise type(error)(error.message, where=where, hint=error.hint) from None
 
 
 class InputWarning(UserWarning):

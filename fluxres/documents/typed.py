@@ -198,3 +198,12 @@ def _check_struct(value: Mapping[str, Any], kind: Any, path: list[Key]) -> None:
             _check(value[name], field.type, [*path, name])
         elif field.required:
             raise _Found(path, f"the key {name!r} is missing")
+
+
+def json_schema(kind: Any, *, title: str = "") -> dict[str, Any]:
+    """The JSON Schema of documents of a type."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **({"title": title} if title else {}),
+        **msgspec.json.schema(kind),
+    }

@@ -8,8 +8,8 @@ from typing import Final
 
 from fluxres.errors import UsageError
 from fluxres.fluxion.graph import CONTAINMENT, Graph, Vertex
-from fluxres.formats.hwloc import read as hwloc
-from fluxres.formats.hwloc.read import Object
+from fluxres.formats.hwloc import cluster as hwloc
+from fluxres.formats.hwloc.objects import Object
 
 ALLOWED: Final = (
     "node", "group", "numanode", "socket", "L1cache", "L2cache", "L3cache", "core", "pu", "gpu", "storage",
@@ -37,7 +37,7 @@ def load(path: Path, allowlist: frozenset[str] = frozenset()) -> Graph:
     root = graph.add(Vertex(0, "cluster", "cluster", "cluster0", 0))
     graph.place(root, CONTAINMENT, "/cluster0")
     graph.set_root(CONTAINMENT, root)
-    _add(graph, root, hwloc.load(path), allowlist)
+    _add(graph, root, hwloc.parse(path), allowlist)
     return graph
 
 

@@ -136,7 +136,6 @@ def build(
         name: of the graph and of its root.
         root: a root of any type, instead of `resources`: for example a node to be merged into a machine.
         pools: pools outside the containment tree that belong to no particular graph.
-        graphs: auxiliary graphs by name.
         clock: returns "now" in seconds; always 0 by default.
 
     Errors: InputError and LimitExceeded with the place as in a file: ``resources[0].with[1].count``.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, Protocol, get_args
 
 if TYPE_CHECKING:
+    from fluxres.documents.document import Key
     from fluxres.graph.structure import Structure
 
 
@@ -109,3 +110,9 @@ class Output(NamedTuple):
     data: bytes
     left_out: list[str]
     note: str = ""
+
+
+class Fail(Protocol):
+    """Raises for a document at a place in it, such as ``["nodes", 3, "size"]``."""
+
+    def __call__(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn: ...

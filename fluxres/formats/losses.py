@@ -61,7 +61,6 @@ def concern(structure: Structure, fact: str, concerned: Mask, what: str = "") ->
     """The line for the marked pools; empty if there are none.
 
     Args:
-        concerned: bool by vertex.
         what: the part of the fact that is lost, if not all of it is.
     """
     count = int(np.count_nonzero(concerned))
@@ -151,9 +150,9 @@ def is_endless(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def is_sayable(value: object) -> bool:
-    """Whether an attribute of an edge is set and can be written as JSON."""
-    return value is not None and not is_endless(value)
+def is_set(value: object) -> bool:
+    """Whether an edge has a value of an attribute: columns have None or NaN where it has none."""
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
 def endless_attributes(graph: Subsystem) -> list[str]:

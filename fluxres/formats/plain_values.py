@@ -33,7 +33,6 @@ def document(values: object, file: str, *, finite: bool = False) -> Document:
     """Values as a document, whose places are paths in them.
 
     Args:
-        file: its name in messages.
         finite: refuse infinity and NaN, which JSON does not have.
 
     Errors: InputError with the path of a value that a document cannot have; LimitExceeded.

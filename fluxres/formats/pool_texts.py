@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from fluxres.graph import uuids
-from fluxres.graph.kinds import Kind, around_id
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, around_id
 from fluxres.graph.structure import Structure
 
 T = TypeVar("T")
@@ -95,3 +96,43 @@ def node_rows(structure: Structure, part: slice) -> Iterator[tuple[int, int, int
     """(vertex, kind, id, rank, size) of the pools in a slice."""
     columns = (structure.kind, structure.id, structure.rank, structure.size)
     return zip(range(part.start, part.stop), *(column[part].tolist() for column in columns), strict=True)
+
+
+def kind_values(kind: Kind) -> dict[str, Any]:
+    """The attributes that all pools of a kind share."""
+    values: dict[str, Any] = {"type": kind.type}
+    if kind.basename != kind.type:
+        values["basename"] = kind.basename
+    if kind.unit is not None:
+        values["unit"] = kind.unit
+    if kind.properties:
+        values["properties"] = dict(kind.properties)
+    return values
+
+
+def odd_values(structure: Structure) -> dict[int, dict[str, Any]]:
+    """The attributes that few pools have, by vertex: states, flags, tags, full sizes."""
+    odd: dict[int, dict[str, Any]] = {}
+    for v in np.flatnonzero(structure.state).tolist():
+        odd.setdefault(v, {})["state"] = STATES[structure.state[v]]
+    for flag, key in ((EXCLUSIVE, "exclusive"), (WAY, "way")):
+        for v in np.flatnonzero(structure.flags & flag).tolist():
+            odd.setdefault(v, {})[key] = True
+    for v, tags in structure.tags.items():
+        odd.setdefault(v, {})["tags"] = dict(sorted(tags.items()))
+    for v, full in structure.capacity.items():
+        odd.setdefault(v, {})["capacity"] = full
+    return odd
+
+
+def tree_edges(structure: Structure) -> Iterator[Iterator[tuple[int, int]]]:
+    """(parent, child) of every pool that has a parent, in blocks."""
+    below = np.flatnonzero(structure.parent >= 0)
+    for part in blocks(len(below)):
+        vertices = below[part]
+        yield zip(structure.parent[vertices].tolist(), vertices.tolist(), strict=True)
+
+
+def edge_rows(graph: Subsystem) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """(row, (source, target, number of the relation)) of an auxiliary graph."""
+    return enumerate(zip(graph.src.tolist(), graph.dst.tolist(), graph.relation.tolist(), strict=True))

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.formats.flux.jgf_names import Fail
+from fluxres.formats.format import Fail
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.identity import repeated, uuid_keys
@@ -31,7 +31,6 @@ def give_uuids(
         vertex: vertex number by row of the document.
         given: uuid by row, UNSET where there is none; None if no row has one.
         runs: (first uuid, number of uuids that count up from it) over all rows.
-        fail: raises for the document.
 
     Errors: what `fail` raises for invalid runs, and for a uuid of two pools. Cost: O(rows) array operations for uuids of the
     standard form, O(1) Python for others.

@@ -60,7 +60,6 @@ class Selectors:
     """Reads and writes selections of pools of one structure.
 
     Args:
-        structure: contains the pools.
         roots: by graph name, the roots of the pools outside the containment tree that it declares.
     """
 
@@ -158,10 +157,7 @@ class Selectors:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def texts(self, vertices: Iterable[int]) -> list[str]:
-        """Selectors for these pools in this order, folded into as few as possible.
-
-        Cost: O(vertices × depth).
-        """
+        """Selectors for these pools in this order, folded into as few as possible. Cost: O(vertices × depth)."""
         texts: list[str] = []
         run: list[int] = []
         for v in vertices:
@@ -300,7 +296,8 @@ class _Wanted:
         self._globs: list[tuple[int, str, Callable[[str], object]]] = []
         for rank, pattern in enumerate(patterns):
             if "*" in pattern and not literal:
-                self._globs.append((rank, pattern, _glob(pattern)))
+                regex = ".*".join(map(re.escape, pattern.split("*")))
+                self._globs.append((rank, pattern, re.compile(regex).fullmatch))
             else:
                 self._ranks.setdefault(pattern, []).append(rank)
         if len(self._globs) > _GLOBS_MAX:
@@ -335,10 +332,6 @@ def _patterns(step: str) -> list[str]:
     if not names:
         raise InputError(f"{step!r} names no pool")
     return names
-
-
-def _glob(pattern: str) -> Callable[[str], object]:
-    return re.compile(".*".join(re.escape(part) for part in pattern.split("*"))).fullmatch
 
 
 def _folded(names: list[str]) -> list[str]:

@@ -126,7 +126,6 @@ class Object(TopologyPart):
 
     @property
     def name(self) -> str | None:
-        """Name of this object, such as ``eth0``; most objects have none."""
         return self._text("name")
 
     @property
@@ -182,11 +181,9 @@ class Object(TopologyPart):
         return bool(C.obj_type_is_cache(self.type))
 
     def is_dcache(self) -> bool:
-        """Whether it is a data or unified cache."""
         return bool(C.obj_type_is_dcache(self.type))
 
     def is_icache(self) -> bool:
-        """Whether it is an instruction cache."""
         return bool(C.obj_type_is_icache(self.type))
 
     # -- position among its parent, siblings and level ---------------------------------------------------------------
@@ -213,22 +210,18 @@ class Object(TopologyPart):
 
     @property
     def next_cousin(self) -> Object | None:
-        """The next object on the same level."""
         return self._object("next_cousin")
 
     @property
     def prev_cousin(self) -> Object | None:
-        """The previous object on the same level."""
         return self._object("prev_cousin")
 
     @property
     def next_sibling(self) -> Object | None:
-        """The next child of the same parent."""
         return self._object("next_sibling")
 
     @property
     def prev_sibling(self) -> Object | None:
-        """The previous child of the same parent."""
         return self._object("prev_sibling")
 
     def iter_siblings(self) -> Iterator[Object]:
@@ -253,12 +246,10 @@ class Object(TopologyPart):
 
     @property
     def first_child(self) -> Object | None:
-        """The first normal child."""
         return self._object("first_child")
 
     @property
     def last_child(self) -> Object | None:
-        """The last normal child."""
         return self._object("last_child")
 
     @property
@@ -291,7 +282,6 @@ class Object(TopologyPart):
         return self._object("misc_first_child")
 
     def iter_children(self) -> Iterator[Object]:
-        """Normal children in order."""
         return _and_next_siblings(self.first_child)
 
     def iter_memory_children(self) -> Iterator[Object]:

@@ -237,11 +237,9 @@ class Topology:
         return self._configure(C.topology_set_all_types_filter, type_filter)
 
     def set_cache_types_filter(self, type_filter: TypeFilter) -> Topology:
-        """Choose which CPU caches to keep, of every kind."""
         return self._configure(C.topology_set_cache_types_filter, type_filter)
 
     def set_icache_types_filter(self, type_filter: TypeFilter) -> Topology:
-        """Choose which instruction caches to keep."""
         return self._configure(C.topology_set_icache_types_filter, type_filter)
 
     def set_components(self, name: str, flags: Flags[TopologyComponentsFlag] = TopologyComponentsFlag.BLACKLIST) -> Topology:
@@ -264,7 +262,6 @@ class Topology:
 
     @property
     def info(self) -> dict[str, str]:
-        """The `Object.info` of the machine."""
         return self.get_root_obj().info
 
     def _copy_set(self, function: Any) -> Bitmap:
@@ -345,7 +342,6 @@ class Topology:
         return -1 if len(depths) > 1 else sum(self.get_nbobjs_by_depth(depth) for depth in depths)
 
     def n_cpus(self) -> int:
-        """Number of PUs."""
         return self.get_nbobjs_by_type(ObjType.PU)
 
     def n_cores(self) -> int:
@@ -423,7 +419,6 @@ class Topology:
             yield from self.iter_objs_by_depth(depth)
 
     def iter_cpus(self) -> Iterator[Object]:
-        """The PUs."""
         return self.iter_objs_by_type(ObjType.PU)
 
     def iter_cores(self) -> Iterator[Object]:

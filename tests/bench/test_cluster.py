@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fluxres.formats.cluster.read import read_cluster
-from fluxres.formats.cluster.write import write_cluster
 from fluxres.graph.recipe import Recipe, expand
+from tests.formats.structures import read_cluster, write_cluster
 
 pytestmark = pytest.mark.bench
 CLUSTERS = sorted((Path(__file__).parents[2] / "data" / "clusters").glob("*.yaml"))
@@ -21,8 +20,8 @@ LARGE = [path for path in CLUSTERS if path.stem in ("frontier", "el-capitan")]
 # VmHWM and not ru_maxrss: the latter keeps what the parent had at the fork.
 PEAK = """
 import re, sys
-from fluxres.formats.cluster import read_cluster
-structure = read_cluster(sys.argv[1]).structure
+from fluxres.formats import registry
+structure = registry.read(sys.argv[1], format="cluster").structure
 print(structure.n, re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """
 

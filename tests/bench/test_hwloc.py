@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fluxres.documents.source import Source
+from fluxres.formats.hwloc import cluster as hwloc
 from fluxres.formats.hwloc import cluster as hwloc_cluster
-from fluxres.formats.hwloc import read as hwloc
 
 pytestmark = pytest.mark.bench
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from fluxres.errors import FluxresError
 from fluxres.formats.peers.canary import language as canary
-from fluxres.formats.peers.canary import read as canary_pools
+from fluxres.formats.peers.canary import resource_pool as canary_pools
 from fluxres.formats.peers.canary.allocator import InstanceSlots, Shelf, Test, cost, start
 from fluxres.formats.peers.ctest import groups as ctest_groups
-from fluxres.formats.peers.ctest import read as ctest_files
+from fluxres.formats.peers.ctest import resource_spec as ctest_files
 from fluxres.formats.peers.ctest.allocator import Slots, pack, place
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
@@ -23,8 +23,7 @@ from fluxres.formats.peers.hyperqueue.environment import Grant
 from fluxres.formats.peers.hyperqueue.environment import environment as hyperqueue_variables
 from fluxres.formats.peers.hyperqueue.tokens import format_amount, parse_amount
 from fluxres.formats.peers.jqm import managers as jqm
-from fluxres.formats.peers.jqm.allocator import DiscreteBookings, HighlanderBookings, QuantityBookings
-from fluxres.formats.peers.jqm.queues import QueuedJob, Queues
+from fluxres.formats.peers.jqm.allocator import DiscreteBookings, HighlanderBookings, QuantityBookings, QueuedJob, Queues
 from tests.conformance.runner import Case, NotCovered
 from tests.conformance.seed_cases import KINDS, Family, Operation, environment, managers_of, pools_of, same, source, unknown
 

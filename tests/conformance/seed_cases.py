@@ -14,10 +14,10 @@ from typing import Any
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
 from fluxres.formats.peers.canary import language as canary
-from fluxres.formats.peers.canary import read as canary_pools
+from fluxres.formats.peers.canary import resource_pool as canary_pools
 from fluxres.formats.peers.ctest import groups as ctest_groups
-from fluxres.formats.peers.ctest import read as ctest_files
-from fluxres.formats.peers.ctest import write as ctest_written
+from fluxres.formats.peers.ctest import resource_spec as ctest_files
+from fluxres.formats.peers.ctest import resource_spec as ctest_written
 from fluxres.formats.peers.ctest.groups import TYPE as CTEST_TYPE
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
@@ -25,7 +25,7 @@ from fluxres.formats.peers.hyperqueue import environment as hyperqueue_variables
 from fluxres.formats.peers.hyperqueue import read as hyperqueue_workers
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue import tokens as hyperqueue_tokens
-from fluxres.formats.peers.hyperqueue.pools import Groups, Kind, Pool, Sum
+from fluxres.formats.peers.hyperqueue.definitions import Groups, Kind, Pool, Sum
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, format_amount
 from fluxres.formats.peers.jqm import managers as jqm
 from tests.conformance.runner import Case, NotCovered

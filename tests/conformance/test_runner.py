@@ -172,10 +172,10 @@ def test_complete_content_of_a_valid_file_is_compared(monkeypatch: pytest.Monkey
     one = ctest([{"gpus": [{"id": "0", "slots": 2}, {"id": "1"}], "fpgas": []}], {"ok": True})
     (found,) = runner.tally("others", [one], [suite])
     assert counts(found) == (1, 1, 0, 0, 0)
-    from fluxres.formats.peers.ctest import read as ctest_files
+    from fluxres.formats.peers.ctest import resource_spec as ctest_files
 
     known = ctest_files._instance
-    monkeypatch.setattr(ctest_files, "_instance", lambda *given: ctest_files.Instance(known(*given).id, 1))
+    monkeypatch.setattr(ctest_files, "_instance", lambda *given: ctest_files.SpecInstance(known(*given).id, 1))
     (found,) = runner.tally("others", [one], [suite])
     assert "expected {'gpus': [('0', 2), ('1', 1)]" in found.differing[0]
 

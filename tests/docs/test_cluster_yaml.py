@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fluxres.formats.cluster.read import read_cluster
 from fluxres.formats.cluster.schema import Cluster, Edge, Graph, Resource
 from fluxres.graph.structure import Structure
+from tests.formats.structures import read_cluster
 
 TEXT = (Path(__file__).parents[2] / "specs" / "cluster-yaml.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)

@@ -17,7 +17,7 @@ from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.fluxion import jgf, loading, recipe, rv1
 from fluxres.fluxion.graph import Graph
 from fluxres.formats.flux import grug
-from fluxres.formats.hwloc import read as hwloc
+from fluxres.formats.hwloc import cluster as hwloc
 from tests.fluxion import conftest
 
 ROOT = '<node id="a"><data key="root">1</data><data key="type">x</data></node>'

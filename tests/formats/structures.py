@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from fluxres.formats import registry
+from fluxres.formats.cluster.write import document
+from fluxres.formats.format import Hold
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import DRAW
 from fluxres.graph.recipe import NO_RANK, Recipe, expand, hand_down
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
+
+read_cluster = partial(registry.read, format="cluster")
+
+
+def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> str:
+    return document(structure, allocations, name=name).text
+
 
 TYPES = ["node", "core", "gpu", "rack", "cluster", "memory"]
 WORDS = st.text(

@@ -10,7 +10,7 @@ import pytest
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.peers.canary.read import Instance, Node, ResourcePool, parse, read_words
+from fluxres.formats.peers.canary.resource_pool import Instance, PoolNode, ResourcePool, parse, read_words
 from fluxres.graph.structure import Structure
 
 
@@ -87,8 +87,8 @@ def test_words_of_the_command_line() -> None:
 
 
 def test_counts_of_a_pool() -> None:
-    node = Node({"cpus": [Instance("0", 2), Instance("1", 1)]}, "a")
-    pool = ResourcePool((node, Node({"cpus": [Instance("0")], "gpus": []}, "b")))
+    node = PoolNode({"cpus": [Instance("0", 2), Instance("1", 1)]}, "a")
+    pool = ResourcePool((node, PoolNode({"cpus": [Instance("0")], "gpus": []}, "b")))
     assert pool.types() == ["cpus", "gpus"]
     assert (node.counts(), node.slots()) == ({"cpus": 2}, {"cpus": 3})
     assert pool.per_node("gpus") == 0

@@ -15,10 +15,10 @@ from fluxres.documents import yaml_document
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import registry
 from fluxres.formats.cluster.entries import DefaultIds
-from fluxres.formats.cluster.read import Hold, read_cluster
 from fluxres.formats.cluster.schema import json_schema
-from fluxres.formats.cluster.write import write_cluster
+from fluxres.formats.format import Hold
 from fluxres.graph.structure import Structure
+from tests.formats.structures import read_cluster, write_cluster
 
 ROOT = Path(__file__).parents[2]
 CLUSTERS = sorted((ROOT / "data" / "clusters").glob("*.yaml"))

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.formats import selector
-from fluxres.formats.cluster.edges_write import outside_homes
-from fluxres.formats.cluster.read import Hold, read_cluster
-from fluxres.formats.cluster.runs import Runs, per_parent
-from fluxres.formats.cluster.write import write_cluster
+from fluxres.formats.cluster.edges import outside_homes
+from fluxres.formats.cluster.write import Runs, per_parent
+from fluxres.formats.format import Hold
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
-from tests.formats.structures import structures
+from tests.formats.structures import read_cluster, structures, write_cluster
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "data" / "clusters").glob("*.yaml"))
 

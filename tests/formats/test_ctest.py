@@ -10,7 +10,7 @@ import pytest
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
-from fluxres.formats.peers.ctest.read import Instance, parse
+from fluxres.formats.peers.ctest.resource_spec import SpecInstance, parse
 from fluxres.graph.structure import Structure
 
 VERSION = {"version": {"major": 1, "minor": 0}}
@@ -49,7 +49,7 @@ def test_an_id_may_occur_twice_as_in_ctest() -> None:
 def test_both_forms_of_local() -> None:
     local = {"gpus": [{"id": "0", "slots": 2}]}
     assert read(local).n == read([local]).n == 3
-    assert parse(source({**VERSION, "local": [local]}).document) == {"gpus": [Instance("0", 2)]}
+    assert parse(source({**VERSION, "local": [local]}).document) == {"gpus": [SpecInstance("0", 2)]}
     with pytest.raises(InputError, match="Invalid socket object"):
         parse(source({**VERSION, "local": local}).document)
     assert parse(source({**VERSION, "local": []}).document) == {}

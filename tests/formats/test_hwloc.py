@@ -11,8 +11,8 @@ from fluxres import limits, load
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
+from fluxres.formats.hwloc import cluster as hwloc
 from fluxres.formats.hwloc import cluster as hwloc_cluster
-from fluxres.formats.hwloc import read as hwloc
 from fluxres.formats.hwloc.pools import TYPES, kept
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT

@@ -10,8 +10,8 @@ import pytest
 import fluxres
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
+from fluxres.formats.hwloc import cluster as hwloc
 from fluxres.formats.hwloc import cluster as hwloc_cluster
-from fluxres.formats.hwloc import read as hwloc
 from fluxres.formats.hwloc import system as hwloc_system
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure

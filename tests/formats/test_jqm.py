@@ -10,7 +10,7 @@ from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Quantity
-from fluxres.formats.peers.jqm.read import parse
+from fluxres.formats.peers.jqm.resource_managers import parse
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 

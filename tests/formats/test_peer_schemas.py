@@ -13,7 +13,7 @@ from fluxres.documents.source import Source
 from fluxres.formats import registry
 from tests.traceability import ROOT
 
-MODULES = {"hyperqueue": "read", "canary": "schema", "ctest": "schema", "jqm": "read"}
+MODULES = {"hyperqueue": "read", "canary": "resource_pool", "ctest": "resource_spec", "jqm": "resource_managers"}
 NAMES = list(MODULES)
 SCHEMAS = ROOT / "specs" / "schemas"
 

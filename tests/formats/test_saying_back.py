@@ -14,7 +14,7 @@ import fluxres
 from fluxres import limits
 from fluxres.errors import UsageError
 from fluxres.formats import registry
-from fluxres.formats.cluster.read import Hold
+from fluxres.formats.format import Hold
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import WAY, Kind

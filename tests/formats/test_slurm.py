@@ -21,7 +21,7 @@ from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm import read_json
 from fluxres.formats.slurm.lines import Line
-from fluxres.formats.slurm.nodes import state_of
+from fluxres.formats.slurm.site import state_of
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT

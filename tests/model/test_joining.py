@@ -45,7 +45,7 @@ POWERED: dict[str, Any] = {
 def powered() -> ResourceGraph:
     import orjson
 
-    from fluxres.formats.cluster.read import read_cluster
+    from tests.formats.structures import read_cluster
 
     read: Any = read_cluster(orjson.dumps(POWERED), file="powered.json")
     return ResourceGraph(read[0] if isinstance(read, tuple) else read.structure)

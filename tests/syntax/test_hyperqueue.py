@@ -8,8 +8,21 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats.peers.hyperqueue.definitions import check, format, grouped, parse, parse_cpus, summary, to_plain
-from fluxres.formats.peers.hyperqueue.pools import Groups, Kind, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.definitions import (
+    Groups,
+    Kind,
+    Listed,
+    Pool,
+    Range,
+    Sum,
+    check,
+    format,
+    grouped,
+    parse,
+    parse_cpus,
+    summary,
+    to_plain,
+)
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9/]{0,8}", fullmatch=True)
 LABELS = st.one_of(

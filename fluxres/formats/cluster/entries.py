@@ -64,7 +64,6 @@ class Entry:
         return next((layer for layer in self.layers if getattr(layer.resource, key) is not UNSET), self.layers[0])
 
     def where(self, key: str = "") -> str:
-        """The place of the value of a key, or of the entry."""
         layer = self.layer(key) if key else self.layers[0]
         return layer.where(key.rstrip("_")) if key else layer.where()
 
@@ -228,7 +227,6 @@ class Entries:
         chain: Chain = (),
         around: tuple[str, ...] = (),
     ) -> tuple[Recipe, ...]:
-        """Recipes of a list of siblings."""
         if len(chain) > limits.DEPTH_MAX:
             hint = "leave out levels that no request names"
             raise LimitExceeded(f"more than {limits.DEPTH_MAX} levels", where=document.where(path), hint=hint)
@@ -244,8 +242,6 @@ class Entries:
     def require_supplied(self, draws: Draws) -> None:
         """Refuse entries that draw from a supplier that does not exist. Draws written as properties (draw.power) are left to
         `check`.
-
-        Errors: InputError.
         """
         if not draws.types or not draws.supplied:  # a node may be described alone and later merged into a machine with power
             return

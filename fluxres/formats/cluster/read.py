@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.documents import typed, yaml_document
+from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
@@ -34,35 +33,23 @@ from fluxres.graph.structure import OUTSIDE, Structure
 #: a single top entry of one of these types is the root itself
 ROOT_TYPES = ("cluster", "center")
 
-__all__ = ["ROOT_TYPES", "Hold", "Loaded", "build", "read", "read_cluster"]
 
-
-def read_cluster(source: str | Path | bytes, *, file: str | None = None, origin: int | None = None) -> Loaded:
-    """Read a cluster file.
-
-    Args:
-        source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it
-            contains a line break.
-        file: name for messages.
-        origin: base of the uuids that the file does not give; random by default.
+def read(source: Source, *, origin: int | None = None) -> Loaded:
+    """The machine of a cluster file.
 
     Errors: InputError ``FILE:line:col: path: …`` with the way out, LimitExceeded.
     Cost: O(entries) Python and O(pools) array writes.
 
-    >>> loaded = read_cluster(b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2, with: [{type: core, count: 4}]}]}")
+    >>> text = b"{fluxres: 1, name: tiny, resources: [{type: node, count: 2, with: [{type: core, count: 4}]}]}"
+    >>> loaded = read(Source(text))
     >>> loaded.structure.n, loaded.structure.path(10), loaded.name
     (11, '/tiny/node1/core3', 'tiny')
     """
-    return build(yaml_document.load(source, file=file), origin=origin)
-
-
-def read(source: Source, *, origin: int | None = None) -> Loaded:
-    """See :func:`read_cluster`."""
     return build(source.document, origin=origin)
 
 
 def build(document: Document, *, origin: int | None = None) -> Loaded:
-    """The machine of a parsed document; see :func:`read_cluster`."""
+    """The machine of a parsed document; see :func:`read`."""
     cluster, entries, root, outside, roots = _recipes(document)
     base = uuids.new_origin() if origin is None else origin
     structure = expand(root, more=outside, origin=base, where=partial(_where, document, entries))

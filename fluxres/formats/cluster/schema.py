@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
+from fluxres.documents import typed
 
 Count = Annotated[
     int, Meta(ge=1, description="Number of these pools in each parent. Default: the number of ids or names given, else 1.")
@@ -222,10 +223,5 @@ class Cluster(Struct, forbid_unknown_fields=True):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of ``cluster.yaml``, as in ``specs/cluster.schema.json``.
-
-    >>> json_schema()["title"]
-    'fluxres cluster file'
-    """
-    schema = msgspec.json.schema(Cluster)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fluxres cluster file", **schema}
+    """The JSON Schema of ``cluster.yaml``, as in ``specs/cluster.schema.json``."""
+    return typed.json_schema(Cluster, title="fluxres cluster file")

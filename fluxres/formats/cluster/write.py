@@ -3,14 +3,18 @@
 Runs of equal siblings become counts, lists that repeat in every parent are written once, contents shared by several entries
 become parts, and defaults are left out. A pool that differs costs one more entry. The file always describes the same machine,
 pool by pool and uuid by uuid.
+
+Two subtrees are equal when their rows are equal apart from ids, ranks and uuids, which lists can express. A polynomial hash over
+the pre-order rows gives every subtree a number in one pass. Siblings with equal numbers make a run, and the run is then compared
+row by row, so a collision costs compactness and never correctness.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +24,14 @@ from fluxres import limits
 from fluxres.documents import yaml_document, yaml_text
 from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.cluster.edges_write import edge_entries, outside_homes
+from fluxres.formats.cluster.edges import edge_entries, outside_homes
 from fluxres.formats.cluster.entries import DefaultIds
-from fluxres.formats.cluster.read import ROOT_TYPES, Hold, require_readable
-from fluxres.formats.cluster.runs import Group, Runs, per_parent
-from fluxres.formats.format import Output
+from fluxres.formats.cluster.read import ROOT_TYPES, require_readable
+from fluxres.formats.format import Hold, Output
+from fluxres.formats.pool_uuids import runs_of
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
-from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
+from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind, KindTable
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.syntax import hostlist, template
 
@@ -58,26 +62,17 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     return Output(data, [])
 
 
-def write_cluster(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> str:
-    """The text of a cluster file.
-
-    Args:
-        structure: the machine.
-        allocations: what each job holds.
-        name: of the machine, if it is not that of the root.
+def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
+    """A cluster file as text and values; JSON where YAML would be too long to read.
 
     Cost: O(pools) array operations and O(entries written) Python.
 
-    >>> from fluxres.formats.cluster.read import read_cluster
+    >>> from fluxres.documents.source import Source
+    >>> from fluxres.formats.cluster.read import read
     >>> text = "fluxres: 1\\nname: tiny\\nresources:\\n  - {type: node, count: 2}\\n"
-    >>> write_cluster(read_cluster(text).structure).startswith(text)
+    >>> document(read(Source(text.encode())).structure).text.startswith(text)
     True
     """
-    return document(structure, allocations, name=name).text
-
-
-def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
-    """As :func:`write_cluster`, with the values that the text contains; JSON where YAML would be too long to read."""
     values = _values(structure, allocations, name)
     text = yaml_text.block(values)
     if len(text) <= limits.YAML_BYTES_MAX // 4 or len(text.encode()) <= limits.YAML_BYTES_MAX:
@@ -144,8 +139,6 @@ def _plain_name(structure: Structure, root: Values) -> str | None:
 
 
 class _Writing:
-    """The entries of one structure."""
-
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self.runs = Runs(structure)
@@ -161,7 +154,6 @@ class _Writing:
         self.ranked = structure.rank != inherited
 
     def kind(self, group: Group) -> Kind:
-        """The kind of the pools of a group."""
         return self.runs.kinds[self.runs.rows["kind"].item(group.at)]
 
     def by_home(self, outside: Sequence[Group], homes: dict[str, list[int]]) -> dict[str, list[Values]]:
@@ -173,7 +165,6 @@ class _Writing:
         return {graph: entries for graph, entries in found.items() if entries}
 
     def entries(self, groups: Sequence[Group], *, is_root: bool = False) -> list[Values]:
-        """Entries of a list of siblings."""
         named = [self._named(group) for group in groups]
         kinds = [self.kind(group) for group in groups]
         defaults = DefaultIds([(k.type, k.basename, name) for k, name in zip(kinds, named, strict=True)])
@@ -193,7 +184,7 @@ class _Writing:
         if at in structure.names:
             entry["names"], running = self._names(group)
         self._ids(group, kind, defaults, entry, counted=group.count > 1 or running, is_root=is_root)
-        if group.count > 1 or running or self._runs_on(group, entry.get("id")):
+        if group.count > 1 or running or isinstance(entry.get("id"), str | list):
             entry["count"] = group.count
         if structure.size.item(at) != 1:
             entry["size"] = structure.size.item(at)
@@ -241,10 +232,6 @@ class _Writing:
             if key is not None:
                 self._shared[key] = below
         return below
-
-    @staticmethod
-    def _runs_on(group: Group, ids: object) -> bool:
-        return group.count == 1 and isinstance(ids, str | list)
 
     def _names(self, group: Group) -> tuple[str | list[str], bool]:
         names = np.array([self.structure.names[v] for v in group.positions.tolist()], object)
@@ -402,14 +389,159 @@ def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
     >>> uuid_runs(expand(Recipe("cluster", children=(Recipe("core", 3),)), origin=8 << 76 | 2 << 62))
     '00000000-0000-8000-8000-000000000000'
     """
-    explicit = np.zeros(structure.n, np.bool_)
-    explicit[list(structure.uuid_texts)] = True
-    breaks = (np.diff(structure.serial) != 1) | (np.diff(structure.origin.astype(np.int32)) != 0) | explicit[1:] | explicit[:-1]
-    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
-    lengths = np.diff(np.concatenate([starts, [structure.n]])).tolist()
-    if len(lengths) == 1 and not structure.uuid_texts:
-        return structure.uuid(0)
-    return [
-        structure.uuid(v) if length == 1 else [structure.uuid(v), length]
-        for v, length in zip(starts.tolist(), lengths, strict=True)
-    ]
+    runs = runs_of(structure, np.arange(structure.n))
+    if len(runs) == 1 and not structure.uuid_texts:
+        return str(runs[0][0])
+    return [run if run[1] > 1 else run[0] for run in runs]
+
+
+UInt64 = NDArray[np.uint64]
+
+#: odd, so that it has an inverse modulo 2**64
+_BASE = 0x9E3779B97F4A7C15
+_INVERSE = pow(_BASE, -1, 1 << 64)
+#: contents of fewer pools than this are compared with those seen before: enough for a rack, not a copy of the machine
+_INSIDE_MAX = 65_536
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+@dataclass(slots=True)
+class Group:
+    """A run of equal siblings, in each of the equal parents.
+
+    Args:
+        at: the first pool, in the first parent.
+        count: pools in each parent.
+        length: pools of one subtree.
+        positions: all pools of the group, ascending.
+        counts: `count`, the parents in each grandparent, and so on upwards.
+    """
+
+    at: int
+    count: int
+    length: int
+    positions: NDArray[np.int64]
+    counts: tuple[int, ...]
+
+
+class Runs:
+    def __init__(self, structure: Structure) -> None:
+        self._structure = structure
+        #: kinds; explicitly named pools have theirs without the template, which does not make their name
+        self.kinds = KindTable(structure.kinds)
+        self.rows = self._rows()
+        self._hash = self._subtree_hashes()
+
+    def groups(self) -> list[Group]:
+        """The group of the containment tree, then those of the trees outside it, in order."""
+        structure = self._structure
+        tops = np.flatnonzero(structure.parent < 0)
+        groups = []
+        for at, count in [(0, 1), *((at, count) for at, count in self._brothers(tops[tops >= structure.tree_end]))]:
+            length = structure.end.item(at) - at
+            groups.append(Group(at, count, length, at + np.arange(count) * length, (count,)))
+        return groups
+
+    def _rows(self) -> dict[str, NDArray[Any]]:
+        structure = self._structure
+        kind = structure.kind
+        extra = np.zeros(structure.n, np.int32)
+        if structure.names:
+            kind = kind.copy()
+            for v in structure.names:
+                kind[v] = self.kinds.intern(replace(self.kinds[kind.item(v)], name=None))
+        numbers: dict[tuple[object, ...], int] = {}
+        for v in sorted({*structure.names, *structure.tags, *structure.capacity}):
+            tags = structure.tags.get(v, {})
+            key = (v in structure.names, tuple(sorted(tags.items(), key=str)), structure.capacity.get(v))
+            extra[v] = numbers.setdefault(key, len(numbers) + 1)
+        marks = structure.flags.astype(np.int32) * 4 + (structure.id >= 0) * 2 + (structure.rank >= 0)
+        length = structure.end - np.arange(structure.n, dtype=np.int32)
+        return {"kind": kind, "size": structure.size, "state": structure.state, "marks": marks, "extra": extra, "length": length}
+
+    def _subtree_hashes(self) -> UInt64:
+        n = self._structure.n
+        mixed = np.zeros(n, np.uint64)
+        for values in self.rows.values():
+            mixed *= np.uint64(_MIX[0])
+            mixed += values.astype(np.uint64)
+            mixed ^= mixed >> np.uint64(29)
+            mixed *= np.uint64(_MIX[1])
+            mixed ^= mixed >> np.uint64(32)
+        mixed *= _powers(_BASE, n)
+        sums = np.zeros(n + 1, np.uint64)
+        np.cumsum(mixed, out=sums[1:])
+        return (sums[self._structure.end] - sums[:-1]) * _powers(_INVERSE, n)
+
+    def _brothers(self, vertices: NDArray[Any]) -> Iterator[tuple[int, int]]:
+        """Runs of equal neighbours: the first vertex and the length."""
+        if not len(vertices):
+            return
+        cuts = np.flatnonzero(self._hash[vertices[1:]] != self._hash[vertices[:-1]]) + 1
+        starts = [0, *cuts.tolist()]
+        for start, stop in zip(starts, [*starts[1:], len(vertices)], strict=True):
+            at, count = int(vertices[start]), stop - start
+            if count == 1 or self._is_repeated(at, count):
+                yield at, count
+            else:
+                yield from ((v, 1) for v in vertices[start:stop].tolist())
+
+    def _is_repeated(self, at: int, count: int) -> bool:
+        length = self._structure.end.item(at) - at
+        stop = at + count * length
+        if stop > self._structure.n:
+            return False
+        return all(
+            bool((block[1:] == block[0]).all())
+            for block in (values[at:stop].reshape(count, length) for values in self.rows.values())
+        )
+
+    def children(self, group: Group) -> list[Group]:
+        found = []
+        for at, count in self._brothers(self._structure.children(group.at)) if group.length > 1 else ():
+            length = self._structure.end.item(at) - at
+            first = group.positions + (at - group.at)
+            positions = (first[:, None] + np.arange(count) * length).ravel()
+            found.append(Group(at, count, length, positions, (count, *group.counts)))
+        return found
+
+    def inside(self, group: Group) -> bytes | None:
+        """A key for everything below a run of siblings in one parent, ids included; None if lists run on across them."""
+        if not 1 < group.length <= _INSIDE_MAX or len(group.positions) != group.count:
+            return None
+        stop = group.at + group.count * group.length
+        ids = self._structure.id[group.at : stop].reshape(group.count, group.length)[:, 1:]
+        if group.count > 1 and not bool((ids[1:] == ids[0]).all()):
+            return None
+        below = slice(group.at + 1, group.at + group.length)
+        return b"".join([ids[0].tobytes(), *(values[below].tobytes() for values in self.rows.values())])
+
+
+def _powers(base: int, n: int) -> UInt64:
+    powers = np.full(n, base, np.uint64)
+    powers[:1] = 1
+    np.multiply.accumulate(powers, out=powers)
+    return powers
+
+
+def per_parent(values: NDArray[Any], counts: Iterable[int]) -> int:
+    """The shortest period of a list that may repeat in every parent.
+
+    Args:
+        values: one for each instance, in order.
+        counts: instances in a parent, parents in a grandparent, and so on.
+
+    >>> per_parent(np.array([0, 1, 0, 1]), [2, 2]), per_parent(np.array([0, 1, 2, 3]), [2, 2])
+    (2, 4)
+    """
+    for length in _products(counts):
+        if len(values) % length == 0 and bool((values.reshape(-1, length) == values[:length]).all()):
+            return length
+    return len(values)
+
+
+def _products(counts: Iterable[int]) -> Iterator[int]:
+    product = 1
+    for count in counts:
+        product *= count
+        yield product

@@ -75,15 +75,12 @@ class Rule:
     """An edge of the recipe: how targets are placed below each source.
 
     Args:
-        source: key of a kind.
-        target: key of a kind.
         method: make new vertices, or connect existing ones.
         scale: new vertices below each source.
         id_scope: enclosing edges over which ids run on.
         target_subsystem: subsystem whose paths decide which vertices are connected.
         target_up: levels cut from the end of the target's path before paths are compared.
         source_up: the same for the source.
-        line: its line in the file.
     """
 
     source: str
@@ -167,8 +164,6 @@ def _keys(root: Element, file: str) -> tuple[dict[str, str], dict[str, dict[str,
 
 
 class _Values:
-    """The data of one element, with the defaults."""
-
     def __init__(self, element: Element, names: Mapping[str, str], defaults: Mapping[str, str], file: str) -> None:
         self.line = element.line
         self.where = f"{file}:{element.line}"
@@ -475,7 +470,6 @@ class _Making:
     # -- the structure ---------------------------------------------------------------------------------------------------
 
     def structure(self, origin: int | None) -> Structure:
-        """What was made."""
         containment = self._graphs.pop(CONTAINMENT, _Graph())
         if containment.root < 0:
             raise InputError("no node is the root of containment", where=self._source.file, hint="it has root 1")

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
+from fluxres.documents import typed
 
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Value = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)]
@@ -207,8 +208,6 @@ class RawAuxiliary(Struct):
 
 
 class RawGraphMetadata(Struct):
-    """As `GraphMetadata`."""
-
     uuids: Uuids | UnsetType = UNSET
     graphs: dict[Word, bool] | UnsetType = UNSET
     auxiliary: RawAuxiliary | UnsetType = UNSET
@@ -235,10 +234,5 @@ class RawJgf(Struct):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a JGF file, as in ``specs/schemas/jgf.schema.json``.
-
-    >>> json_schema()["title"]
-    'JSON Graph Format'
-    """
-    schema = msgspec.json.schema(Jgf)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "JSON Graph Format", **schema}
+    """The JSON Schema of a JGF file, as in ``specs/schemas/jgf.schema.json``."""
+    return typed.json_schema(Jgf, title="JSON Graph Format")

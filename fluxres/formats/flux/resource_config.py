@@ -11,10 +11,10 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
-import msgspec
 import numpy as np
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -24,12 +24,33 @@ from fluxres import limits
 from fluxres.documents import source_text, typed
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
-from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats.flux import resource_set, resource_set_write
-from fluxres.formats.flux.ranks import BARRED, Block, BlockRows, Pairs, fill, hosts_of, pairs_of, require_path_steps
-from fluxres.formats.format import Loaded
+from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
+from fluxres.formats import losses
+from fluxres.formats.flux import resource_set
+from fluxres.formats.flux.ranks import (
+    BARRED,
+    HOST,
+    NO_IDS,
+    Block,
+    BlockRows,
+    Described,
+    Pairs,
+    Targets,
+    children_of,
+    count_of,
+    fill,
+    host_ids,
+    hosts_of,
+    lost,
+    pairs_of,
+    positions,
+    properties_of,
+    require_path_steps,
+    targets_of,
+)
+from fluxres.formats.format import Hold, Loaded, Output
 from fluxres.graph import uuids
-from fluxres.graph.kinds import Kind, KindTable, require_draws
+from fluxres.graph.kinds import STATES, Kind, KindTable, require_draws
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
@@ -63,13 +84,8 @@ class Configuration(Struct):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a configuration, as in ``specs/schemas/resource-config.schema.json``.
-
-    >>> json_schema()["title"]
-    'resource configuration'
-    """
-    schema = msgspec.json.schema(Configuration)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "resource configuration", **schema}
+    """The JSON Schema of a configuration, as in ``specs/schemas/resource-config.schema.json``."""
+    return typed.json_schema(Configuration, title="resource configuration")
 
 
 EXCLUDED: Final = "excluded"
@@ -140,7 +156,7 @@ class _Reader:
             assert table.config is not UNSET
             structure = self._of_tables(table.config, base)
             if table.scheduling is not UNSET:
-                made = resource_set_write.write(structure).data
+                made = resource_set.write(structure).data
                 structure = self._of_file(Source(made, self._source.file), origin)
         if table.exclude is not UNSET:
             self._exclude(structure, table.exclude)
@@ -205,11 +221,9 @@ class _Reader:
         except FluxresError as error:
             self._fail(["resource", "config"], error.message, error.hint, limit=True)
         hosts = hosts_of([Expression(host) for host in of_host], ranks)
-        structure.id[nodes_at] = hosts.ids
-        structure.names.update((int(nodes_at[at]), name) for at, name in hosts.names.items())
-        sorts = {key: self._properties(tables, key) for key in known}
-        numbers = {key: kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for key, pairs in sorts.items()}
-        structure.kind[nodes_at] = [numbers[tuple(members)] for members in of_host.values()]
+        numbers = {key: number for number, key in enumerate(known)}
+        which = np.array([numbers[tuple(members)] for members in of_host.values()])
+        hosts.describe(structure, nodes_at, [self._properties(tables, key) for key in known], which)
         return structure
 
     def _require_bounded(self, tables: Sequence[Nodes]) -> None:
@@ -221,8 +235,7 @@ class _Reader:
                 hosts += hostlist.count(nodes.hosts)
                 for key in _TYPES:
                     text = getattr(nodes, key)
-                    spans = [] if text is UNSET else idset.ranges(text)
-                    ids += sum(last - first + 1 for first, last in spans)
+                    ids += 0 if text is UNSET else count_of(idset.ranges(text))
             except InputError:
                 return  # which is reported with its place when the table is read
             for count, most, what in ((hosts, limits.CONFIG_HOSTS_MAX, "hosts"), (ids, limits.IDSET_COUNT_MAX, "cores and gpus")):
@@ -230,22 +243,19 @@ class _Reader:
                     self._fail(place, f"more than {most} {what} in the tables up to this one", limit=True)
 
     def _hosts(self, i: int, text: str) -> list[str]:
-        place: list[Key] = ["resource", "config", i, "hosts"]
-        try:
+        with ErrorPlace(partial(self._document.where, ["resource", "config", i, "hosts"])):
             if hostlist.count(text) > limits.RANKS_MAX:
-                self._fail(place, f"more than {limits.RANKS_MAX} hosts", limit=True)
+                raise LimitExceeded(f"more than {limits.RANKS_MAX} hosts")
             require_path_steps(hostlist.expressions(text))
-            return hostlist.parse(text) or self._fail(place, "expected at least one host, got none")
-        except InputError as error:
-            self._fail(place, error.message, error.hint, limit=isinstance(error, LimitExceeded))
+            if found := hostlist.parse(text):
+                return found
+            raise InputError("expected at least one host, got none")
 
     def _ids(self, i: int, key: str, text: str | UnsetType) -> NDArray[np.int64]:
         if text is UNSET:
-            return np.zeros(0, np.int64)
-        try:
+            return NO_IDS
+        with ErrorPlace(partial(self._document.where, ["resource", "config", i, key])):
             return np.array(idset.parse(text), np.int64)
-        except InputError as error:
-            self._fail(["resource", "config", i, key], error.message, error.hint, limit=isinstance(error, LimitExceeded))
 
     def _block(
         self, kinds: KindTable, node: int, given: Sequence[Mapping[str, NDArray[np.int64]]], host: str, tables: tuple[int, ...]
@@ -264,13 +274,13 @@ class _Reader:
         for i in key:
             given = tables[i].properties
             for at, name in enumerate([] if given is UNSET else given):
+                where = partial(self._document.where, ["resource", "config", i, "properties", at])
                 if BARRED & set(name):
-                    place: list[Key] = ["resource", "config", i, "properties", at]
-                    self._fail(place, f"{min(BARRED & set(name))!r} in the name of a property")
+                    raise InputError(f"{min(BARRED & set(name))!r} in the name of a property", where=where())
                 try:
-                    require_draws(pairs_of([name]), str)
+                    require_draws(pairs_of([name]), where)
                 except InputError as error:
-                    self._fail(["resource", "config", i, "properties", at], error.message)
+                    raise InputError(error.message, where=error.where) from None
                 names.append(name)
         return pairs_of(names)
 
@@ -289,10 +299,10 @@ class _Reader:
                 self._fail(place, f"unknown host {lost[0]!r}")
             chosen = [found[host] for host in hosts]
         else:
-            rows = [np.arange(*np.searchsorted(ranks, [first, last + 1])) for first, last in spans]
-            if sum(map(len, rows)) < sum(last - first + 1 for first, last in spans):
+            rows = positions(spans, ranks)
+            if len(rows) < count_of(spans):
                 self._fail(place, f"ranks beyond those of the {len(ranks)} hosts")
-            chosen = [int(tops[i]) for row in rows for i in row.tolist()]
+            chosen = tops[rows].tolist()
         structure.set_state(chosen, "drain")
         structure.set_tag(chosen, EXCLUDED, None)
 
@@ -321,3 +331,106 @@ def _values(source: Source) -> dict[str, Any]:
         raise InputError("is nested too deeply", where=source.file) from None
     except ValueError as error:
         raise InputError(f"is not TOML: {error}", where=source.file) from None
+
+
+_KEYS: Final = {"core": "cores", "gpu": "gpus"}
+_DRAIN: Final = STATES.index("drain")
+
+
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """A machine as tables of nodes.
+
+    Errors: InputError for a machine without ranks or with one rank twice, for node names that a hostlist cannot express, for two
+    nodes on one host, and for nodes without cores and gpus. Cost: O(pools) array operations, O(nodes) Python.
+    """
+    targets = targets_of(structure)
+    described = Described.nothing(structure, targets)
+    children = children_of(structure, targets)
+    described.add_children(structure, targets, children)
+    described.mixed[targets.vertices[children.mixed | children.gpus_first]] = True
+    hosts = _hosts(structure, targets)
+    lines = _settings(structure)
+    rows = list(zip(*children.texts.values(), strict=True))
+    begin = 0
+    for i in range(1, len(hosts) + 1):
+        if i == len(hosts) or rows[i] != rows[begin]:
+            have = {_KEYS[type_]: text for type_, text in zip(children.texts, rows[begin], strict=True) if text}
+            if not have:
+                raise InputError(f"{hosts[begin]} has no cores and no gpus", hint="flux-core refuses such a host")
+            lines += _table({"hosts": hostlist.format(hosts[begin:i]), **have})
+            begin = i
+    for text, ranks in properties_of(structure, targets, described).items():
+        at = np.searchsorted(targets.ranks, idset.parse(ranks))
+        lines += _table({"hosts": hostlist.format([hosts[i] for i in at.tolist()]), "properties": [text]})
+    missing = lost(structure, allocations, targets, described, host_ids(structure, targets), name)
+    missing = _said(structure, targets, described, missing)
+    return Output("\n".join(lines).lstrip("\n").encode() + b"\n", missing)
+
+
+def _hosts(structure: Structure, targets: Targets) -> list[str]:
+    hosts = [structure.name(v) for v in targets.vertices.tolist()]
+    for v in targets.vertices.tolist():
+        if HOST in structure.tags.get(v, {}):
+            raise InputError(f"{structure.path(v)} shares its host {structure.tags[v][HOST]!r} with another node")
+    if len(set(hosts)) < len(hosts):
+        twice = next(host for i, host in enumerate(hosts) if host in hosts[:i])
+        raise InputError(f"two nodes are named {twice!r}", hint="the hosts of a configuration must differ")
+    return hosts
+
+
+def _settings(structure: Structure) -> list[str]:
+    """The tables other than nodes, from the tags of the root."""
+    tags = sorted(structure.tags.get(0, {}).items())
+    lines, settings = (
+        [f"{_key(key[len(prefix) :])} = {_kept(key, value)}" for key, value in tags if key.startswith(prefix)]
+        for prefix in (TABLE, SETTING)
+    )
+    excluded = [v for v, values in structure.tags.items() if EXCLUDED in values and structure.state[v] == _DRAIN]
+    if excluded:
+        settings.append(f"exclude = {_value(hostlist.format([structure.name(v) for v in sorted(excluded)]))}")
+    return [*lines, "", "[resource]", *settings] if settings else lines
+
+
+def _table(values: dict[str, Any]) -> list[str]:
+    return ["", "[[resource.config]]", *(f"{key} = {_value(value)}" for key, value in values.items())]
+
+
+def _kept(key: str, text: str | None) -> str:
+    try:
+        return _value(orjson.loads(text or ""))
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"the tag {key} of the root is not JSON: {error.msg}", hint="remove the tag") from None
+
+
+def _key(text: str) -> str:
+    return text if text and all(c.isascii() and (c.isalnum() or c in "-_") for c in text) else _value(text)
+
+
+def _value(value: Any) -> str:
+    """A value in TOML, on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if value is None:
+        raise InputError("TOML has no null", hint="remove the tag")
+    # TOML's basic strings allow all escapes of JSON and require one more.
+    return orjson.dumps(value).decode().replace("\x7f", "\\u007f")
+
+
+def _said(structure: Structure, targets: Targets, described: Described, missing: list[str]) -> list[str]:
+    """The list of what is lost, adjusted for a configuration: ranks count up from 0, and exclusion and settings are kept."""
+    kept = [line for line in missing if line.partition(":")[0] not in ("states", "tags")]
+    drained = np.zeros(structure.n, np.bool_)
+    tagged = np.zeros(structure.n, np.bool_)
+    is_target = np.zeros(structure.n, np.bool_)
+    is_target[targets.vertices] = True
+    for v, tags in structure.tags.items():
+        drained[v] = EXCLUDED in tags and is_target[v] and structure.state[v] == _DRAIN
+        said = {EXCLUDED} if drained[v] else {key for key in tags if key.startswith((SETTING, TABLE))} if v == 0 else set()
+        tagged[v] = bool(tags.keys() - said)
+    kept += losses.concern(structure, "tags", tagged & described.pools)
+    kept += losses.concern(structure, "states", (structure.state != 0) & ~drained & described.pools)
+    if not np.array_equal(targets.ranks, np.arange(len(targets.ranks))):
+        kept.append(f"ranks: of {len(targets.ranks)} nodes, which become 0, 1, …")
+    return kept

@@ -1,35 +1,199 @@
-"""The execution section of R (RFC 20): the nodes, and the ids of the pools in each.
+"""The execution section of R (RFC 20): the nodes, and the ids of the pools in each; and TreePool's topologies (RFC 49) of them.
 
 This reader accepts what flux-core accepts: without hosts, nodes are named after their ranks; the content of a rank in two entries
 is combined; and there may be no ranks at all.
+
+TreePool gives the positions of cores and gpus in a node once for ranks with equal topology. What a job has is only in R_lite; the
+topologies are those of complete nodes. So a core that is not in R_lite is left out here, and so is a domain that becomes empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Final, NoReturn
+from functools import cached_property, partial
+from typing import Any, Final, NoReturn
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.document import Key
+from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
-from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.formats.flux.ranks import HOST, Block, BlockRows, fill, hosts_of, properties_by_node, require_path_steps
-from fluxres.formats.flux.resource_set_schema import Execution
-from fluxres.formats.flux.treepool import Topologies
+from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
+from fluxres.formats.flux.ranks import (
+    HOST,
+    NO_IDS,
+    Block,
+    BlockRows,
+    Ids,
+    Spans,
+    count_of,
+    fill,
+    hosts_of,
+    members,
+    positions,
+    properties_by_node,
+    require_path_steps,
+)
+from fluxres.formats.flux.resource_set_schema import Execution, Storage, TreePool
+from fluxres.formats.format import Fail
 from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
 
-Ids = NDArray[np.int64]
-_NO_IDS: Final = np.zeros(0, np.int64)
+RESOURCES: Final = {"cores": "core", "gpus": "gpu"}
+"""Keys of a domain that list ids, and the pool types of these."""
+MEMORY_UNIT: Final = "GiB"
+DOMAINS_MAX: Final = 65_536
+"""Maximal number of domains of one node: sockets, NUMA nodes and other levels; real nodes have a few dozen."""
+
+
+class Topologies:
+    """The entries of a TreePool.
+
+    Attributes:
+        entry: number of the entry of each rank.
+    """
+
+    def __init__(self, source: Source, pool: TreePool, ranks: NDArray[np.int64]) -> None:
+        self._source, self._pool = source, pool
+        found, numbers = [], []
+        total = 0
+        for i, entry in enumerate(pool.children):
+            with ErrorPlace(partial(self.where, [i, "ranks"])):
+                spans = idset.ranges(str(entry.ranks))
+            total += count_of(spans)
+            if total > len(ranks):
+                self.fail([i, "ranks"], f"topologies of more ranks than R_lite has ({len(ranks)})")
+            found.append(members(spans))
+            numbers.append(np.full(count_of(spans), i))
+        every = np.concatenate([NO_IDS, *found])
+        order = np.argsort(every, kind="stable")
+        if len(np.unique(every)) != len(ranks):
+            self.fail([], f"topologies of {len(np.unique(every))} ranks, but R_lite has {len(ranks)}", "each rank needs one")
+        # The ranks may be those of the parent instance, in the same order; nothing else identifies the nodes.
+        self.entry = np.concatenate([NO_IDS, *numbers])[order]
+
+    def where(self, path: Sequence[Key]) -> str:
+        return json_typed.where(self._source, ["scheduling", "children", *path])
+
+    def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
+        raise InputError(message, where=self.where(path), hint=hint)
+
+    def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Ids]) -> None:
+        """Add the content of a node with the topology of an entry and these children in R_lite."""
+        node = _NodeRows(rows, kinds, children, self.where, self.fail)
+        node.add(0, self._pool.children[entry].topo, [entry, "topo"], 0)
+        for type_, ids in children.items():
+            if node.left[type_].any():
+                rows.add(0, kinds.intern(Kind(type_, type_)), ids[node.left[type_]])
+
+
+class _NodeRows:
+    """Collects the rows of one node."""
+
+    def __init__(
+        self,
+        rows: BlockRows,
+        kinds: KindTable,
+        children: Mapping[str, Ids],
+        where: Callable[[Sequence[Key]], str],
+        fail: Fail,
+    ) -> None:
+        self._rows, self._kinds, self._children, self._where, self._fail = rows, kinds, children, where, fail
+        #: by type, which of its ids are in no domain so far
+        self.left = {type_: np.ones(len(ids), np.bool_) for type_, ids in children.items()}
+        self._numbers: dict[str, int] = {}
+        self._domains = 0
+
+    def add(self, parent: int, domain: Mapping[str, Any], path: list[Key], level: int) -> None:
+        self._domains += 1
+        if level > limits.DEPTH_MAX - 4 or self._domains > DOMAINS_MAX:
+            raise LimitExceeded(f"more than {DOMAINS_MAX} domains, or {limits.DEPTH_MAX} levels of them", where=self._where(path))
+        for key, value in domain.items():
+            place = [*path, key]
+            if key in RESOURCES:
+                type_ = RESOURCES[key]
+                self._rows.add(parent, self._kinds.intern(Kind(type_, type_)), self._taken(value, place, type_))
+            elif key == "memory":
+                if type(value) is not int or not 1 <= value <= limits.SIZE_MAX:
+                    self._fail(place, f"expected GiB, an int >= 1, got {shown(value)}")
+                self._rows.add(parent, self._kinds.intern(Kind("memory", "memory", MEMORY_UNIT)), np.array([-1]), value)
+            elif key == "storage":
+                if level:
+                    self._fail(place, "storage belongs to a node, not to a domain in it")
+                self._add_storage(value, place)
+            else:
+                self._add_domains(parent, key, value, place, level)
+
+    def _add_domains(self, parent: int, key: str, value: Any, path: list[Key], level: int) -> None:
+        if not key or len(key) > limits.NAME_LENGTH_MAX or "/" in key or not key.isprintable():
+            self._fail(path, f"{shown(key)} is not a valid pool type")
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            hint = f"the resources are {', '.join(RESOURCES)}, memory and storage"
+            self._fail(path, f"expected a list of domains named {key!r}, got {shown(value)}", hint)
+        kind = self._kinds.intern(Kind(key, key))
+        for i, domain in enumerate(value):
+            number = self._numbers[key] = self._numbers.get(key, -1) + 1
+            if self._has_something(domain):
+                row = self._rows.add(parent, kind, np.array([number]))
+                self.add(row, domain, [*path, i], level + 1)
+                self._rows.close(row)
+
+    def _has_something(self, domain: Mapping[str, Any]) -> bool:
+        """Whether R_lite has one of the ids in a domain, or the domain lists none."""
+        is_named = False
+        todo: list[Mapping[str, Any]] = [domain]
+        while todo:
+            for key, value in todo.pop().items():
+                if key in RESOURCES:
+                    is_named = True
+                    ids = self._children.get(RESOURCES[key], NO_IDS)
+                    if len(positions(_spans(value), ids)):
+                        return True
+                elif isinstance(value, list) and key != "storage":
+                    todo += [each for each in value if isinstance(each, dict)]
+        return not is_named
+
+    def _taken(self, value: Any, path: list[Key], type_: str) -> Ids:
+        """The ids of an idset that R_lite has, which must not be in another domain."""
+        if not isinstance(value, str) and type(value) is not int:
+            self._fail(path, f"expected an idset, got {shown(value)}")
+        with ErrorPlace(partial(self._where, path)):
+            spans = idset.ranges(str(value))
+        ids = self._children.get(type_, NO_IDS)
+        at = positions(spans, ids)
+        if len(at):
+            if not self.left[type_][at].all():
+                self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} is in two domains")
+            self.left[type_][at] = False
+        taken: Ids = ids[at]
+        return taken
+
+    def _add_storage(self, value: Any, path: list[Key]) -> None:
+        if not isinstance(value, list):
+            self._fail(path, f"expected a list, got {shown(value)}")
+        for i, each in enumerate(value):
+            try:
+                storage = msgspec.convert(each, Storage)
+            except msgspec.ValidationError as error:
+                self._fail([*path, i], str(error), "storage has a path, a capacity and optionally a unit")
+            kind = Kind("storage", "storage", storage.unit, None, (("path", storage.path),))
+            self._rows.add(0, self._kinds.intern(kind), np.array([i]), storage.capacity)
+
+
+def _spans(value: Any) -> Spans:
+    try:
+        return idset.ranges(str(value))
+    except InputError:
+        return []  # an error is reported with its place when the domain is read
+
+
 _OTHER_RANKS: Final = "its ranks are not those of R, and nodes cannot be matched by host"
 
 
@@ -51,8 +215,8 @@ class Lite:
         self.passed_over: list[str] = []
         self.notes: tuple[str, ...] = ()
         ranks, self._found = self._entries()
-        self.children = [{type_: _members(spans) for type_, spans in have.items()} for have in self._found]
-        every = np.concatenate([_NO_IDS, *ranks])
+        self.children = [{type_: members(spans) for type_, spans in have.items()} for have in self._found]
+        every = np.concatenate([NO_IDS, *ranks])
         entries = np.repeat(np.arange(len(ranks)), [len(members) for members in ranks])
         order = np.argsort(every, kind="stable")
         self.ranks, self.entry = every[order], entries[order]
@@ -69,41 +233,38 @@ class Lite:
         return self._source.file
 
     def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
-        """Raise for the document at a place in it."""
         raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
 
-    def _entries(self) -> tuple[list[Ids], list[dict[str, list[tuple[int, int]]]]]:
+    def _entries(self) -> tuple[list[Ids], list[dict[str, Spans]]]:
         """The ranks of each entry, and ranges of ids by type."""
         path: list[Key] = ["execution", "R_lite"]
         ranks: list[Ids] = []
         total = pools = 0
-        found: list[dict[str, list[tuple[int, int]]]] = []
+        found: list[dict[str, Spans]] = []
         for i, entry in enumerate(self._execution.R_lite):
             spans = self._spans(entry.rank, [*path, i, "rank"])
-            total += sum(last - first + 1 for first, last in spans)
+            total += count_of(spans)
             if total > limits.RANKS_MAX:
                 self.fail([*path, i, "rank"], f"more than {limits.RANKS_MAX} ranks", limit=True)
-            here = max(sum(last - first + 1 for first, last in spans), 1)
-            ranks.append(_members(spans))
+            here = max(count_of(spans), 1)
+            ranks.append(members(spans))
             found.append({})
             for type_, ids in entry.children.items():
                 place = [*path, i, "children", type_]
                 if "/" in type_ or not type_.isprintable():
                     self.fail(place, f"{type_!r} is not a valid pool type")
                 spans = self._spans(ids, place)
-                if sum(last - first + 1 for first, last in spans) > limits.IDSET_COUNT_MAX:
+                if count_of(spans) > limits.IDSET_COUNT_MAX:
                     self.fail(place, f"more than {limits.IDSET_COUNT_MAX} ids", limit=True)
-                pools += here * sum(last - first + 1 for first, last in spans)
+                pools += here * count_of(spans)
                 if pools > limits.POOLS_MAX:
                     self.fail(place, f"more than {limits.POOLS_MAX} pools in all", limit=True)
                 found[-1][type_] = spans
         return ranks, found
 
-    def _spans(self, text: str | int, path: Sequence[Key]) -> list[tuple[int, int]]:
-        try:
+    def _spans(self, text: str | int, path: Sequence[Key]) -> Spans:
+        with ErrorPlace(partial(json_typed.where, self._source, path)):
             return idset.ranges(str(text))
-        except InputError as error:
-            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
 
     def _join(self) -> None:
         """Combine the entries of a rank that has several."""
@@ -122,7 +283,7 @@ class Lite:
                 place.append(several[0])
                 types = dict.fromkeys(type_ for i in several for type_ in self.children[i])
                 self.children.append({
-                    type_: np.unique(np.concatenate([self.children[i].get(type_, _NO_IDS) for i in several])) for type_ in types
+                    type_: np.unique(np.concatenate([self.children[i].get(type_, NO_IDS) for i in several])) for type_ in types
                 })  # fmt: skip
             entry[at] = joint[several]
         self.ranks, self.entry, self._place = self.ranks[first], entry, place
@@ -158,7 +319,7 @@ class Lite:
             return None
         found: dict[int, str] = {}
         for i, entry in enumerate(self._execution.R_lite):
-            ranks = _members(self._spans(entry.rank, ["execution", "R_lite", i, "rank"])).tolist()
+            ranks = members(self._spans(entry.rank, ["execution", "R_lite", i, "rank"])).tolist()
             expressions = self._expressions(entry.node, ["execution", "R_lite", i, "node"]) if isinstance(entry.node, str) else []
             if sum(map(len, expressions)) != len(ranks):
                 return None
@@ -166,17 +327,14 @@ class Lite:
         return [found[rank] for rank in self.ranks.tolist()]
 
     def _expressions(self, text: str, path: Sequence[Key]) -> list[Expression]:
-        try:
+        with ErrorPlace(partial(json_typed.where, self._source, path)):
             found = hostlist.expressions(text)
             require_path_steps(found)
-        except InputError as error:
-            raise type(error)(error.message, where=json_typed.where(self._source, path), hint=error.hint) from None
         return found
 
     # -- as a machine ----------------------------------------------------------------------------------------------------
 
     def structure(self, origin: int, topologies: Topologies | None) -> Structure:
-        """A cluster of the nodes and their content."""
         kinds = KindTable()
         node = kinds.intern(Kind("node", "node"))
         known: dict[tuple[int, int], Block] = {}
@@ -203,19 +361,9 @@ class Lite:
         except FluxresError as error:
             raise type(error)(error.message, where=json_typed.where(self._source, ["execution", "R_lite"])) from None
         if len(nodes):
-            self._name(structure, nodes)
+            properties = properties_by_node(self._source, self._properties(), self.ranks)
+            hosts_of(self.hosts, self.ranks).describe(structure, nodes, *properties)
         return structure
-
-    def _name(self, structure: Structure, nodes: NDArray[np.int32]) -> None:
-        hosts = hosts_of(self.hosts, self.ranks)
-        structure.id[nodes] = hosts.ids
-        for at, name in hosts.names.items():
-            structure.names[int(nodes[at])] = name
-        for at, host in hosts.shared.items():
-            structure.set_tag([int(nodes[at])], HOST, host)
-        sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
-        numbers = [structure.kinds.intern(Kind("node", "node", None, hosts.template, pairs)) for pairs in sorts]
-        structure.kind[nodes] = np.array(numbers, np.int32)[which]
 
     def _properties(self) -> Mapping[str, str]:
         return {} if self._execution.properties is UNSET else self._execution.properties
@@ -259,7 +407,12 @@ class Lite:
                 called.clear()
             elif len(called) > 1 and by_rank[i] not in called:
                 self.fail(["scheduling", "graph"], f"{len(called)} nodes are named '{name}', which is one host in R")
-        return np.array([_one_of(found.get(name, []), by_rank.item(i)) for i, name in enumerate(names)], np.int64)
+        several = (found.get(name, []) for name in names)
+        one_each = [
+            called[0] if len(called) == 1 else rank if rank in called else -1
+            for called, rank in zip(several, by_rank.tolist(), strict=True)
+        ]
+        return np.array(one_each, np.int64)
 
     def _has_hosts(self, structure: Structure, nodes: NDArray[np.int64]) -> bool:
         """Whether each of these nodes that exists is the host that R names for its rank."""
@@ -360,15 +513,4 @@ def _alone(structure: Structure, pools: NDArray[np.int64], taken: Ids) -> NDArra
     different, count = np.unique(rank[tops], return_counts=True)
     free = np.setdiff1d(different[count == 1], taken)
     kept = [np.arange(v, end[v]) for v in tops[np.isin(rank[tops], free)].tolist() if (rank[v : end[v]] == rank[v]).all()]
-    return np.concatenate([_NO_IDS, *kept])
-
-
-def _one_of(vertices: Sequence[int], preferred: int) -> int:
-    """The only vertex, or the preferred one of several; -1 if there is none."""
-    return vertices[0] if len(vertices) == 1 else preferred if preferred in vertices else -1
-
-
-def _members(spans: Sequence[tuple[int, int]]) -> Ids:
-    if not spans:
-        return np.zeros(0, np.int64)
-    return np.concatenate([np.arange(first, last + 1, dtype=np.int64) for first, last in spans])
+    return np.concatenate([NO_IDS, *kept])

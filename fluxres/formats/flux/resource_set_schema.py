@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.formats.flux.jgf_schema import Jgf, Word
+
+NSLOTS: Final = "R.nslots"
+STARTTIME: Final = "R.starttime"
+EXPIRATION: Final = "R.expiration"
+SCHEDULING: Final = "R.scheduling"
+ATTRIBUTES: Final = "R.attributes"
+TAGS: Final = (NSLOTS, STARTTIME, EXPIRATION, SCHEDULING, ATTRIBUTES)
+"""Tags of the root with the parts of R that do not describe a machine."""
 
 Ids = Annotated[str | int, Meta(description="An idset (RFC 22): 0-3,7.")]
 Time = Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="Seconds since 1970; 0 means unset.")]
@@ -98,11 +106,7 @@ class WithTopology(ResourceSet):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a resource set, as in ``specs/schemas/resource-set.schema.json``.
-
-    >>> json_schema()["title"]
-    'resource set, R version 1'
-    """
+    """The JSON Schema of a resource set, as in ``specs/schemas/resource-set.schema.json``."""
     kinds = (ResourceSet, Jgf, TreePool)
     (schema, graph, pool), definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     definitions["ResourceSet"]["properties"]["scheduling"]["anyOf"] = [graph, pool, {}]

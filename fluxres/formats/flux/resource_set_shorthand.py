@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats.flux.jgf import Hidden
+from fluxres.formats.flux.ranks import Spans, count_of, positions
 from fluxres.formats.flux.resource_set_lite import Lite
 from fluxres.formats.losses import Notes, listed
 from fluxres.graph import uuids
@@ -27,8 +28,6 @@ from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
 
 T = TypeVar("T")
-Spans = list[tuple[int, int]]
-_NO_ROWS = np.zeros(0, np.int64)
 
 
 def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | None) -> tuple[Structure, tuple[str, ...]]:
@@ -36,7 +35,6 @@ def completed(structure: Structure, hidden: Hidden, lite: Lite, origin: int | No
 
     Args:
         hidden: what the document says about exclusively held pools.
-        origin: base of the uuids of added pools; random by default.
 
     Cost: O(pools) array operations; Python for each node, and for each type of which a node has some pools and lacks others.
     """
@@ -207,7 +205,6 @@ class _Completing:
         return common[0]
 
     def structure(self, origin: int | None) -> Structure:
-        """The graph with the added rows."""
         s, alone, n = self._s, self._alone, self._s.n
         rows = np.flatnonzero(self._added)
         if not len(rows):
@@ -265,8 +262,8 @@ def _shares(ids: NDArray[np.int64], said: Sequence[tuple[int, Spans]], count: in
     left = np.ones(len(ids), np.bool_)
     found = []
     for v, spans in said:
-        mine = np.concatenate([_NO_ROWS, *(np.arange(*np.searchsorted(ids, [first, last + 1])) for first, last in spans)])
-        if len(mine) < sum(last - first + 1 for first, last in spans) or not left[mine].all():
+        mine = positions(spans, ids)
+        if len(mine) < count_of(spans) or not left[mine].all():
             break
         left[mine] = False
         found.append((v, mine))
@@ -274,7 +271,7 @@ def _shares(ids: NDArray[np.int64], said: Sequence[tuple[int, Spans]], count: in
         return found
     found, at = [], 0
     for v, spans in sorted(said, key=lambda each: each[1][:1]):
-        stop = min(at + sum(last - first + 1 for first, last in spans), count)
+        stop = min(at + count_of(spans), count)
         found.append((v, np.arange(at, stop)))
         at = stop
     return found

@@ -1,14 +1,22 @@
-"""Read GraphML, written by fluxres or rewritten by a graph tool, so that a machine can be edited in one.
+"""GraphML, for graph tools such as networkx, Gephi and yEd, so that a machine can be drawn and edited in one.
 
 Keys may have any ids, since tools renumber them; their names identify them. Attributes that a tool adds, such as colours and
 positions, are ignored. A machine needs no more than types and edges.
+
+Every attribute is declared with its type, as the format requires. Values of no GraphML type (properties and tags of a pool,
+attributes of an edge other than its capacity) are JSON texts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
+from xml.sax import saxutils
+
+import numpy as np
 
 from fluxres import limits
 from fluxres.documents import json_typed, safe_xml
@@ -16,10 +24,14 @@ from fluxres.documents.document import Key, shown
 from fluxres.documents.safe_xml import Element
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.format import Loaded
-from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
+from fluxres.formats import losses
+from fluxres.formats.format import ALL, Hold, Loaded, Output
+from fluxres.formats.graphs.rows import CONTAINMENT, GraphEdges, GraphRows
+from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, kind_values, node_rows, odd_values, tree_edges
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES
+from fluxres.graph.structure import Structure
 
 T = TypeVar("T")
 _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -42,10 +54,10 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     """
     with json_typed.collector_paused():
         root = safe_xml.load(source.data, file=source.file, folded=("data", "key"))
-        return _Reading(source, root).loaded(origin)
+        return _GraphmlReading(source, root).loaded(origin)
 
 
-class _Reading:
+class _GraphmlReading:
     def __init__(self, source: Source, root: Element) -> None:
         self._source = source
         graphs = root.all("graph") if root.name == "graphml" else []
@@ -80,10 +92,7 @@ class _Reading:
                 self._defaults.setdefault((each, name), default.text)
 
     def _require_plain(self) -> None:
-        """Refuse the parts of GraphML other than nodes and directed edges between two of them.
-
-        Errors: InputError with the line.
-        """
+        """Refuse the parts of GraphML other than nodes and directed edges between two of them."""
         hint = "edges describe which pool contains which"
         for element in self._graph.all("hyperedge"):
             self._refuse(element, "is an edge of several nodes", hint)
@@ -110,20 +119,19 @@ class _Reading:
         return next(filter(None, given), None) if given else self._defaults.get((element.name, name))
 
     def loaded(self, origin: int | None) -> Loaded:
-        """The machine; GraphML has no allocations."""
         row: dict[str, int] = {}
         for number, element in enumerate(self._nodes):
             key = element.attributes.get("id")
             if key is None or row.setdefault(key, number) != number:
                 self._refuse(element, "expected an id that no other node has, got " + ("none" if key is None else shown(key)))
         subsystems = self._value(self._graph, "subsystems")
-        own = None if subsystems is None else self._json(self._graph, subsystems, "subsystems", bool)
+        own = None if subsystems is None else self._json(self._graph, "subsystems", subsystems, bool)
         rows = self._rows(row, own)
         structure, _ = rows.structure(self.fail, origin, self._source.file)
         return Loaded(structure, [], self._value(self._graph, "name") or structure.name(0))
 
     def _rows(self, row: dict[str, int], own: Mapping[str, bool] | None) -> GraphRows:
-        parents, graphs = self._connections(row)
+        edges = self._connections(row)
 
         def column(name: str, read: Callable[[Element, str, str], T]) -> list[T | None]:
             keys, default = self._keys.get(name, ()), self._defaults.get(("node", name))
@@ -143,7 +151,6 @@ class _Reading:
         types = column("type", self._word)
         if None in types:
             self._refuse(self._nodes[types.index(None)], "expected a type, got none", "each node has one, such as 'core'")
-        named: dict[str, list[Edge]] = {name: [] for name in own or ()}
         return GraphRows(
             types=[type_name for type_name in types if type_name is not None],
             basenames=column("basename", self._word),
@@ -155,19 +162,16 @@ class _Reading:
             states=column("state", self._state),
             exclusive=[bool(value) for value in column("exclusive", self._truth)],
             uuids=column("uuid", self._word),
-            properties=column("properties", self._properties),
-            tags=column("tags", self._tags),
+            properties=column("properties", partial(self._json, kind=str | int | float | bool | None)),
+            tags=column("tags", partial(self._json, kind=str | None)),
             capacities=column("capacity", self._whole),
             ways=[bool(value) for value in column("way", self._truth)],
-            parents=parents,
-            graphs={**named, **graphs},
-            hierarchies=frozenset(name for name, is_tree in (own or {}).items() if is_tree),
-            is_own=own is not None,
+            edges=edges,
+            own=own,
         )
 
-    def _connections(self, row: dict[str, int]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
-        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
-        graphs: dict[str, list[Edge]] = {}
+    def _connections(self, row: dict[str, int]) -> GraphEdges:
+        found = GraphEdges()
         for number, element in enumerate(self._edges):
             ends = [row.get(element.attributes.get(side, "")) for side in ("source", "target")]
             if ends[0] is None or ends[1] is None:
@@ -175,18 +179,17 @@ class _Reading:
                 self._refuse(element, f"no node has the id {shown(element.attributes.get(side))}")
             subsystem = self._value(element, "subsystem") or CONTAINMENT
             if subsystem == CONTAINMENT:
-                for column, value in zip(parents, (ends[0], ends[1], number), strict=True):
-                    column.append(value)
+                found.contain(ends[0], ends[1], number)
                 continue
             self._word(element, "subsystem", subsystem)
             relation = self._word(element, "type", self._value(element, "type") or "link")
             attributes: dict[str, Any] = {}
             if text := self._value(element, "attributes"):
-                attributes = self._json(element, text, "attributes", str | int | float | bool)
+                attributes = self._json(element, "attributes", text, str | int | float | bool)
             if text := self._value(element, "capacity"):
                 attributes = {"capacity": self._double(element, text), **attributes}
-            graphs.setdefault(subsystem, []).append(Edge(ends[0], ends[1], relation, attributes))
-        return parents, graphs
+            found.connect(subsystem, ends[0], ends[1], relation, attributes)
+        return found
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -229,13 +232,7 @@ class _Reading:
             self._refuse(element, f"capacity: expected at most {limits.CAPACITY_MAX}, got {shown(text)}", LARGER_UNIT)
         return found
 
-    def _properties(self, element: Element, name: str, text: str) -> dict[str, Any]:
-        return self._json(element, text, name, str | int | float | bool | None)
-
-    def _tags(self, element: Element, name: str, text: str) -> dict[str, Any]:
-        return self._json(element, text, name, str | None)
-
-    def _json(self, element: Element, text: str, name: str, kind: Any) -> dict[str, Any]:
+    def _json(self, element: Element, name: str, text: str, kind: Any) -> dict[str, Any]:
         """A mapping that is JSON in a text."""
         try:
             found = json.loads(text)
@@ -249,3 +246,107 @@ class _Reading:
             if not key or not isinstance(value, kind) or long or (isinstance(value, int) and abs(value) >= limits.NUMBER_MAX):
                 self._refuse(element, f"{name}: {shown(key)} cannot be {shown(value)}")
         return found
+
+
+CARRIES: Final = ALL - {"allocations"}
+NODE_KEYS: Final = {
+    **dict.fromkeys(("type", "name", "basename", "unit", "state", "uuid", "path", "properties", "tags"), "string"),
+    **dict.fromkeys(("number", "size", "rank", "capacity"), "long"),
+    **dict.fromkeys(("exclusive", "way"), "boolean"),
+}
+EDGE_KEYS: Final = {"subsystem": "string", "relation": "string", "capacity": "double", "attributes": "string"}
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_ENTITIES: Final = {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#9;"}
+
+
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """A machine as GraphML.
+
+    Errors: InputError for texts with control characters, which XML does not allow.
+    Cost: about 3 µs per pool.
+    """
+    about = {"name": name if name is not None else structure.name(0)}
+    subsystems = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
+    keys = [_key("n", "node", key, kind) for key, kind in NODE_KEYS.items()]
+    keys += [_key("e", "edge", key, kind) for key, kind in EDGE_KEYS.items()]
+    keys += [_key("g", "graph", key, "string") for key in ("name", "subsystems")]
+    head = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+        + "".join(keys)
+        + f'<graph edgedefault="directed">\n{_data("g-name", escape(about["name"]))}{_data("g-subsystems", _json(subsystems))}\n'
+    )
+    chunks = [head.encode(), *_nodes(structure), *_edges(structure), b"</graph>\n</graphml>\n"]
+    lost = losses.lines(structure, allocations, CARRIES)
+    for graph in structure.subsystems.values():
+        if graph.name == CONTAINMENT:
+            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
+    return Output(b"".join(chunks), lost)
+
+
+def escape(text: str) -> str:
+    """A text escaped for XML. Errors: InputError for characters that XML does not allow."""
+    if _FORBIDDEN.search(text):
+        raise InputError(f"{text!r} has characters that XML does not allow", hint="use another format or another name")
+    return saxutils.escape(text, _ENTITIES)
+
+
+def _key(side: str, element: str, name: str, kind: str) -> str:
+    return f'<key id="{side}-{name}" for="{element}" attr.name="{"type" if name == "relation" else name}" attr.type="{kind}"/>\n'
+
+
+def _data(key: str, text: str) -> str:
+    return f'<data key="{key}">{text}</data>'
+
+
+def _json(value: object) -> str:
+    return escape(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    """The attributes of a node that have a value: text as it is, any other value as JSON."""
+    texts = {key: escape(value) if isinstance(value, str) else _json(value) for key, value in values.items() if value != {}}
+    return "".join(_data(f"n-{key}", text) for key, text in texts.items())
+
+
+def _nodes(structure: Structure) -> Iterator[bytes]:
+    texts, sorts = PoolTexts(structure, escape), by_kind(structure, lambda kind: _values(kind_values(kind)), "")
+    odd = {v: _values(values) for v, values in odd_values(structure).items()}
+    names, paths, ids = texts.names, texts.paths, texts.uuids
+    for part in blocks(structure.n):
+        yield "".join(
+            [
+                f'<node id="{v}">{sorts[kind]}<data key="n-name">{names[v]}</data>'
+                + (f'<data key="n-number">{number}</data>' if number >= 0 else "")
+                + f'<data key="n-size">{size}</data>'
+                + (f'<data key="n-rank">{rank}</data>' if rank >= 0 else "")
+                + odd.get(v, "")
+                + f'<data key="n-uuid">{ids[v]}</data><data key="n-path">{paths[v]}</data></node>\n'
+                for v, kind, number, rank, size in node_rows(structure, part)
+            ]
+        ).encode()
+
+
+def _edges(structure: Structure) -> Iterator[bytes]:
+    relation = _data("e-relation", "contains")
+    tree = _data("e-subsystem", CONTAINMENT) + relation
+    end = structure.tree_end
+    for pairs in tree_edges(structure):
+        rows = [f'<edge source="{u}" target="{v}">{tree if v < end else relation}</edge>\n' for u, v in pairs]
+        yield "".join(rows).encode()
+    for graph in structure.subsystems.values():
+        if graph.name != CONTAINMENT:
+            yield "".join(_of_graph(graph)).encode()
+
+
+def _of_graph(graph: Subsystem) -> Iterator[str]:
+    plain = [_data("e-subsystem", escape(graph.name)) + _data("e-relation", escape(word)) for word in graph.relations]
+    capacity = graph.attributes.get("capacity")
+    others = {key: column.tolist() for key, column in sorted(graph.attributes.items()) if key != "capacity"}
+    for row, (u, v, relation) in edge_rows(graph):
+        more = ""
+        if capacity is not None and not np.isnan(capacity[row]):
+            more = _data("e-capacity", "INF" if np.isinf(capacity[row]) else repr(float(capacity[row])))
+        values = {key: column[row] for key, column in others.items() if losses.is_set(column[row])}
+        if values:
+            more += _data("e-attributes", _json(values))
+        yield f'<edge source="{u}" target="{v}">{plain[relation]}{more}</edge>\n'

@@ -1,4 +1,4 @@
-"""Read node-link JSON, as made by ``networkx.node_link_data``, so that a machine can be edited in networkx.
+"""Node-link JSON, as ``networkx.node_link_data`` makes it, so that a machine can be edited in networkx.
 
 An edge may have any attributes, as edges in networkx do; ``subsystem`` names its graph, and edges without it are containment.
 
@@ -9,22 +9,27 @@ held exclusively; both keys are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
-from fluxres.documents import json_typed
+from fluxres.documents import json_typed, typed
 from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats.format import Hold, Loaded
-from fluxres.formats.graphs.rows import CONTAINMENT, Edge, GraphRows
+from fluxres.formats import losses
+from fluxres.formats.format import ALL, Hold, Loaded, Output
+from fluxres.formats.graphs.rows import CONTAINMENT, GraphEdges, GraphRows
+from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, kind_values, node_rows, odd_values, tree_edges
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
-from fluxres.graph.auxiliary import Int32
+from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
@@ -113,7 +118,7 @@ class RawNodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a graph, as in ``specs/node-link.schema.json``."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(NodeLink)}
+    return typed.json_schema(NodeLink)
 
 
 T = TypeVar("T")
@@ -133,10 +138,10 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     '/cluster/node7'
     """
     with json_typed.collector_paused():
-        return _Reading(source, json_typed.decode(source, RawNodeLink, whole=NodeLink)).loaded(origin)
+        return _NodeLinkReading(source, json_typed.decode(source, RawNodeLink, whole=NodeLink)).loaded(origin)
 
 
-class _Reading:
+class _NodeLinkReading:
     def __init__(self, source: Source, document: RawNodeLink) -> None:
         self._source, self._nodes = source, document.nodes
         self._edges_key = "edges" if document.edges is not UNSET else "links"
@@ -148,22 +153,17 @@ class _Reading:
         return json_typed.decode(self._source, kind, part=raw, whole=NodeLink)
 
     def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
-        """Raise for the document at a place."""
         if path and path[0] == "edges":
             path = [self._edges_key, *path[1:]]
         raise InputError(message, where=json_typed.where(self._source, path), hint=hint)
 
     def loaded(self, origin: int | None) -> Loaded:
-        """The machine and its allocations."""
         keys = [node.id for node in self._nodes]
         self._row = dict(zip(keys, range(len(keys)), strict=True))
         if len(self._row) < len(keys):
             met: dict[int | str, int] = {}
             row = next(row for row, key in enumerate(keys) if met.setdefault(key, row) != row)
             self.fail(["nodes", row, "id"], f"the id {shown(keys[row])} is also that of another node")
-        parents, graphs = self._edges()
-        own = self._about.subsystems
-        named: dict[str, list[Edge]] = {} if own is UNSET else {name: [] for name in own}
         column = self._column
         rows = GraphRows(
             types=column("type"),
@@ -180,59 +180,49 @@ class _Reading:
             tags=column("tags"),
             capacities=column("capacity"),
             ways=[bool(value) for value in column("way")],
-            parents=parents,
-            graphs={**named, **graphs},
-            hierarchies=frozenset() if own is UNSET else frozenset(name for name, is_tree in own.items() if is_tree),
-            is_own=own is not UNSET,
+            edges=self._edges(),
+            own=None if self._about.subsystems is UNSET else self._about.subsystems,
         )
         self._nodes = []
         structure, vertex = rows.structure(self.fail, origin, self._source.file)
         return Loaded(structure, self._holds(structure, vertex), self._about.name or structure.name(0))
 
     def _column(self, name: str) -> list[Any]:
-        """The values of one key, None where it is missing."""
         values = [getattr(node, name) for node in self._nodes]
         return [None if value is UNSET else value for value in values] if UNSET in values else values
 
-    def _edges(self) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
+    def _edges(self) -> GraphEdges:
         """Edges of containment, and of the auxiliary graphs by name."""
         if self._raw_edges is UNSET:
-            return ([], [], []), {}
+            return GraphEdges()
         try:
             edges = _PLAIN.decode(self._raw_edges)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return self._any_edges(self._part(self._raw_edges, list[dict[str, Any]]))
         return self._plain_edges(edges)
 
-    def _plain_edges(self, edges: list[PlainEdge]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
-        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
-        graphs: dict[str, list[Edge]] = {}
-        rows, (above, below, numbers) = self._row, parents
+    def _plain_edges(self, edges: list[PlainEdge]) -> GraphEdges:
+        found, rows = GraphEdges(), self._row
         for number, edge in enumerate(edges):
             src, dst = rows.get(edge.source), rows.get(edge.target)
             if src is None or dst is None:
                 side = "source" if src is None else "target"
                 self.fail(["edges", number, side], f"no node has the id {shown(getattr(edge, side))}")
             if edge.subsystem is UNSET or edge.subsystem == CONTAINMENT:
-                above.append(src)
-                below.append(dst)
-                numbers.append(number)
+                found.contain(src, dst, number)
             else:
                 self._require_countable(edge.capacity, number)
                 capacity = {} if edge.capacity is UNSET else {"capacity": edge.capacity}
-                relation = "link" if edge.type is UNSET else edge.type
-                graphs.setdefault(edge.subsystem, []).append(Edge(src, dst, relation, capacity))
-        return parents, graphs
+                found.connect(edge.subsystem, src, dst, "link" if edge.type is UNSET else edge.type, capacity)
+        return found
 
-    def _any_edges(self, edges: list[dict[str, Any]]) -> tuple[tuple[list[int], list[int], list[int]], dict[str, list[Edge]]]:
-        parents: tuple[list[int], list[int], list[int]] = ([], [], [])
-        graphs: dict[str, list[Edge]] = {}
+    def _any_edges(self, edges: list[dict[str, Any]]) -> GraphEdges:
+        found = GraphEdges()
         for number, values in enumerate(edges):
             src, dst = self._end(values, "source", number), self._end(values, "target", number)
             subsystem = values.get("subsystem", CONTAINMENT)
             if subsystem == CONTAINMENT:
-                for column, value in zip(parents, (src, dst, number), strict=True):
-                    column.append(value)
+                found.contain(src, dst, number)
                 continue
             self._word(subsystem, "subsystem", number)
             relation = values.get("type", "link")
@@ -240,8 +230,8 @@ class _Reading:
             attributes = {key: value for key, value in values.items() if key not in _OF_AN_EDGE}
             for key, value in attributes.items():
                 self._require_plain(key, value, number)
-            graphs.setdefault(subsystem, []).append(Edge(src, dst, relation, attributes))
-        return parents, graphs
+            found.connect(subsystem, src, dst, relation, attributes)
+        return found
 
     def _end(self, values: dict[str, Any], side: str, number: int) -> int:
         key = values.get(side)
@@ -285,3 +275,92 @@ class _Reading:
         if found < 0:
             self.fail(place, f"no node has the id {shown(key)}")
         return found
+
+
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """A machine as a node-link graph; a multigraph if it has auxiliary graphs with edges. Cost: about 2 µs per pool."""
+    about: dict[str, Any] = {"name": name if name is not None else structure.name(0)}
+    about["subsystems"] = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
+    if allocations:
+        about["allocations"] = [_held(structure, hold) for hold in allocations]
+    is_multi = "true" if any(len(graph) for graph in structure.subsystems.values()) else "false"
+    head = f'{{"directed":true,"multigraph":{is_multi},"graph":{_json(about)},"nodes":[\n'
+    chunks = [head.encode(), *_nodes(structure), b'\n],"edges":[\n', *_edges(structure), b"\n]}\n"]
+    return Output(b"".join(chunks), losses.lines(structure, allocations, ALL) + _lost(structure))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _held(structure: Structure, hold: Hold) -> dict[str, Any]:
+    accounts = structure.accounts
+
+    def key(v: int) -> int | str:
+        return accounts.where(v) if accounts.is_edge(v) else v
+
+    pools = [(key(v), amount) for v, amount in hold.pools.items()]
+    held: dict[str, Any] = {"job": hold.job, "start": hold.start_s, "end": hold.end_s, "pools": pools}
+    held |= {"slots": hold.slots} if hold.slots else {}
+    return held | ({"drawn": [(pool, key(v), units) for pool, v, units in hold.drawn]} if hold.drawn else {})
+
+
+def _nodes(structure: Structure) -> Iterator[bytes]:
+    def of_kind(kind: Kind) -> str:
+        values = kind_values(kind)
+        if kind.properties:
+            values["properties"] = {key: None if losses.is_endless(value) else value for key, value in kind.properties}
+        return _json(values)[1:-1] + ","
+
+    texts, sorts = PoolTexts(structure, lambda text: _json(text)[1:-1]), by_kind(structure, of_kind, "")
+    odd = {v: _json(values)[1:-1] + "," for v, values in odd_values(structure).items()}
+    names, paths, ids = texts.names, texts.paths, texts.uuids
+    for part in blocks(structure.n):
+        yield (",\n" if part.start else "").encode() + ",\n".join(
+            [
+                f'{{"id":{v},{sorts[kind]}"name":"{names[v]}",'
+                + (f'"number":{number},' if number >= 0 else "")
+                + f'"size":{size},'
+                + (f'"rank":{rank},' if rank >= 0 else "")
+                + odd.get(v, "")
+                + f'"uuid":"{ids[v]}","path":"{paths[v]}"}}'
+                for v, kind, number, rank, size in node_rows(structure, part)
+            ]
+        ).encode()
+
+
+def _edges(structure: Structure) -> Iterator[bytes]:
+    comma = b""
+    tree, beside = '"subsystem":"containment","type":"contains"', '"type":"contains"'
+    end = structure.tree_end
+    for pairs in tree_edges(structure):
+        text = ",\n".join([f'{{"source":{u},"target":{v},{tree if v < end else beside}}}' for u, v in pairs])
+        yield comma + text.encode()
+        comma = b",\n"
+    for graph in structure.subsystems.values():
+        if len(graph) and graph.name != CONTAINMENT:
+            yield comma + ",\n".join(_of_graph(graph)).encode()
+            comma = b",\n"
+
+
+def _of_graph(graph: Subsystem) -> Iterator[str]:
+    plain = [f'"subsystem":{_json(graph.name)},"type":{_json(relation)}' for relation in graph.relations]
+    columns = [(_json(key), column.tolist()) for key, column in sorted(graph.attributes.items()) if key not in _OF_AN_EDGE]
+    for row, (u, v, relation) in edge_rows(graph):
+        values = [(key, column[row]) for key, column in columns]
+        more = "".join(f",{key}:{_json(value)}" for key, value in values if value is not None and not losses.is_endless(value))
+        yield f'{{"source":{u},"target":{v},{plain[relation]}{more}}}'
+
+
+def _lost(structure: Structure) -> list[str]:
+    """What JSON, or an edge in networkx, cannot express."""
+    endless = by_kind(structure, lambda kind: any(losses.is_endless(value) for _, value in kind.properties), False)
+    lost = losses.concern(structure, "properties", np.array(endless)[structure.kind], "infinite values")
+    for graph in structure.subsystems.values():
+        if graph.name == CONTAINMENT:
+            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
+            continue
+        taken = [key for key in graph.attributes if key in _OF_AN_EDGE]
+        lost += [f"graphs: {key} of edges of {graph.name}, which have another meaning there" for key in taken]
+        lost += losses.endless_attributes(graph)
+    return lost

@@ -8,15 +8,15 @@ the machine if it comes first, and otherwise must be in an auxiliary graph: unco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.documents.document import Key
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.format import Fail
 from fluxres.formats.pool_uuids import give_uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid
@@ -28,12 +28,6 @@ from fluxres.graph.structure import Structure
 CONTAINMENT: Final = "containment"
 
 
-class Fail(Protocol):
-    """Raises for the document at the place of a node or an edge: ``["nodes", 3, "size"]``."""
-
-    def __call__(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn: ...
-
-
 class Edge(NamedTuple):
     """An edge of an auxiliary graph, between rows of nodes."""
 
@@ -43,16 +37,29 @@ class Edge(NamedTuple):
     attributes: Mapping[str, Any]
 
 
+class GraphEdges:
+    """The edges of a document as they are read: (parent row, child row, number of the edge) of containment, others by graph."""
+
+    def __init__(self) -> None:
+        self.parents: tuple[list[int], list[int], list[int]] = ([], [], [])
+        self.graphs: dict[str, list[Edge]] = {}
+
+    def contain(self, parent: int, child: int, number: int) -> None:
+        parents, children, numbers = self.parents
+        parents.append(parent)
+        children.append(child)
+        numbers.append(number)
+
+    def connect(self, graph: str, src: int, dst: int, relation: str, attributes: Mapping[str, Any]) -> None:
+        self.graphs.setdefault(graph, []).append(Edge(src, dst, relation, attributes))
+
+
 @dataclass(slots=True)
 class GraphRows:
     """Nodes by column, edges by graph; absent values are None.
 
     Args:
-        types: resource types.
-        parents: (parent row, child row, number of the edge) of containment.
-        graphs: edges of auxiliary graphs by name, in order.
-        hierarchies: names of graphs that are hierarchies.
-        is_own: whether fluxres wrote it, so that missing values are missing and must not be inferred.
+        own: of a document that fluxres wrote, all auxiliary graphs and whether they are hierarchies; nothing is inferred then.
     """
 
     types: list[str]
@@ -69,17 +76,13 @@ class GraphRows:
     tags: list[Mapping[str, str | None] | None]
     capacities: list[int | None]
     ways: list[bool]
-    parents: tuple[list[int], list[int], list[int]]
-    graphs: dict[str, list[Edge]] = field(default_factory=dict)
-    hierarchies: frozenset[str] = frozenset()
-    is_own: bool = False
+    edges: GraphEdges
+    own: Mapping[str, bool] | None = None
 
     def structure(self, fail: Fail, origin: int | None, file: str) -> tuple[Structure, Int32]:
         """The machine, and the vertex of each row.
 
         Args:
-            fail: raises for the document at a place.
-            origin: base of the uuids that the document does not give.
             file: name for messages about the document as a whole.
 
         Errors: what `fail` raises; InputError for edges that are not a tree and for duplicate names; LimitExceeded.
@@ -100,7 +103,7 @@ class GraphRows:
         self._require_one_machine(parent, fail)
         kinds = KindTable()
         kind, names = self._kinds(kinds, fail)
-        ranked = self.is_own or any(rank is not None for rank in self.ranks)
+        ranked = self.own is not None or any(rank is not None for rank in self.ranks)
         states = {state: number for number, state in enumerate(STATES)}
         made = assemble(
             parent,
@@ -126,7 +129,7 @@ class GraphRows:
         return structure, vertex
 
     def _parent(self, fail: Fail) -> Int32:
-        above, below, edges = (np.array(column, np.int32) for column in self.parents)
+        above, below, edges = (np.array(column, np.int32) for column in self.edges.parents)
         twice = repeated(below)
         if len(twice):
             fail(["edges", int(edges[twice[0]])], "leads to a pool that already has a parent", "containment is a tree")
@@ -138,14 +141,14 @@ class GraphRows:
         roots = np.flatnonzero(parent < 0)
         if len(roots) < 2:
             return
-        within = {end for edges in self.graphs.values() for edge in edges for end in (edge.src, edge.dst)}
+        within = {end for edges in self.edges.graphs.values() for edge in edges for end in (edge.src, edge.dst)}
         holds = np.zeros(len(parent), np.bool_)
         holds[list(within)] = True
         for _ in range(limits.DEPTH_MAX):
             inside = np.flatnonzero(holds & (parent >= 0))
             holds[parent[inside]] = True
         alone = roots[1:][~holds[roots[1:]]]
-        if len(alone) and not self.is_own:
+        if len(alone) and self.own is None:
             fail(["nodes", int(alone[0])], "has no parent and is in no auxiliary graph", "a machine has one root")
 
     def _kinds(self, kinds: KindTable, fail: Fail) -> tuple[list[int], dict[int, str]]:
@@ -171,15 +174,17 @@ class GraphRows:
         return found, explicit
 
     def _connect(self, structure: Structure, vertex: Int32, fail: Fail) -> None:
-        if len(self.graphs) > limits.SUBSYSTEMS_MAX:
-            raise LimitExceeded(f"{len(self.graphs)} auxiliary graphs, at most {limits.SUBSYSTEMS_MAX}", where="edges")
-        for name, edges in self.graphs.items():
+        own = self.own or {}
+        graphs = {**{name: list[Edge]() for name in own}, **self.edges.graphs}
+        if len(graphs) > limits.SUBSYSTEMS_MAX:
+            raise LimitExceeded(f"{len(graphs)} auxiliary graphs, at most {limits.SUBSYSTEMS_MAX}", where="edges")
+        for name, edges in graphs.items():
             relations = {relation: i for i, relation in enumerate(dict.fromkeys(edge.relation for edge in edges))}
             if len(relations) > limits.RELATIONS_MAX:
                 raise LimitExceeded(f"{len(relations)} relations in graph {name!r}", where="edges")
             graph = Subsystem(
                 name,
-                name in self.hierarchies,
+                own.get(name, False),
                 vertex[np.array([edge.src for edge in edges], np.int64)],
                 vertex[np.array([edge.dst for edge in edges], np.int64)],
                 np.array([relations[edge.relation] for edge in edges], np.uint16),

@@ -13,7 +13,7 @@ FORMATS: Final = (
         "hwloc topology, XML of versions 1 to 3; 'hwloc:' is the local machine",
         (".xml",),
         lambda head: xml_root(head) == "topology",
-        reader="fluxres.formats.hwloc.read:read",
+        reader="fluxres.formats.hwloc.cluster:read",
         many="fluxres.formats.hwloc.cluster:read_many",
         live="fluxres.formats.hwloc.system:read",
         carries=frozenset({"pools", "names", "basenames", "ids", "sizes", "units", "properties"}),

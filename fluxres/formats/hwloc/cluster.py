@@ -1,4 +1,4 @@
-"""A cluster from hwloc topologies, one file per node.
+"""Nodes and clusters from hwloc topologies, as `lstopo --of xml` of hwloc 1, 2 and 3 writes them: one file per node.
 
 Nodes of one order differ only in name, addresses, serial numbers and the last few pages of their memory. Each file is split at
 its quotes. If everything outside the quotes is as in a file read before, and no value that affects a pool differs, the file is
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from fluxres.documents import safe_xml
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.format import Loaded
-from fluxres.formats.hwloc import devices as hwloc_devices
 from fluxres.formats.hwloc import pools as hwloc_pools
 from fluxres.formats.hwloc.objects import Machine, Object, machines_of
 from fluxres.formats.hwloc.pools import Keep, Row
@@ -86,8 +85,6 @@ def read_many(
     ranks.
 
     Args:
-        origin: base of the uuids; random by default.
-        keep: types to keep (:func:`.hwloc_pools.kept`).
         cluster: its name; ``cluster`` by default. A single file without it gives a node without a cluster around it.
 
     Nodes are named as their topologies say, or after their files if a topology does not say, or if all topologies give the same
@@ -123,7 +120,6 @@ class _Nodes:
         self._known: list[int] = []
 
     def add(self, source: Source) -> None:
-        """Add the next file."""
         parts = source.data.split(b'"')
         for place, number in enumerate(self._known):
             node = self._alike(number, parts, source)
@@ -171,7 +167,7 @@ class _Nodes:
             if role == _HOST:
                 host = value.decode()
             elif role == _VOLUME:
-                if not value.startswith(hwloc_devices.VOLUME.encode()):
+                if not value.startswith(hwloc_pools.VOLUME.encode()):
                     return None
             elif role != _NO_VALUE:
                 if not value.isdigit() or not 0 < int(value[:20]) <= limits.SIZE_MAX:
@@ -183,7 +179,6 @@ class _Nodes:
     # -- assembly ------------------------------------------------------------------------------------------------
 
     def loaded(self, cluster: str | None, origin: int | None) -> Loaded:
-        """The machine of all added nodes."""
         hosts = self._hosts()
         top = 1 if cluster is not None or len(self.nodes) > 1 else 0
         name = (cluster if cluster is not None else "cluster") if top else hosts[0]
@@ -224,7 +219,6 @@ class _Nodes:
         return notes.lines()
 
     def _hosts(self) -> list[str]:
-        """The name of each node."""
         hosts = [node.host for node in self.nodes]
         if len({*hosts}) == 1 < len(hosts):
             hosts = [node.other for node in self.nodes]
@@ -322,7 +316,7 @@ def _free(parts: list[bytes], shape: _Shape, kinds: KindTable) -> dict[int, int]
             if info == b"HostName":
                 if value == shape.host.encode():
                     hosts.append(at)
-            elif info == b"Model" and value.startswith(hwloc_devices.VOLUME.encode()):
+            elif info == b"Model" and value.startswith(hwloc_pools.VOLUME.encode()):
                 free[at] = _VOLUME
             elif info and info not in _USED:
                 free[at] = _NO_VALUE
@@ -334,3 +328,30 @@ def _free(parts: list[bytes], shape: _Shape, kinds: KindTable) -> dict[int, int]
         free[hosts[0]] = _HOST
     # A line identifies the pool of a size only if each size is on a line of its own.
     return free | sizes if len(sizes) == len({*sizes.values()}) == len(by_line) == len(rows) else free
+
+
+def parse(source: Path | bytes, *, file: str | None = None) -> Object:
+    """The machine of an XML file or text that describes one, as a tree of objects.
+
+    Cost O(length). Errors: InputError `FILE:line` for text that is not a topology, or has several machines.
+
+    >>> parse(b'<topology><object type="Machine"><object type="Core" os_index="4"/></object></topology>').children[0].index
+    0
+    """
+    file = file if file is not None else str(source) if isinstance(source, Path) else "<text>"
+    root = safe_xml.load(source, file=file)
+    found = machines_of(root, file)
+    if len(found) > 1:
+        hint = "it describes a cluster, not a node"
+        raise InputError(f"expected one machine, got {len(found)}", where=f"{file}:{root.line}", hint=hint)
+    return found[0].object
+
+
+def read(source: Source, *, origin: int | None = None, keep: str | Iterable[str] = (), cluster: str | None = None) -> Loaded:
+    """The node of a file; see :func:`read_many`.
+
+    >>> text = b'<topology><object type="Machine"><info name="HostName" value="n7"/><object type="Core"/></object></topology>'
+    >>> read(Source(text)).structure.path(1)
+    '/n7/core0'
+    """
+    return read_many([source], origin=origin, keep=keep, cluster=cluster)

@@ -63,18 +63,6 @@ class Machine(NamedTuple):
     left_out: dict[str, int]
 
 
-def machine_of(root: Element, file: str) -> Object:
-    """The machine of a document that describes one machine.
-
-    Cost O(elements). Errors: InputError `FILE:line` for text that is not a topology, or has several machines.
-    """
-    found = machines_of(root, file)
-    if len(found) > 1:
-        hint = "it describes a cluster, not a node"
-        raise InputError(f"expected one machine, got {len(found)}", where=f"{file}:{root.line}", hint=hint)
-    return found[0].object
-
-
 def machines_of(root: Element, file: str) -> list[Machine]:
     """The machines of a document: one, or those in a system object of hwloc 1.
 

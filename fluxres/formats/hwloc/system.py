@@ -60,23 +60,19 @@ def read(text: str = "", *, origin: int | None = None, keep: str | Iterable[str]
 
 
 def tree(topology: Topology) -> Object:
-    """The objects of a loaded topology."""
     return settled(_object(topology.get_root_obj()))
 
 
 def _object(native: Native) -> Object:
     type_ = native.type.name
-    made = Object(_TYPES.get(type_) or _cache(type_), native.name or "", _attributes(native), native.info)
+    # The other types are caches: L1ICACHE is L1iCache in XML.
+    in_xml = _TYPES.get(type_) or f"L{type_[1]}{'i' * (type_[2] == 'I')}Cache"
+    made = Object(in_xml, native.name or "", _attributes(native), native.info)
     if type_ == "OS_DEVICE":
         made.device = _DEVICES.get(native.attr.types, "")  # type: ignore[union-attr]  # devices have attributes
     below = [*native.children, *native.iter_memory_children(), *native.iter_io_children(), *native.iter_misc_children()]
     made.children = [_object(child) for child in below]
     return made
-
-
-def _cache(type_: str) -> str:
-    """``L1ICACHE`` → ``L1iCache``."""
-    return f"L{type_[1]}{'i' * (type_[2] == 'I')}Cache"
 
 
 def _attributes(native: Native) -> dict[str, str]:

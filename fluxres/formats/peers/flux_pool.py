@@ -20,20 +20,20 @@ from fluxres.syntax.idset import Ids, IDset
 from fluxres.syntax.resource_set import ResourceSet, Target
 
 
-class Group(NamedTuple):
+class Locality(NamedTuple):
     """Cores and GPUs that are close to each other."""
 
     cores: IDset
     gpus: IDset
 
-    def union(self, other: Group) -> Group:
-        return Group(self.cores | other.cores, self.gpus | other.gpus)
+    def union(self, other: Locality) -> Locality:
+        return Locality(self.cores | other.cores, self.gpus | other.gpus)
 
-    def difference(self, other: Group) -> Group:
-        return Group(self.cores - other.cores, self.gpus - other.gpus)
+    def difference(self, other: Locality) -> Locality:
+        return Locality(self.cores - other.cores, self.gpus - other.gpus)
 
-    def intersect(self, other: Group) -> Group:
-        return Group(self.cores & other.cores, self.gpus & other.gpus)
+    def intersect(self, other: Locality) -> Locality:
+        return Locality(self.cores & other.cores, self.gpus & other.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class NodeLevels:
         domains: groups by the name of their level, such as `numa`, in the order written.
     """
 
-    groups: tuple[tuple[Group, ...], ...]
-    domains: Mapping[str, tuple[Group, ...]]
+    groups: tuple[tuple[Locality, ...], ...]
+    domains: Mapping[str, tuple[Locality, ...]]
 
 
 def levels_of(resources: ResourceSet) -> dict[int, NodeLevels] | None:
@@ -76,21 +76,21 @@ def levels_of(resources: ResourceSet) -> dict[int, NodeLevels] | None:
 
 
 def _levels(topo: object, place: Place) -> NodeLevels:
-    merged: list[list[Group]] = []
-    domains: dict[str, list[Group]] = {}
+    merged: list[list[Locality]] = []
+    domains: dict[str, list[Locality]] = {}
     whole = _walk(topo, place, merged, domains, 1)
     if not merged or merged[-1] != [whole]:
         merged.append([whole])
     return NodeLevels(tuple(map(tuple, merged)), {name: tuple(groups) for name, groups in domains.items()})
 
 
-def _walk(values: object, place: Place, above: list[list[Group]], domains: dict[str, list[Group]], depth: int) -> Group:
+def _walk(values: object, place: Place, above: list[list[Locality]], domains: dict[str, list[Locality]], depth: int) -> Locality:
     """The group of one domain; its levels are added to those above it, the finest first."""
     if depth > limits.DEPTH_MAX:
         raise LimitExceeded(f"expected at most {limits.DEPTH_MAX} levels", where=str(place))
     given = place.mapping(values)
-    whole = Group(*(_ids(given.get(key, ""), place.at(key)) for key in ("cores", "gpus")))
-    mine: list[list[Group]] = []
+    whole = Locality(*(_ids(given.get(key, ""), place.at(key)) for key in ("cores", "gpus")))
+    mine: list[list[Locality]] = []
     for name, below, at in _domains(given, place):
         group = _walk(below, at, mine, domains, depth + 1)
         domains.setdefault(name, []).append(group)
@@ -120,13 +120,13 @@ def _ids(value: object, place: Place) -> IDset:
 
 ALL = "all"
 """Argument of `mark_up` and `mark_down` for every rank."""
-_NOTHING = Group(IDset(), IDset())
+_NOTHING = Locality(IDset(), IDset())
 
 
 class NodeGrant(NamedTuple):
     """What a request gets on one node, and the number of slots that makes."""
 
-    group: Group
+    group: Locality
     slots: int
 
 
@@ -135,8 +135,8 @@ class _Node:
     """The free part of one node, and all of it."""
 
     rank: int
-    free: Group
-    whole: Group
+    free: Locality
+    whole: Locality
     levels: NodeLevels | None
 
 
@@ -310,23 +310,23 @@ def _take(node: _Node, request: FlatRequest, most: int | None) -> NodeGrant:
     return _sum(_local(node.free, node.levels, request), most)
 
 
-def _room(group: Group, request: FlatRequest) -> int:
+def _room(group: Locality, request: FlatRequest) -> int:
     if not request.slot_size:
         return 1
     room = len(group.cores) // request.slot_size
     return min(room, len(group.gpus) // request.gpu_per_slot) if request.gpu_per_slot else room
 
 
-def _pack(free: Group, request: FlatRequest, most: int | None) -> NodeGrant:
+def _pack(free: Locality, request: FlatRequest, most: int | None) -> NodeGrant:
     number = _room(free, request)
     number = number if most is None else min(number, most)
     return NodeGrant(_lowest(free, number * request.slot_size, number * request.gpu_per_slot), number)
 
 
-def _local(free: Group, levels: NodeLevels, request: FlatRequest) -> Iterator[Group]:
+def _local(free: Locality, levels: NodeLevels, request: FlatRequest) -> Iterator[Locality]:
     """Slots one by one, each within one group."""
     if request.gpu_per_slot:
-        order: Iterable[Group] = (group for level in levels.groups for group in level)
+        order: Iterable[Locality] = (group for level in levels.groups for group in level)
     else:
         # At the finest level with room for a slot, the groups with the least left first, so that unused ones stay unused.
         size = request.slot_size
@@ -340,22 +340,22 @@ def _local(free: Group, levels: NodeLevels, request: FlatRequest) -> Iterator[Gr
             yield slot
 
 
-def _containers(node: _Node, name: str) -> Iterator[Group]:
+def _containers(node: _Node, name: str) -> Iterator[Locality]:
     """Domains of a level that are entirely free."""
     for group in node.levels.domains.get(name, ()) if node.levels is not None else ():
         if group.cores <= node.free.cores and group.gpus <= node.free.gpus:
             yield group
 
 
-def _sum(slots: Iterator[Group], most: int | None) -> NodeGrant:
+def _sum(slots: Iterator[Locality], most: int | None) -> NodeGrant:
     group, number = _NOTHING, 0
     while number != most and (slot := next(slots, None)) is not None:
         group, number = group.union(slot), number + 1
     return NodeGrant(group, number)
 
 
-def _lowest(group: Group, cores: int, gpus: int) -> Group:
-    return Group(_first(group.cores, cores), _first(group.gpus, gpus))
+def _lowest(group: Locality, cores: int, gpus: int) -> Locality:
+    return Locality(_first(group.cores, cores), _first(group.gpus, gpus))
 
 
 def _first(ids: IDset, number: int) -> IDset:
@@ -369,9 +369,9 @@ def _first(ids: IDset, number: int) -> IDset:
     return IDset.of_ranges(found)
 
 
-def _group(target: Target) -> Group:
-    return Group(IDset(target.children.get("core", ())), IDset(target.children.get("gpu", ())))
+def _group(target: Target) -> Locality:
+    return Locality(IDset(target.children.get("core", ())), IDset(target.children.get("gpu", ())))
 
 
-def _target(group: Group, host: str | None = None) -> Target:
+def _target(group: Locality, host: str | None = None) -> Target:
     return Target(host, {"core": group.cores, "gpu": group.gpus})

@@ -11,17 +11,21 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats import losses
+from fluxres.formats.format import Fact, Hold
 from fluxres.graph import uuids
 from fluxres.graph.kinds import PropertyValue
-from fluxres.graph.recipe import Recipe, expand
+from fluxres.graph.recipe import Recipe, expand, regular_names
 from fluxres.graph.structure import Structure
 
 #: prefix of the key of a property that is about the file and not about the pool
@@ -45,8 +49,6 @@ class Run:
     Args:
         labels: in order; a `range` of numbers costs nothing however long it is.
         size: units of each; 0 if it cannot be allocated.
-        unit: of the size.
-        properties: of each.
         fractions: whether each can be allocated in ten-thousandths.
     """
 
@@ -141,7 +143,6 @@ def shares(run: Run) -> tuple[Recipe, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a pool."""
     return 0 < len(text) <= limits.NAME_LENGTH_MAX and text.isprintable() and "/" not in text
 
 
@@ -173,7 +174,6 @@ class Stock:
         groups: runs by group; a single group is in the host itself, several groups have a pool each.
         grid: instead of groups: their number, and one run of numbers that is divided among them in equal parts.
         amount: units of a resource without labels; then there are no groups.
-        unit: of the amount.
         beside: whether its groups are those of the first grouped stock, in the same pools.
         where: returns its place in the file; called only for an error.
     """
@@ -231,8 +231,6 @@ def structure(
 
     Args:
         file: for messages without a more specific place.
-        origin: base of the uuids; random by default.
-        properties: properties of the cluster.
 
     Cost: O(hosts + stocks + labels listed) Python, O(pools) array writes.
     Errors: InputError and LimitExceeded with the place of the stock.
@@ -322,7 +320,8 @@ class _Site:
                 made = [recipe for run in stock.groups[0] for recipe in self._run(run, type_name, taken)]
                 children += made
             else:
-                new = _groups(stock, type_name)
+                numbers = () if stock.beside else range(len(stock.groups))
+                new = [_Group(*_type_and_base(type_name), number) for number in numbers]
                 children += new
                 groups += new
                 made = []
@@ -345,7 +344,6 @@ class _Site:
 
 
 def _content(stock: Stock) -> object:
-    """The content of a stock, as a key."""
     runs = tuple(
         tuple(
             (
@@ -377,13 +375,6 @@ class _Group:
         return Recipe(self.type, self.count, basename=self.basename, ids=self.number, children=tuple(self.inside))
 
 
-def _groups(stock: Stock, type_name: str) -> list[_Group]:
-    """New groups for a stock; none if it uses those of the cpus."""
-    if stock.beside:
-        return []
-    return [_Group(*_type_and_base(type_name), number) for number in range(len(stock.groups))]
-
-
 def _type_and_base(type_name: str) -> tuple[str, str]:
     return ("socket", "socket") if type_name == TYPES["cpus"] else ("group", f"{type_name}-group")
 
@@ -406,9 +397,6 @@ def _sum(stock: Stock, type_name: str, taken: set[str]) -> Recipe:
 def kept_properties(given: Mapping[str, Any], where: Callable[[], str] = str) -> dict[str, PropertyValue]:
     """Properties of a pool for those of a file: a list or mapping is kept as JSON under a marked key.
 
-    Args:
-        where: returns the place of the properties.
-
     Errors: InputError for a number that is NaN or infinite.
 
     >>> kept_properties({"vendor": "AMD", "links": [1, 2]})
@@ -429,3 +417,251 @@ def _json(value: object, key: str, where: Callable[[], str]) -> str:
     except ValueError:
         message = f"the property {excerpt(key)} has a number that is NaN or infinite"
         raise InputError(message, where=where(), hint="write it as text") from None
+
+
+Mask = NDArray[np.bool_]
+Vertices = NDArray[np.int64]
+
+#: types that are counted although they have children
+COUNTED: Final = ("core", "gpu")
+#: properties that concern these formats and not the pool
+MARKS: Final = frozenset({LABEL, SLOTS})
+_WORDS: Final = {type_name: word for word, type_name in TYPES.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """The pools of one type in a host: vertices ascending, and their parents."""
+
+    type: str
+    vertices: Vertices
+    above: Vertices
+
+    def groups(self) -> list[Vertices]:
+        """The vertices by parent, in the order of the first vertex of each."""
+        if self.above[0] == self.above[-1] and not np.count_nonzero(self.above != self.above[0]):
+            return [self.vertices]
+        _, first, which = np.unique(self.above, return_index=True, return_inverse=True)
+        order = np.argsort(first[which.reshape(-1)], kind="stable")
+        cuts = np.flatnonzero(np.diff(self.above[order])) + 1
+        return np.split(self.vertices[order], cuts)
+
+
+class Inventory:
+    """The hosts of a machine, and what a writer cannot express of them.
+
+    Args:
+        marks: properties that the format expresses in another way.
+
+    Cost: O(pools) array operations; O(hosts × types) Python for `shares`.
+    """
+
+    def __init__(self, structure: Structure, *, marks: frozenset[str] = frozenset()) -> None:
+        self.structure = s = structure
+        #: properties that need not be written
+        self.marks = MARKS | marks
+        nodes = s.of_type("node").astype(np.int64)
+        nodes = nodes[nodes < s.tree_end]
+        #: the nodes that are not in another node; the root of a machine without nodes
+        self.hosts: Vertices = nodes[_topmost(s, nodes)] if len(nodes) else np.zeros(1, np.int64)
+        number = np.arange(s.n)
+        at = np.searchsorted(self.hosts, number, side="right") - 1
+        inside = (at >= 0) & (number < s.end[self.hosts[at]]) & (number < s.tree_end)
+        inside[self.hosts] = False
+        #: number of the host of each pool, -1 for none
+        self.host: Vertices = np.where(inside, at, -1)
+        counted = np.isin(s.type, [s.types.index(name) for name in COUNTED if name in s.types])
+        tops = np.flatnonzero(inside & (counted | (s.end == number + 1)))
+        #: pools that are written: a counted type or a leaf, on a host, and not within another written pool
+        self.written: Mask = np.zeros(s.n, np.bool_)
+        self.written[tops[_topmost(s, tops)]] = True
+        #: the pools that lose each fact
+        self._lost: dict[Fact, Mask] = {}
+        #: pools that are not written but are read back all the same
+        self.between: Mask = np.zeros(s.n, np.bool_)
+        #: pools that are read back in another place
+        self.moved: Mask = np.zeros(s.n, np.bool_)
+
+    def mark(self, fact: Fact, vertices: Vertices) -> None:
+        """Record that these pools lose this fact."""
+        if len(vertices):
+            self._lost.setdefault(fact, np.zeros(self.structure.n, np.bool_))[vertices] = True
+
+    def mark_units(self, vertices: Vertices) -> None:
+        """Record that pools lose their unit, those that have one."""
+        self.mark("units", vertices[self._has_unit[self.structure.kind[vertices]]])
+
+    @cached_property
+    def _has_unit(self) -> Mask:
+        return np.array([kind.unit is not None for kind in self.structure.kinds], np.bool_)
+
+    def mark_unlabelled(self, share: Share) -> None:
+        """Record that pools lose their id or name because they are written as an amount."""
+        s, first = self.structure, int(share.vertices[0])
+        self.mark("ids", share.vertices[s.id[share.vertices] >= 0])
+        if s.id.item(first) < 0 and s.name(first) != share.type:
+            self.mark("names", share.vertices)
+
+    def mark_moved(self) -> None:
+        """Record that the written pools are read back directly in their hosts."""
+        self.moved |= self.written & (self.structure.parent != self.hosts[np.maximum(self.host, 0)])
+
+    @cached_property
+    def shares(self) -> list[list[Share]]:
+        """The shares of each host, types in the order of their first pool."""
+        s = self.structure
+        vertices = np.flatnonzero(self.written)
+        found: list[list[Share]] = [[] for _ in self.hosts]
+        if not len(vertices):
+            return found
+        vertices = vertices[np.lexsort((vertices, s.type[vertices], self.host[vertices]))]
+        turns = np.diff(self.host[vertices]) | np.diff(s.type[vertices].astype(np.int64))
+        for part in np.split(vertices, np.flatnonzero(turns) + 1):
+            first = int(part[0])
+            share = Share(s.types[s.type.item(first)], part, s.parent[part].astype(np.int64))
+            found[self.host.item(first)].append(share)
+        for shares in found:
+            shares.sort(key=lambda share: int(share.vertices[0]))
+        return found
+
+    def distinct_names(self) -> list[str]:
+        """The names of all hosts, numbered where one occurs twice."""
+        found: dict[str, None] = {}
+        for number, v in enumerate(self.hosts.tolist()):
+            name = base = self.label(v)
+            at = number
+            while name in found:
+                name, at = f"{base}~{at}", at + 1
+            if name != base:
+                self.mark("names", np.array([v]))
+            found[name] = None
+        return list(found)
+
+    def properties(self, v: int) -> dict[str, PropertyValue]:
+        return dict(self.structure.kind_of(v).properties)
+
+    @cached_property
+    def _plain(self) -> Mask:
+        """By vertex, whether its label is its id: it has one, and its name is basename and id."""
+        s = self.structure
+        of_kind = [kind.name is None and LABEL not in dict(kind.properties) for kind in s.kinds]
+        plain: Mask = np.array(of_kind)[s.kind] & (s.id >= 0)
+        plain[np.fromiter(s.names, np.int64, len(s.names))] = False
+        return plain
+
+    def labels(self, vertices: Vertices) -> list[str] | range:
+        """The labels of pools: the label kept for it, its id, or else its name; a range if they are consecutive numbers."""
+        ids, plain = self.structure.id[vertices], self._plain[vertices]
+        if plain.all():
+            first = int(ids[0])
+            return range(first, first + len(ids)) if (np.diff(ids) == 1).all() else list(map(str, ids.tolist()))
+        return [
+            str(number) if is_plain else self.label(v)
+            for v, number, is_plain in zip(vertices.tolist(), ids.tolist(), plain.tolist(), strict=True)
+        ]
+
+    def is_sum(self, share: Share) -> bool:
+        """Whether this is an amount and not labelled: one pool without a label or with a size, or several with a unit."""
+        s, first = self.structure, int(share.vertices[0])
+        if share.type in COUNTED:
+            return False
+        if len(share.vertices) == 1:
+            is_bare = s.id.item(first) < 0 and LABEL not in self.properties(first) and s.name(first) == share.type
+            return is_bare or s.size.item(first) != 1
+        return any(s.kinds[number].unit is not None for number in np.unique(s.kind[share.vertices]).tolist())
+
+    def distinct(self, vertices: Vertices) -> list[str] | range:
+        """The labels of pools on one host, renumbered where one occurs twice."""
+        labels = self.labels(vertices)
+        if isinstance(labels, range) or len(set(labels)) == len(labels):
+            return labels
+        self.relabelled("ids", vertices)
+        return range(len(vertices))
+
+    def relabelled(self, fact: Fact, vertices: Vertices) -> None:
+        """Record that pools are read back with other labels; for a label kept besides a name, both change."""
+        self.mark(fact, vertices)
+        keeps = np.array([any(key == LABEL for key, _ in kind.properties) for kind in self.structure.kinds])
+        kept = vertices[keeps[self.structure.kind[vertices]]]
+        self.mark("names", kept)
+        self.mark("properties", kept)
+
+    def label(self, v: int) -> str:
+        """The name of a pool, or the label kept for it."""
+        kept = self.properties(v).get(LABEL)
+        return kept if isinstance(kept, str) else self.structure.name(v)
+
+    def words(self, clean: Callable[[str], str]) -> tuple[dict[str, str], list[str]]:
+        """The format's word for each written type, and messages about types that are read back as another.
+
+        Args:
+            clean: turns any word into one that the format allows, and leaves an allowed one unchanged.
+        """
+        types = list(dict.fromkeys(share.type for shares in self.shares for share in shares))
+        found: dict[str, str] = {}
+        taken: set[str] = set()
+        for type_name in types:
+            word = type_name[:-1] if type_name.endswith("_") and type_name[:-1] in RESERVED else type_name
+            meant = _WORDS.get(word, word)
+            word = base = clean(word if meant in types else meant)
+            number = 1
+            while word in taken:
+                number += 1
+                word = clean(f"{base}{number}")
+            found[type_name] = word
+            taken.add(word)
+        try:
+            back = types_of(found.values(), "")
+        except InputError:
+            back = {}
+        renamed = [f"pools: type {name} is written as {word}" for name, word in found.items() if back.get(word) != name]
+        return found, renamed
+
+    def left_out(self, allocations: Sequence[Hold], carries: frozenset[Fact], more: Sequence[str] = ()) -> list[str]:
+        """What a format cannot express of the machine.
+
+        Args:
+            carries: facts that it can express of hosts and written pools, except for those that were marked.
+            more: further messages of the format.
+        """
+        s = self.structure
+        kept = self.written | self.between
+        kept[self.hosts] = True
+        kept[0] = True
+        missing = ~kept
+        missing[s.tree_end :] = False
+        found = losses.concern(s, "pools", missing)
+        found += losses.concern(s, "pools", self.moved & kept, "the places")
+        if self.hosts[0] == 0:
+            found.append(f"pools: {s.where(0)} will be in a cluster when it is read")
+        found += more
+        self.mark("ids", np.flatnonzero(self._ids_lost()))
+        if "properties" not in carries:
+            described = np.array([any(key not in self.marks for key, _ in kind.properties) for kind in s.kinds])
+            self.mark("properties", np.flatnonzero(described[s.kind]))
+        based = np.array([kind.basename != kind.type for kind in s.kinds])[s.kind]
+        self.mark("basenames", np.flatnonzero(based & ~self.between))
+        for fact, mask in self._lost.items():
+            found += losses.concern(s, fact, mask & kept)
+        # A unit with no slots is down, because no pool has size 0; this state need not be reported.
+        ghosts = np.array([any(key == SLOTS for key, _ in kind.properties) for kind in s.kinds])[s.kind]
+        found += losses.lines(s, allocations, carries | {*self._lost, "ids", "basenames", "properties"}, within=kept & ~ghosts)
+        return list(dict.fromkeys(found))
+
+    def _ids_lost(self) -> Mask:
+        """Pools with both an explicit name and an id, and hosts whose id does not follow from their name."""
+        s = self.structure
+        lost: Mask = self.written & (s.id >= 0) & ~self._plain
+        for number, v in enumerate(self.hosts.tolist()):
+            regular = regular_names([s.name(v)])
+            lost[v] = s.id.item(v) != (number if regular is None else int(regular[1][0]))
+        lost[0] = s.id.item(0) >= 0 and self.hosts[0] != 0
+        return lost
+
+
+def _topmost(s: Structure, vertices: Vertices) -> Mask:
+    """Which of these vertices, ascending, are not below another of them."""
+    if not len(vertices):
+        return np.zeros(0, np.bool_)
+    reach = np.maximum.accumulate(s.end[vertices])
+    return np.concatenate([[True], vertices[1:] >= reach[:-1]])

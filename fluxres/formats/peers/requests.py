@@ -47,7 +47,6 @@ class Asked:
     """A request, and the part of the original that it cannot express.
 
     Args:
-        request: for a graph.
         left_out: in words, what only the other system's own rules can honour.
     """
 
@@ -79,14 +78,16 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
         found = [canary_of(_canary_requests(text), types=types)]
     else:
         found = [hyperqueue(variant, types=types, sums=sums) for variant in _hyperqueue_variants(text)]
-    return [Asked(_carrying(each, format, text), each.left_out) for each in found]
+    asked = []
+    for each in found:
+        said = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": each.left_out}
+        made = Request(each.request.resources, attributes={"user": {"asked": said}}, duration_s=each.request.duration_s)
+        asked.append(Asked(made, each.left_out))
+    return asked
 
 
 def request(source: object, format: str) -> Request:
-    """The one request of a text or a file.
-
-    Errors: as :func:`parse`; UsageError for several alternatives.
-    """
+    """The one request of a text or a file. Errors: as :func:`parse`; UsageError for several alternatives."""
     if not isinstance(source, str | bytes | Path):
         raise UsageError(f"expected text in the language of {format}, got {source!r:.60}", hint="leave the format out")
     if isinstance(source, str) and source != "-":
@@ -99,12 +100,6 @@ def request(source: object, format: str) -> Request:
         hint = "fluxres.formats.peers.requests.parse gives each"
         raise UsageError(f"{len(found)} alternatives, and a request is one of them", where="request", hint=hint)
     return found[0].request
-
-
-def _carrying(asked: Asked, format: str, text: str) -> Request:
-    made = asked.request
-    attributes = {"user": {"asked": {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": asked.left_out}}}
-    return Request(made.resources, attributes=attributes, duration_s=made.duration_s)
 
 
 def type_of(word: str, types: Collection[str] = ()) -> str:
@@ -178,26 +173,22 @@ def _hyperqueue_variants(text: str) -> tuple[Variant, ...]:
     column, asks = 1, []
     for part in _ASK_END.split(text):
         if part.strip():
-            try:
-                asks.append(hyperqueue_request.parse(part))
-            except InputError as error:
-                raise type(error)(error.message, where=_moved(error.where, column), hint=error.hint) from None
+            asks.append(hyperqueue_request.parse(part, column=column))
         column += len(part) + 1
     if not asks:
         raise InputError("asks for nothing", where="request:1", hint="write NAME=AMOUNT, such as gpus=2")
     return (hyperqueue_request.variant(asks),)
 
 
-def _moved(where: str, column: int) -> str:
-    name, _, at = where.rpartition(":")
-    return f"{name}:{int(at) + column - 1}" if name and at.isdecimal() else where
+def _json(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
 
 
 def _exported(text: str) -> tuple[Variant, ...]:
-    try:
-        values = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
+    values = _json(text)
     listed = values if isinstance(values, list) else values.get("variants", [values])
     if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
         raise InputError("expected a variant or a list of them", where="request", hint="each has a key 'resources'")
@@ -225,19 +216,15 @@ def _submitted(line: str) -> Variant:
         elif option == "--cpus":
             asks.append(hyperqueue_request.parse(f"{CPUS}={value}"))
         elif option == "--nodes":
-            nodes = _whole(value, "--nodes")
+            if not re.fullmatch(r"[0-9]{1,10}", value):
+                raise InputError(f"expected a number, got {value!r:.60}", where="--nodes")
+            nodes = int(value)
         elif option == "--time-request":
             min_time_s = duration.parse(value)
         elif option not in ("--time-limit", "--name", "--priority", "--array", "--max-fails", "--cwd", "--env", "--pin"):
             hint = "the options are --cpus, --resource, --nodes and --time-request"
             raise InputError(f"unknown option {option[:40]}", where="request", hint=hint)
     return hyperqueue_request.variant(asks, nodes=nodes, min_time_s=min_time_s)
-
-
-def _whole(text: str, where: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", text):
-        raise InputError(f"expected a number, got {text!r:.60}", where=where)
-    return int(text)
 
 
 # -- canary ----------------------------------------------------------------------------------------------------------
@@ -290,10 +277,7 @@ def _canary_requests(text: str) -> list[canary.NodeRequest]:
     """Requests as JSON, one per node, or parameters such as ``cpus=4 gpus=2``."""
     if not text.lstrip().startswith(("{", "[")):
         return _of_parameters(canary.parse_counts(text))
-    try:
-        values = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"expected JSON: {error.msg}", where=f"request:{error.lineno}:{error.colno}") from None
+    values = _json(text)
     if isinstance(values, Mapping) and "items" not in values:
         return _of_parameters(values)
     listed = values if isinstance(values, list) else [values]
@@ -305,14 +289,11 @@ def _of_parameters(parameters: Mapping[str, Any]) -> list[canary.NodeRequest]:
     wanted = canary.infer(named, named)
     nodes = wanted.pop("nodes", None)
     if nodes is None:
-        return [canary.NodeRequest(tuple(_items(wanted)))]
+        if sum(wanted.values()) > limits.REQUEST_VERTICES_MAX:
+            raise LimitExceeded(f"more than {limits.REQUEST_VERTICES_MAX} items", where="request", hint="ask for fewer")
+        items = (canary.Item(word, 1) for word, count in wanted.items() for _ in range(count))
+        return [canary.NodeRequest(tuple(items))]
     return canary.requests(wanted, {word: max(count, 1) for word, count in wanted.items()}, nodes=nodes)
-
-
-def _items(wanted: Mapping[str, int]) -> Iterable[canary.Item]:
-    if sum(wanted.values()) > limits.REQUEST_VERTICES_MAX:
-        raise LimitExceeded(f"more than {limits.REQUEST_VERTICES_MAX} items", where="request", hint="ask for fewer")
-    return (canary.Item(word, 1) for word, count in wanted.items() for _ in range(count))
 
 
 def _node_request(values: object, at: int) -> canary.NodeRequest:

@@ -14,7 +14,7 @@ from typing import Final
 
 from fluxres import limits
 from fluxres.documents.document import shown
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.slurm.lines import Line
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe
@@ -76,10 +76,8 @@ def parse(text: str, line: Line, key: str = "gres") -> tuple[Gres, ...]:
     >>> parse("gpu:a100:4(S:0-1),craynetwork:2", Line("slurm.conf:1", {}))[0]
     Gres(name='gpu', type='a100', count=4, no_consume=False)
     """
-    try:
+    with ErrorPlace(f"{line.where}: {key}"):
         return _parsed(text)
-    except InputError as error:
-        raise type(error)(error.message, where=f"{line.where}: {key}", hint=error.hint) from None
 
 
 @lru_cache(maxsize=64)
@@ -109,10 +107,7 @@ def _parsed(text: str) -> tuple[Gres, ...]:
 
 
 def devices(line: Line) -> Devices | None:
-    """A line of gres.conf; None for one that describes no device.
-
-    Errors: InputError, LimitExceeded.
-    """
+    """A line of gres.conf; None for one that describes no device."""
     line.require_known(KEYS)
     if "name" not in line.pairs:
         return None
@@ -136,12 +131,10 @@ def devices(line: Line) -> Devices | None:
 
 def _files(line: Line) -> Iterable[str]:
     text = line.pairs.get("file") or line.pairs.get("multiplefiles", "")
-    try:
+    with ErrorPlace(f"{line.where}: file"):
         if hostlist.count(text) > _OPEN_MAX:
             raise LimitExceeded(f"more than {_OPEN_MAX} devices")
         files = hostlist.parse(text)
-    except InputError as error:
-        raise type(error)(error.message, where=f"{line.where}: file", hint=error.hint) from None
     line.take("file", len(files))
     return files
 
@@ -150,9 +143,7 @@ def recipes(found: Sequence[Gres], known: Sequence[Devices], where: str, most: i
     """The pools of a node's generic resources.
 
     Args:
-        found: what the node has.
         known: lines of gres.conf for this node, in order.
-        where: place of the node.
         most: maximal number of entries.
 
     Errors: LimitExceeded for more entries.

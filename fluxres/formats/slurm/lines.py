@@ -18,7 +18,7 @@ from fluxres.documents import source_text
 from fluxres.documents.document import shown
 from fluxres.documents.source import Source
 from fluxres.documents.typed import nearest
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.syntax import hostlist
 
 _PAIR = re.compile(r"\s*([A-Za-z][\w.]*+)\s*([-+*/]?)=\s*(?:\"([^\"]*)\"|([^\s\"]*))")
@@ -53,7 +53,6 @@ class Line:
     Args:
         where: ``file:line`` of its beginning.
         pairs: values by lower case key, in the order written.
-        room: shared by all lines of the site.
     """
 
     where: str
@@ -70,17 +69,13 @@ class Line:
         return InputError(message, where=f"{self.where}: {key}", hint=hint)
 
     def count(self, key: str, default: int, *, least: int = 0) -> int:
-        """The value of a key as an integer.
-
-        Errors: InputError, LimitExceeded.
-        """
+        """The value of a key as an integer."""
         text = self.pairs.get(key)
         if text is None:
             return default
         return self.number(key, text, least=least)
 
     def number(self, key: str, text: str, *, least: int = 0) -> int:
-        """A part of a value as an integer."""
         if not (text.isascii() and text.isdigit()):
             raise self.refuse(key, f"expected a number >= {least}, got {shown(text)}")
         value = int(text) if len(text) < 20 else limits.SIZE_MAX + 1
@@ -91,10 +86,7 @@ class Line:
         return value
 
     def name(self, key: str) -> str:
-        """The value of a key as a name.
-
-        Errors: InputError for an empty name, LimitExceeded for a long one.
-        """
+        """The value of a key as a name. Errors: InputError for an empty name, LimitExceeded for a long one."""
         text = self.pairs[key]
         if not text:
             raise self.refuse(key, "expected a name, got an empty text")
@@ -104,18 +96,13 @@ class Line:
         return text
 
     def hosts(self, key: str) -> list[str]:
-        """The hosts of a hostlist, in which a name may have several brackets, as in Slurm.
-
-        Errors: InputError, LimitExceeded.
-        """
-        try:
+        """The hosts of a hostlist, in which a name may have several brackets, as in Slurm."""
+        with ErrorPlace(f"{self.where}: {key}"):
             found: list[str] = []
             text = self.pairs.get(key, "")
             # Items with one bracket are expanded together, which is three times as fast.
             for item in hostlist.split(text) if _SECOND_BRACKET.search(text) else [text] if text.strip(", ") else []:
                 found += _hosts(item, self.room.names - len(found))
-        except InputError as error:
-            raise type(error)(error.message, where=f"{self.where}: {key}", hint=error.hint) from None
         self.take(key, len(found))
         return found
 
@@ -129,10 +116,7 @@ class Line:
             raise LimitExceeded(_TOO_MANY.format(limits.SLURM_NAMES_MAX), where=f"{self.where}: {key}")
 
     def require_known(self, known: frozenset[str]) -> None:
-        """Refuse keys that Slurm does not have, which are most often misspelt.
-
-        Errors: InputError.
-        """
+        """Refuse keys that Slurm does not have, which are most often misspelt."""
         for key in self.pairs:
             if key not in known:
                 raise InputError(f"unknown key {shown(key)}", where=self.where, hint=nearest(key, sorted(known)))
@@ -155,9 +139,6 @@ def _hosts(item: str, room: int) -> list[str]:
 
 def lines(source: Source, room: Room) -> Iterator[Line]:
     """The lines of a configuration and of what it includes.
-
-    Args:
-        room: shared by the lines of all files of the site.
 
     Errors: InputError with file and line; LimitExceeded for files that include each other.
     """

@@ -2,26 +2,141 @@
 file.
 
 Nodes, partitions, generic resources and switches are read; the other few hundred keys configure daemons and do not describe
-resources.
+resources. In topology.yaml (Slurm 25.05), switches of a tree, blocks and rings become pools that connect nodes. A flat topology
+has none. A 3D torus describes positions of nodes, which a graph of pools cannot express, so it is left out with a note. The
+default topology of the cluster is the graph ``network``; others, which partitions refer to (`Topology=`), are ``network-NAME``.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
 
 from fluxres import limits
-from fluxres.documents.document import shown
+from fluxres.documents import typed
+from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.json_typed import collector_paused
+from fluxres.documents.place import Place
 from fluxres.documents.source import Source
-from fluxres.errors import LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
-from fluxres.formats.slurm import topology as slurm_topology
 from fluxres.formats.slurm.lines import Line, Room, beside, lines
-from fluxres.formats.slurm.nodes import NODE_KEYS, Node, hardware_of, state_of
-from fluxres.formats.slurm.site import NETWORK, Partition, Site, Switch
+from fluxres.formats.slurm.site import NETWORK, NODE_KEYS, Partition, Site, SiteNode, Switch, hardware_of, state_of
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
+
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+
+
+class SwitchEntry(Struct):
+    """A switch, and the switches or nodes below it, as hostlists."""
+
+    switch: Name
+    children: str = ""
+    nodes: str = ""
+
+
+class Tree(Struct):
+    """A tree of switches."""
+
+    switches: list[SwitchEntry] = []
+
+
+class BlockEntry(Struct):
+    """A block of nodes."""
+
+    block: Name
+    nodes: str = ""
+
+
+class Blocks(Struct):
+    """Blocks; the planned sizes are ignored because they are not resources."""
+
+    blocks: list[BlockEntry] = []
+
+
+class RingEntry(Struct):
+    """A ring of nodes, in order."""
+
+    ring: Name
+    nodes: str = ""
+
+
+class Rings(Struct):
+    rings: list[RingEntry] = []
+
+
+class Topology(Struct):
+    """One network, of exactly one kind."""
+
+    topology: Name
+    cluster_default: bool = False
+    tree: Tree | None = None
+    block: Blocks | None = None
+    ring: Rings | None = None
+    flat: bool | dict[str, Any] | None = None
+    torus3d: Any = None
+
+
+def _read_networks(source: Source, site: Site, room: Room) -> None:
+    """Put the networks of a file into a site.
+
+    Errors: InputError `FILE:line:column: path`; LimitExceeded.
+    Cost: O(length + hosts).
+    """
+    document = source.document
+    found = typed.convert(document, list[Topology])
+    default = next((i for i, each in enumerate(found) if each.cluster_default), 0)
+    names: dict[str, int] = {}
+    for i, each in enumerate(found):
+        if names.setdefault(each.topology, i) != i:
+            raise InputError(f"a second topology {shown(each.topology)}", where=document.where([i, "topology"]))
+        sorts = [sort for sort in ("tree", "block", "ring", "flat", "torus3d") if getattr(each, sort) not in (None, False)]
+        if len(sorts) != 1:
+            got = " and ".join(sorts) or "none"
+            message = f"expected one of tree, block, ring, flat and torus3d, got {got}"
+            raise InputError(message, where=document.where([i]), hint="each topology is of one kind")
+        if each.torus3d is not None:
+            message = f"the 3D torus {shown(each.topology)} is left out: only trees, blocks and rings are supported"
+            site.notes.add("torus3d", document.where([i, "torus3d"]), message)
+            continue
+        switches = _switches(each, i, document, room)
+        if switches:
+            site.networks[NETWORK if i == default else f"{NETWORK}-{_plain(each.topology, document, i)}"] = switches
+
+
+def _plain(name: str, document: Document, i: int) -> str:
+    if not name.isprintable() or any(mark in name for mark in "/:"):
+        message = f"expected a name without '/' and ':', got {shown(name)}"
+        raise InputError(message, where=document.where([i, "topology"]), hint="a graph is named after it")
+    return name
+
+
+def _switches(topology: Topology, i: int, document: Document, room: Room) -> list[Switch]:
+    if topology.tree is not None:
+        base: tuple[Key, ...] = (i, "tree", "switches")
+        entries = [("switch", each.switch, each.nodes, each.children) for each in topology.tree.switches]
+    elif topology.block is not None:
+        base, entries = (i, "block", "blocks"), [("block", each.block, each.nodes, "") for each in topology.block.blocks]
+    elif topology.ring is not None:
+        base, entries = (i, "ring", "rings"), [("ring", each.ring, each.nodes, "") for each in topology.ring.rings]
+    else:
+        return []
+    made = []
+    for at, (sort, name, nodes, children) in enumerate(entries):
+        place = Place((*base, at), document)
+        made.append(
+            Switch(name, _hosts(nodes, "nodes", place, room), _hosts(children, "children", place, room), None, sort, place)
+        )
+    return made
+
+
+def _hosts(text: str, key: str, place: Place, room: Room) -> list[str]:
+    with ErrorPlace(lambda: f"{place}.{key}"):
+        return Line("", {key: text}, room).hosts(key)
+
 
 _PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
 #: by the first key of a line of topology.conf: the type of its pool and the allowed keys
@@ -66,7 +181,6 @@ class _Reading:
         self._room = Room()
 
     def site(self) -> Site:
-        """The site described by the files."""
         for line in lines(self._source, self._room):
             self._take(line)
         gres = beside(self._source, "gres.conf")
@@ -104,7 +218,7 @@ class _Reading:
         """Read the network that Slurm would read: topology.yaml, or else topology.conf if there is a plugin for it."""
         several, one = beside(self._source, "topology.yaml"), beside(self._source, "topology.conf")
         if several is not None:
-            slurm_topology.read(several, self._site, self._room)
+            _read_networks(several, self._site, self._room)
             if one is not None:
                 self._site.notes.add("topology", one.file, "is ignored: topology.yaml takes precedence, as in Slurm")
         elif one is not None:
@@ -146,7 +260,7 @@ class _Reading:
         words = whole.pairs.get("state", "unknown").split("+")
         state = state_of(word for word in words if word.lower() != "unknown")
         reason = whole.pairs.get("reason", "")
-        self._site.nodes += [Node(host, hardware, state, reason, line.where) for host in hosts]
+        self._site.nodes += [SiteNode(host, hardware, state, reason, line.where) for host in hosts]
 
     def _switch(self, line: Line) -> None:
         type_name, keys = _SWITCHES[line.head]

@@ -17,15 +17,14 @@ from msgspec import Meta, Struct
 from fluxres import limits
 from fluxres.documents import typed
 from fluxres.documents.document import Document
+from fluxres.documents.place import Place
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.gres import Gres
 from fluxres.formats.slurm.lines import Line, Room
-from fluxres.formats.slurm.nodes import Hardware, Place, state_of
-from fluxres.formats.slurm.nodes import Node as SiteNode
-from fluxres.formats.slurm.site import Partition, Site
+from fluxres.formats.slurm.site import Hardware, Partition, Site, SiteNode, state_of
 
 
 class Number(Struct):
@@ -140,7 +139,7 @@ class Answer(Struct):
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the output, as in ``specs/slurm.schema.json``."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Answer)}
+    return typed.json_schema(Answer)
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
@@ -159,7 +158,7 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     members: dict[str, dict[str, None]] = {}
     if answer.nodes is not None:
         for i, node in enumerate(answer.nodes):
-            _node(site, node, Place(document, ("nodes", i)), members)
+            _node(site, node, Place(("nodes", i), document), members)
     else:
         _records(site, answer.sinfo or [], document, members)
     site.partitions = [Partition(name, list(hosts), where=source.file) for name, hosts in members.items() if name]
@@ -204,10 +203,8 @@ def _node(site: Site, node: Node, place: Place, members: dict[str, dict[str, Non
 def _gres(text: str, place: Place, key: str) -> tuple[Gres, ...]:
     if not text:
         return ()
-    try:
+    with ErrorPlace(lambda: f"{place}.{key}"):
         return slurm_gres.parse(text, Line("", {}))
-    except InputError as error:
-        raise type(error)(error.message, where=f"{place}.{key}", hint=error.hint) from None
 
 
 def _kept(weight: int, architecture: str | None = None) -> tuple[tuple[str, str], ...]:
@@ -219,7 +216,7 @@ def _records(site: Site, records: Iterable[Record], document: Document, members:
     seen: dict[str, int] = {}
     room = Room()
     for i, record in enumerate(records):
-        place = Place(document, ("sinfo", i))
+        place = Place(("sinfo", i), document)
         hosts = _hosts(record, place, room)
         hardware = _alike(record, place)
         reason = record.reason if isinstance(record.reason, str) else record.reason.description
@@ -235,10 +232,8 @@ def _records(site: Site, records: Iterable[Record], document: Document, members:
 def _hosts(record: Record, place: Place, room: Room) -> list[str]:
     names = record.nodes.nodes
     line = Line("", {"nodes": names if isinstance(names, str) else ",".join(names)}, room)
-    try:
+    with ErrorPlace(lambda: f"{place}.nodes.nodes"):
         return line.hosts("nodes")
-    except InputError as error:
-        raise type(error)(error.message, where=f"{place}.nodes.nodes", hint=error.hint) from None
 
 
 def _alike(record: Record, place: Place) -> Hardware:

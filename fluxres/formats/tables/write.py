@@ -51,10 +51,7 @@ def within(structure: Structure) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def write_csv(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
-    """A machine as a table; `name` is that of its root and appears in the paths.
-
-    Cost: about 1.5 µs per pool.
-    """
+    """A machine as a table; `name` is that of its root and appears in the paths. Cost: about 1.5 µs per pool."""
     lost = losses.lines(structure, allocations, CARRIES, within=within(structure))
     if name is not None and name != structure.name(0):
         lost.append(f"names: of the machine, {name!r}, which is not that of its root")
@@ -98,9 +95,6 @@ def _csv_rows(structure: Structure) -> Iterator[bytes]:
                 for v, kind, number, rank, size, state in rows
             ]
         ).encode()
-
-
-MAGIC: Final = b"PAR1"
 
 
 def write_parquet(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:

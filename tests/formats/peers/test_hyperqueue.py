@@ -17,8 +17,7 @@ from fluxres.errors import LimitExceeded, UsageError
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
-from fluxres.formats.peers.hyperqueue.allocator import Given, Worker
-from fluxres.formats.peers.hyperqueue.groups import Need, Pair, choose
+from fluxres.formats.peers.hyperqueue.allocator import Given, GroupNeed, Pair, Worker, choose
 from fluxres.formats.peers.hyperqueue.request import ALL, POLICIES, Ask
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
 
@@ -27,14 +26,14 @@ COUPLINGS = hyperqueue_coupling.parse("cpus[0]:gpus[0],cpus[1]:gpus[1]=300,cpus[
 
 
 @st.composite
-def needs(draw: Any) -> Need:
+def needs(draw: Any) -> GroupNeed:
     count = draw(st.integers(1, 4))
     free = draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
     most_open = draw(st.lists(st.sampled_from([0, 0, 3000, 7000]), min_size=count, max_size=count))
-    return Need(draw(st.integers(0, 6)), draw(st.sampled_from([0, 0, 2000, 8000])), tuple(free), tuple(most_open))
+    return GroupNeed(draw(st.integers(0, 6)), draw(st.sampled_from([0, 0, 2000, 8000])), tuple(free), tuple(most_open))
 
 
-def best_of_all(wanted: Sequence[Need], weights: Mapping[Pair, float]) -> float | None:
+def best_of_all(wanted: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> float | None:
     """The value of the best choice of groups."""
     ways = []
     for need in wanted:
@@ -51,7 +50,7 @@ def best_of_all(wanted: Sequence[Need], weights: Mapping[Pair, float]) -> float 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(needs(), min_size=1, max_size=3), st.data())
-def test_the_choice_of_groups_is_optimal(wanted: list[Need], data: st.DataObject) -> None:
+def test_the_choice_of_groups_is_optimal(wanted: list[GroupNeed], data: st.DataObject) -> None:
     cells = [(number, group) for number, need in enumerate(wanted) for group in range(len(need.free))]
     pairs = list(itertools.combinations(cells, 2))
     weights: dict[Pair, float] = {}
@@ -67,10 +66,10 @@ def test_the_choice_of_groups_is_optimal(wanted: list[Need], data: st.DataObject
 
 def test_many_groups_are_chosen_in_bounded_time() -> None:
     weights: dict[Pair, float] = {((0, group), (1, group)): 256.0 for group in range(64)}
-    found = choose([Need(40, 0, (2,) * 64, (0,) * 64), Need(20, 0, (1,) * 64, (0,) * 64)], weights)
+    found = choose([GroupNeed(40, 0, (2,) * 64, (0,) * 64), GroupNeed(20, 0, (1,) * 64, (0,) * 64)], weights)
     assert found is not None
     assert [len(groups) for groups in found.groups] == [20, 20]
-    assert choose([Need(10**6, 0, (10**5,) * 64, (0,) * 64)], {}) is not None
+    assert choose([GroupNeed(10**6, 0, (10**5,) * 64, (0,) * 64)], {}) is not None
 
 
 class Machine(RuleBasedStateMachine):

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError, UnknownJob, UsageError
-from fluxres.formats.peers.jqm.allocator import DiscreteBookings, HighlanderBookings, QuantityBookings
+from fluxres.formats.peers.jqm.allocator import DiscreteBookings, HighlanderBookings, QuantityBookings, QueuedJob, Queues
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Quantity
-from fluxres.formats.peers.jqm.queues import QueuedJob, Queues
 
 NEED = "com.enioka.jqm.rm.{}.consumption"
 

@@ -37,7 +37,6 @@ class Shelf:
     """The free slots of a machine.
 
     Args:
-        machine: slots by node, type and id.
         allow_multinode: whether one test may have several nodes, from the resource pool.
 
     A request may name a type without the final `s`: a node that has no `cpu` serves it from `cpus`.
@@ -50,18 +49,10 @@ class Shelf:
 
     def __init__(self, machine: Machine, *, allow_multinode: bool = True) -> None:
         self.allow_multinode = allow_multinode
-        self._free = {
-            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()
-        }
-        self._most = {
-            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()
-        }
+        self._free, self._most = _copied(machine), _copied(machine)
 
     def free(self) -> dict[str, dict[str, dict[str, Slots]]]:
-        """The free slots, by node, type and id."""
-        return {
-            node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in self._free.items()
-        }
+        return _copied(self._free)
 
     def is_feasible(self, requests: Sequence[NodeRequest]) -> bool:
         """Whether there is a node for each request, by the totals of the free slots; never for several requests without
@@ -197,8 +188,6 @@ class Test:
     """A waiting test.
 
     Args:
-        id: its name.
-        requests: what it requests.
         cost: by :func:`cost`; tests of high cost come first.
     """
 
@@ -237,6 +226,10 @@ def start(shelf: Shelf, tests: Iterable[Test]) -> dict[str, Checkout]:
             if any(request.exclusive for request in test.requests):
                 break
     return started
+
+
+def _copied(machine: Machine) -> dict[str, dict[str, dict[str, Slots]]]:
+    return {node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()}
 
 
 def _totals(request: NodeRequest) -> dict[str, Slots]:

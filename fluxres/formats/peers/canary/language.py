@@ -105,7 +105,6 @@ def infer(parameters: Mapping[str, Any], types: Iterable[str]) -> dict[str, int]
     """How many of each type a test needs by its parameters.
 
     Args:
-        parameters: of the test, by name.
         types: those that the pool declares, also with none of them.
 
     Errors: InputError for a parameter that names a type and is no whole number.

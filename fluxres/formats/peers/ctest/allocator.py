@@ -97,7 +97,6 @@ def place(
     """What each process of a test gets, or None if CTest would not run it.
 
     Args:
-        groups: what the test requests.
         machine: free slots by type and instance.
 
     Errors: LimitExceeded as :func:`pack`, and for too many processes.
@@ -123,9 +122,6 @@ def place(
 
 class Slots:
     """The slots of a machine while tests run.
-
-    Args:
-        machine: slots by type and instance.
 
     >>> slots = Slots({"gpus": {"0": 4}})
     >>> slots.take("gpus", "0", 3), slots.take("gpus", "0", 2), slots.locked("gpus")
@@ -153,11 +149,9 @@ class Slots:
         return True
 
     def locked(self, type_name: str) -> dict[str, int]:
-        """Slots taken, by instance."""
         return dict(self._locked.get(type_name, {}))
 
     def free(self) -> dict[str, dict[str, int]]:
-        """Free slots by type and instance."""
         return {
             type_name: {name: slots - self._locked[type_name][name] for name, slots in instances.items()}
             for type_name, instances in self._total.items()

@@ -109,7 +109,6 @@ def format(groups: Iterable[Group]) -> str:  # noqa: A001 - read as ctest_groups
 
 
 def processes(groups: Iterable[Group]) -> int:
-    """How many processes there are in all."""
     return sum(group.count for group in groups)
 
 

@@ -3,21 +3,244 @@
 Indices are a stack: the last one in the definition is allocated first, and what is released goes on top, so a repeated task gets
 the same indices again.  A fraction comes from an index that is open already, the one where it leaves least, and is never split
 over two.  A request gets everything or changes nothing.
+
+HyperQueue chooses the groups that indices are taken from by an integer program, which is solved here by search.  Every chosen
+group has a high cost, a group with much free in it a slightly higher one, and two chosen groups that are coupled earn their
+weight back.  So a request gets as few groups as possible, among those the ones with the least free that suffice, and coupled ones
+together.  HyperQueue leaves ties to its solver; here the group with the lower number wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Final
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
-from fluxres.formats.peers.hyperqueue.definitions import CPUS
-from fluxres.formats.peers.hyperqueue.groups import Choice, Need, Pair, choose
-from fluxres.formats.peers.hyperqueue.pools import Groups, Pool, Sum
+from fluxres.formats.peers.hyperqueue.definitions import CPUS, Groups, Pool, Sum
 from fluxres.formats.peers.hyperqueue.request import ALL, Ask, Variant
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
+
+#: the cost of a group, the cost of a free unit in it, and the value of a sufficient fraction in it, in the units of weights
+_GROUP: Final = 1024.0
+_FREE: Final = 1 / 32
+_OPEN: Final = 16.0
+#: tolerance for sums of the same scores in another order
+_SAME: Final = 1e-9
+#: groups times units up to which the groups for one need are chosen exactly
+_CELLS_MAX: Final = 1_000_000
+
+Pair = tuple[tuple[int, int], tuple[int, int]]
+"""Two groups: (number of the need, number of the group), the lower first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNeed:
+    """What is requested of one grouped resource, and what its groups have.
+
+    Args:
+        units: complete indices.
+        fraction: ten-thousandths of one more.
+        free: complete free indices of each group.
+        open: the largest fraction left of an index in each group, in ten-thousandths.
+    """
+
+    units: int
+    fraction: int
+    free: tuple[int, ...]
+    open: tuple[int, ...]
+
+    def score(self, group: int) -> float:
+        """The value of choosing a group, without couplings."""
+        if self.fraction and self.open[group] >= self.fraction:
+            return -_GROUP + _OPEN * self.open[group] / PER_UNIT
+        return -_GROUP - _FREE * self.free[group]
+
+    def is_met(self, groups: Sequence[int]) -> bool:
+        whole = sum(self.free[group] for group in groups)
+        is_open = self.fraction > 0 and any(self.open[group] >= self.fraction for group in groups)
+        return whole >= self.units + (self.fraction > 0 and not is_open)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Groups for each need, and their total value."""
+
+    groups: tuple[tuple[int, ...], ...]
+    worth: float
+
+
+def choose(needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> Choice | None:
+    """The best groups for all needs together, None if they have too little.
+
+    Cost: exponential in the number of groups in bad cases, and bounded: after `limits.MATCH_STEPS_MAX` choices the best so far is
+    taken.
+
+    >>> choose([GroupNeed(2, 0, (4, 2, 3), (0, 0, 0))], {}).groups
+    ((1,),)
+    """
+    if not all(need.is_met(range(len(need.free))) for need in needs):
+        return None
+    search = _GroupSearch(needs, weights)
+    search.run()
+    return Choice(tuple(tuple(sorted(groups)) for groups in search.best), search.best_worth)
+
+
+class _Table:
+    """The least cost to meet a need from its groups `at` and later, by what is missing and whether a fraction is open.
+
+    Exact for up to _CELLS_MAX cells; beyond that a lower bound, which counts every group as if it had as much as the largest.
+    """
+
+    def __init__(self, need: GroupNeed) -> None:
+        self.need = need
+        self.groups = len(need.free)
+        self.costs = [-need.score(group) for group in range(self.groups)]
+        self.whole = need.units + (need.fraction > 0)
+        self.is_exact = self.groups * (self.whole + 1) <= _CELLS_MAX
+        self.cheapest = min(self.costs)
+        self.widest = max(*need.free, 1)
+        self.rows: list[list[list[float]]] = []
+        if self.is_exact:
+            self._fill()
+
+    def _fill(self) -> None:
+        # Column 0: no open fraction yet, so one more index is needed; column 1: there is one, or none is needed.
+        has_one = 0 if self.need.fraction else 1
+        last = [[inf] * (self.whole + 1), [inf] * (self.whole + 1)]
+        last[0][0] = last[1][0] = 0.0
+        if self.need.fraction:
+            last[1][1] = 0.0  # no further index is needed for the fraction
+        rows = [last]
+        for group in range(self.groups - 1, -1, -1):
+            after, free, cost = rows[-1], self.need.free[group], self.costs[group]
+            is_open = has_one == 0 and self.need.open[group] >= self.need.fraction
+            row = []
+            for column in (0, 1):
+                taken = after[1 if is_open else column]
+                row.append([min(after[column][left], cost + taken[max(left - free, 0)]) for left in range(self.whole + 1)])
+            rows.append(row)
+        self.rows = rows[::-1]
+
+    def least(self, at: int, column: int, left: int) -> float:
+        """The least cost from group `at` on; infinite if the rest is not enough."""
+        if self.is_exact:
+            return self.rows[at][column][left]
+        missing = left - (1 if column and self.need.fraction else 0)
+        needed = -(-missing // self.widest) if missing > 0 else 0
+        return needed * self.cheapest if needed <= self.groups - at else inf
+
+    def start(self) -> tuple[int, int]:
+        """Column and missing amount with no group chosen."""
+        return (0 if self.need.fraction else 1), self.whole
+
+    def after(self, group: int, column: int, left: int) -> tuple[int, int]:
+        """Column and missing amount after a group is chosen."""
+        is_open = self.need.fraction > 0 and self.need.open[group] >= self.need.fraction
+        return (1 if is_open else column), max(left - self.need.free[group], 0)
+
+    def alone(self) -> list[int]:
+        """The best groups without couplings; good ones if the table would be too large."""
+        if not self.is_exact:
+            return self._greedy()
+        found, (column, left) = [], self.start()
+        for group in range(self.groups):
+            taken = self.after(group, column, left)
+            if self.costs[group] + self.least(group + 1, *taken) <= self.least(group + 1, column, left) + _SAME:
+                if self.least(group, column, left) <= _SAME:
+                    break
+                found.append(group)
+                column, left = taken
+        return found
+
+    def _greedy(self) -> list[int]:
+        found: list[int] = []
+        for group in sorted(range(self.groups), key=lambda group: (-self.need.free[group], group)):
+            if self.need.is_met(found):
+                break
+            found.append(group)
+        return sorted(found)
+
+
+class _GroupSearch:
+    """Depth first over the groups in order, first taken, then left out; branches that cannot beat the best so far are cut."""
+
+    def __init__(self, needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> None:
+        self.tables = [_Table(need) for need in needs]
+        self.best = [table.alone() for table in self.tables]
+        self.near: dict[tuple[int, int], list[tuple[tuple[int, int], float]]] = {}
+        for (one, other), weight in weights.items():
+            self.near.setdefault(one, []).append((other, weight))
+            self.near.setdefault(other, []).append((one, weight))
+        self.cells = [(number, group) for number, table in enumerate(self.tables) for group in range(table.groups)]
+        self.later = self._weights_later(weights)
+        self.best_worth = self._worth(self.best)
+
+    def _weights_later(self, weights: Mapping[Pair, float]) -> list[float]:
+        """By cell, the sum of all weights with one end at that cell or a later one."""
+        place = {cell: at for at, cell in enumerate(self.cells)}
+        found = [0.0] * (len(self.cells) + 1)
+        for (one, other), weight in weights.items():
+            found[max(place[one], place[other])] += max(weight, 0.0)
+        for at in range(len(self.cells) - 1, -1, -1):
+            found[at] += found[at + 1]
+        return found
+
+    def _worth(self, groups: Sequence[Sequence[int]]) -> float:
+        cells = {(number, group) for number, found in enumerate(groups) for group in found}
+        earned = sum(weight for cell in cells for other, weight in self.near.get(cell, ()) if other in cells and cell < other)
+        return earned - sum(self.tables[number].costs[group] for number, group in cells)
+
+    def run(self) -> None:
+        if not self.near:
+            return
+        rest = [0.0] * (len(self.tables) + 1)
+        for number in range(len(self.tables) - 1, -1, -1):
+            rest[number] = rest[number + 1] + self.tables[number].least(0, *self.tables[number].start())
+        steps = 0
+        # A frame: the next cell, the value so far, the column and amount its need misses, and the chosen cells (a linked list).
+        stack: list[tuple[int, float, int, int, Any]] = [(0, 0.0, *self.tables[0].start(), None)]
+        while stack and steps < limits.MATCH_STEPS_MAX:
+            at, worth, column, left, chosen = stack.pop()
+            steps += 1
+            number = self.cells[at][0] if at < len(self.cells) else len(self.tables)
+            if at < len(self.cells) and self.cells[at][1] == 0 and at:
+                column, left = self.tables[number].start()
+            if number == len(self.tables):
+                if worth > self.best_worth + _SAME:
+                    self.best, self.best_worth = _groups(chosen, len(self.tables)), worth
+                continue
+            group, table = self.cells[at][1], self.tables[number]
+            most = worth - table.least(group, column, left) - rest[number + 1] + self.later[at]
+            if most <= self.best_worth + _SAME:
+                continue
+            is_last = group == table.groups - 1
+            if not is_last or table.least(group + 1, column, left) == 0.0:
+                stack.append((at + 1, worth, column, left, chosen))
+            gain = sum(weight for its, weight in self.near.get((number, group), ()) if _has(chosen, its))
+            taken = table.after(group, column, left)
+            if not is_last or table.least(group + 1, *taken) == 0.0:
+                stack.append((at + 1, worth + gain - table.costs[group], *taken, ((number, group), chosen)))
+
+
+def _has(chosen: Any, cell: tuple[int, int]) -> bool:
+    while chosen is not None:
+        if chosen[0] == cell:
+            return True
+        chosen = chosen[1]
+    return False
+
+
+def _groups(chosen: Any, count: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(count)]
+    while chosen is not None:
+        (number, group), chosen = chosen
+        found[number].append(group)
+    return [sorted(groups) for groups in found]
+
 
 #: how much worse than on an idle worker a choice may be for a request that would otherwise wait
 _AS_GOOD = 0.1
@@ -37,7 +260,6 @@ class Given:
     """What a request got of one resource.
 
     Args:
-        ask: the request.
         amount: ten-thousandths.
         indices: in the order in which the task sees them, a fraction last; None for an amount without identity.
     """
@@ -48,7 +270,6 @@ class Given:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The labels of the indices."""
         return None if self.indices is None else tuple(index.label for index in self.indices)
 
 
@@ -164,14 +385,14 @@ class Worker:
         )
 
     def can_give(self, asks: Sequence[Ask]) -> bool:
-        """Whether it can allocate all of this now."""
         return self._choice(asks) is not None
 
     def _choice(self, asks: Sequence[Ask]) -> dict[str, tuple[int, ...]] | None:
         """The groups for each request that selects groups, or None if something cannot be allocated."""
         if not all(ask.name in self._supplies and self._supplies[ask.name].can_give(ask) for ask in asks):
             return None
-        choosing = [ask for ask in asks if self._chooses(ask)]
+        grouped = (ask for ask in asks if len(self._supplies[ask.name].stacks) > 1)
+        choosing = [ask for ask in grouped if ask.amount != ALL and ask.policy != "scatter"]
         if not choosing:
             return {}
         found = self._best(choosing, idle=False)
@@ -183,16 +404,13 @@ class Worker:
                 return None
         return {ask.name: groups for ask, groups in zip(choosing, found.groups, strict=True)}
 
-    def _chooses(self, ask: Ask) -> bool:
-        return ask.amount != ALL and ask.policy != "scatter" and len(self._supplies[ask.name].stacks) > 1
-
     def _best(self, asks: Sequence[Ask], *, idle: bool) -> Choice | None:
         needs = []
         for ask in asks:
             stacks = self._supplies[ask.name].stacks
             free = tuple(self._idle[ask.name]) if idle else tuple(len(stack.free) for stack in stacks)
             most_open = tuple(0 if idle else stack.most_open for stack in stacks)
-            needs.append(Need(*divmod(ask.amount, PER_UNIT), free, most_open))
+            needs.append(GroupNeed(*divmod(ask.amount, PER_UNIT), free, most_open))
         number = {ask.name: at for at, ask in enumerate(asks)}
         weights: dict[Pair, float] = {}
         for ((one, group), (other, its)), weight in self._weights.items():
@@ -247,9 +465,9 @@ class Worker:
         ask = Ask(name, amount)
         self._held[task] = {name: Given(ask, amount, tuple(self._scatter(self._supplies[name], list(groups), units, fraction)))}
 
-    def _need(self, name: str, units: int, fraction: int) -> Need:
+    def _need(self, name: str, units: int, fraction: int) -> GroupNeed:
         stacks = self._supplies[name].stacks
-        return Need(units, fraction, tuple(len(stack.free) for stack in stacks), tuple(stack.most_open for stack in stacks))
+        return GroupNeed(units, fraction, tuple(len(stack.free) for stack in stacks), tuple(stack.most_open for stack in stacks))
 
     def _take(self, ask: Ask, groups: tuple[int, ...] | None) -> Given:
         supply = self._supplies[ask.name]

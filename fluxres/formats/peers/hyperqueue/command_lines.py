@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, TypeVar
 
 from fluxres.documents.document import excerpt
 from fluxres.documents.source import Source
-from fluxres.errors import InputError
+from fluxres.errors import ErrorPlace, InputError
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
-from fluxres.formats.peers.hyperqueue.pools import Pool
+from fluxres.formats.peers.hyperqueue.definitions import Pool
 
+T = TypeVar("T")
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
 _BARE_CPUS = re.compile(r"cpus=([0-9][0-9_]*)")
 #: an ordinary word, without quotes
@@ -43,34 +44,23 @@ _PASSED_OVER: Final = frozenset(
         "wait-between-download-tries",
     }
 )
-#: maximal length of a definition that is cached
-_SHORT: Final = 1000
 _FLAGS: Final = frozenset({"no-detect-resources", "no-hyper-threading", "debug"})
 
 
-_known = lru_cache(maxsize=4096)(hyperqueue.parse)
-_known_cpus = lru_cache(maxsize=4096)(hyperqueue.parse_cpus)
+def _cached(read: Callable[[str], T]) -> Callable[[str], T]:
+    """A reader that keeps its results for short texts, because workers are usually alike."""
+    known = lru_cache(maxsize=4096)(read)
+    return lambda text: known(text) if len(text) <= 1000 else read(text)
 
 
-def _pool(text: str) -> Pool:
-    """The pool of a definition; short definitions are cached, because workers are usually alike."""
-    return _known(text) if len(text) <= _SHORT else hyperqueue.parse(text)
-
-
-def _cpus(text: str) -> Pool:
-    """The pool that ``--cpus`` defines; short definitions are cached too."""
-    return _known_cpus(text) if len(text) <= _SHORT else hyperqueue.parse_cpus(text)
+_pool, _cpus = _cached(hyperqueue.parse), _cached(hyperqueue.parse_cpus)
 
 
 @dataclass(slots=True)
 class Started:
-    """A worker as it was started.
+    """A worker as it is started; `where` returns its place in the file."""
 
-    Args:
-        where: returns its place in the file.
-    """
-
-    where: Callable[[], str]
+    where: Callable[[], str] = str
     pools: list[Pool] = field(default_factory=list)
     couplings: list[Coupling] = field(default_factory=list)
     name: str | None = None
@@ -95,13 +85,11 @@ def of_words(source: Source) -> Iterator[Started]:
         if not line:
             continue
         worker = Started(partial(source.where, number)) if is_options or open_worker is None else open_worker
-        try:
+        with ErrorPlace(partial(source.where, number), inner=True):
             if is_options:
                 add_options(line, worker)
             else:
                 worker.pools.append(_pool(line))
-        except InputError as error:
-            raise type(error)(error.message, where=f"{source.where(number)}: {error.where}", hint=error.hint) from None
         if is_options:
             yield worker
         else:
@@ -117,7 +105,7 @@ def add_options(line: str, worker: Started) -> None:
 
     Errors: InputError for an option that ``hq worker start`` does not have, and those of the definitions.
     """
-    words = _known_words(line) if len(line) <= _SHORT else _options(line)
+    words = _options(line)
     at = 0
     cpus, couplings = list[Pool](), list[str]()
     while at < len(words):
@@ -167,12 +155,10 @@ def _closed(words: Sequence[str], at: int) -> tuple[str, int]:
     return " ".join(words[first:at]), at
 
 
+@_cached
 def _options(line: str) -> tuple[str, ...]:
     started = _START.match(line)
     return tuple(words_of(line if started is None else line[started.end() :]))
-
-
-_known_words = lru_cache(maxsize=4096)(_options)
 
 
 def words_of(line: str) -> Iterator[str]:
@@ -199,11 +185,7 @@ def words_of(line: str) -> Iterator[str]:
         if found is None:
             raise InputError(f"unclosed quotes begin with {excerpt(line[at:])}", where=f"column {at + 1}")
         yield "".join(
-            part[1] if part[1] is not None else _unescaped(part[2]) if part[2] is not None else part[3] or part[4]
+            part[1] if part[1] is not None else _ESCAPED.sub(r"\1", part[2]) if part[2] is not None else part[3] or part[4]
             for part in _QUOTED.finditer(found[0])
         )
         at = found.end()
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(r"\1", text) if "\\" in text else text

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.peers.hyperqueue.pools import Groups, Pool
+from fluxres.formats.peers.hyperqueue.definitions import Groups, Pool
 from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, Cursor
 
 WEIGHT_DEFAULT: Final = 256
@@ -39,7 +40,6 @@ def parse(text: str, pools: Sequence[Pool]) -> list[Coupling]:
 
     Args:
         text: ``NAME[GROUP]:NAME[GROUP][=WEIGHT]``, several with commas; the weight is 256 unless given.
-        pools: those of the worker.
 
     Errors: InputError with the column, for what is not written so, a pool or group that does not exist, a pool of one group, and
     a pair that stands twice.
@@ -122,16 +122,9 @@ def to_plain(couplings: Iterable[Coupling]) -> list[dict[str, int]]:
     >>> to_plain([Coupling(0, 1, 1, 1)])
     [{'resource1_idx': 0, 'group1_idx': 1, 'resource2_idx': 1, 'group2_idx': 1, 'weight': 256}]
     """
-    return [
-        {
-            "resource1_idx": each.resource1,
-            "group1_idx": each.group1,
-            "resource2_idx": each.resource2,
-            "group2_idx": each.group2,
-            "weight": each.weight,
-        }
-        for each in couplings
-    ]
+    keys = ("resource1_idx", "group1_idx", "resource2_idx", "group2_idx", "weight")
+    values = attrgetter("resource1", "group1", "resource2", "group2", "weight")
+    return [dict(zip(keys, values(each), strict=True)) for each in couplings]
 
 
 def parse_cpulist(text: str) -> list[str]:

@@ -3,6 +3,8 @@
 Two grammars are in use.  That of versions up to 0.12 has `list(1,2)`, numbers only; later ones have `[a,b]`, groups and
 fractions.  No text means one thing in the one and something else in the other, so both are read unless a dialect
 is asked for.
+
+Ranges and `NxM` stay two numbers: the labels of `range(0-999999999)` are made when they are read.
 """
 
 from __future__ import annotations
@@ -10,14 +12,103 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, overload
 
 from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Kind, Labels, Listed, Pool, Range, Sum
-from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, U64_MAX, Cursor, format_amount
+from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX, U64_MAX, Cursor, format_amount
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Labels that are the numbers from `start` to `end`, both included."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return max(self.end - self.start + 1, 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(self.start, self.end + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Labels one by one, in the order of their definition."""
+
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+
+Labels = Range | Listed
+
+
+@dataclass(frozen=True, slots=True)
+class Grid(Sequence[Range]):
+    """A number of groups with a number of labels each, numbered through from 0: what `NxM` says, at the price of two numbers."""
+
+    number: int
+    each: int
+
+    def __len__(self) -> int:
+        return self.number
+
+    @overload
+    def __getitem__(self, at: int) -> Range: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Range]: ...
+    def __getitem__(self, at: int | slice) -> Range | list[Range]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(self.number))]
+        if not -self.number <= at < self.number:
+            raise IndexError(at)
+        start = at % self.number * self.each
+        return Range(start, start + self.each - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Labels in groups, such as the cores of sockets; at least two groups.  ``hyperqueue.grouped`` makes them."""
+
+    groups: tuple[Labels, ...] | Grid
+
+    def __len__(self) -> int:
+        return self.groups.number * self.groups.each if isinstance(self.groups, Grid) else sum(map(len, self.groups))
+
+    def __iter__(self) -> Iterator[str]:
+        return (label for group in self.groups for label in group)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An amount without identity; ten-thousandths of a unit."""
+
+    amount: int
+
+
+Kind = Labels | Groups | Sum
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One resource of a worker.
+
+    >>> Pool("cpus", Groups(Grid(2, 4))).kind.groups[1]
+    Range(start=4, end=7)
+    """
+
+    name: str
+    kind: Kind
+
 
 Dialect = Literal["any", "seed", "current"]
 """Which definitions are read: `seed` those of versions 0.11 and 0.12, `current` those since 0.13, `any` both."""
@@ -39,7 +130,6 @@ def parse(text: str, *, dialect: Dialect = "any") -> Pool:
 
     Args:
         text: ``NAME=DEFINITION``; blanks may stand round every token.
-        dialect: which grammar.
 
     Cost O(length). Errors: InputError with the column; LimitExceeded for numbers beyond 32 bits, or a text beyond
     `limits.DOCUMENT_BYTES_MAX`.
@@ -251,13 +341,12 @@ def _range(cursor: Cursor, dialect: Dialect) -> Kind:
 
 def _sum(cursor: Cursor, dialect: Dialect) -> Kind:
     cursor.require("(")
-    amount = cursor.integer("an amount", U64_MAX) * 10_000 if dialect == "seed" else _any_amount(cursor, dialect)
+    if dialect == "seed":
+        amount = cursor.integer("an amount", U64_MAX) * PER_UNIT
+    else:
+        amount = cursor.amount(U32_MAX if dialect == "current" else U64_MAX)
     cursor.require(")")
     return Sum(amount)
-
-
-def _any_amount(cursor: Cursor, dialect: Dialect) -> int:
-    return cursor.amount(U32_MAX if dialect == "current" else U64_MAX)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

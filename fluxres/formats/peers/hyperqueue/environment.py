@@ -26,7 +26,6 @@ class Grant:
     """What a task was given of one resource.
 
     Args:
-        ask: what was asked for.
         labels: of the indices, the one it has a fraction of last; None for a sum, which has none.
         amount: ten-thousandths; what `all` came to, else as asked.
     """
@@ -57,7 +56,6 @@ def environment(
     """The variables of a task on one worker.
 
     Args:
-        grants: one for each resource asked for.
         policy: whether a request names its policy (since version 0.13) or only the amount.
         variant: which variant was taken, from 0; None where the task has one only.
         pin: how the task is pinned to its cpus.

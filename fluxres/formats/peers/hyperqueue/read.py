@@ -22,14 +22,13 @@ from fluxres import limits
 from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options, of_words
 from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT
-from fluxres.formats.peers.hyperqueue.definitions import CPUS
-from fluxres.formats.peers.hyperqueue.pools import Grid, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.definitions import CPUS, Grid, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
 from fluxres.formats.peers.inventory import FRACTION_UNIT, Host, Run, Stock, structure
 from fluxres.graph.auxiliary import Subsystem
@@ -63,7 +62,7 @@ class Weight(Struct, forbid_unknown_fields=True):
     weight: Annotated[int, Meta(ge=0, le=65_535)]
 
 
-class Coupling(Struct, forbid_unknown_fields=True):
+class CouplingWeights(Struct, forbid_unknown_fields=True):
     weights: list[Weight] = []
 
 
@@ -71,7 +70,7 @@ class Resources(Struct, forbid_unknown_fields=True):
     """The resources of a worker."""
 
     resources: list[Resource]
-    coupling: Coupling | None = None
+    coupling: CouplingWeights | None = None
 
 
 class Configuration(Struct):
@@ -82,18 +81,14 @@ class Configuration(Struct):
     group: Word | UnsetType = UNSET
 
 
-class Worker(Struct):
+class WorkerInfo(Struct):
     configuration: Configuration
     id: Number | UnsetType = UNSET
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``.
-
-    >>> json_schema()["title"]
-    'HyperQueue workers'
-    """
-    (worker, resources), definitions = msgspec.json.schema_components([Worker, Resources], ref_template="#/$defs/{name}")
+    """The JSON Schema of workers, as in ``specs/schemas/hyperqueue.schema.json``."""
+    (worker, resources), definitions = msgspec.json.schema_components([WorkerInfo, Resources], ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "HyperQueue workers",
@@ -136,10 +131,8 @@ def read_words(text: str, *, origin: int | None = None, fractions: bool = False)
     8
     """
     started = Started(lambda: "hyperqueue:")
-    try:
+    with ErrorPlace("hyperqueue", inner=True):
         add_options(text, started)
-    except InputError as error:
-        raise type(error)(error.message, where=f"hyperqueue: {error.where}", hint=error.hint) from None
     return machine([started], "hyperqueue:", origin, fractions=fractions)
 
 
@@ -154,10 +147,8 @@ def machine(workers: Sequence[Started], file: str, origin: int | None = None, *,
         key = (*map(id, worker.pools), *worker.couplings)
         stocks = known.get(key)
         if stocks is None:
-            try:
+            with ErrorPlace(worker.where, inner=True):
                 hyperqueue.check(worker.pools)
-            except InputError as error:
-                raise type(error)(error.message, where=f"{worker.where()}: {error.where}", hint=error.hint) from None
             stocks = known[key] = _stocks(worker, fractions)
         properties = {} if worker.group is None else {GROUP: worker.group}
         hosts.append(Host(stocks, worker.name, properties, worker.where))
@@ -300,11 +291,12 @@ def _worker(document: Document, values: object, path: tuple[Key, ...], known: di
         old = None
         if isinstance(kept["configuration"], Mapping):
             about = _kept(kept["configuration"], "resources", "hostname", "group")
-            if _is_version0(about.get("resources")):
+            resources = about.get("resources")
+            if isinstance(resources, Mapping) and CPUS in resources and "resources" not in resources:
                 old = _version0_pools(document, about["resources"], below)
                 about["resources"] = _NOTHING
             kept["configuration"] = about
-        worker = typed.convert(SubDocument(document, kept, path), Worker)
+        worker = typed.convert(SubDocument(document, kept, path), WorkerInfo)
         if old is not None:
             return _called(Started(partial(document.where, below), old), worker.configuration)
         return _called(_started(document, worker.configuration.resources, below, known), worker.configuration)
@@ -393,18 +385,10 @@ class Version0(Struct, forbid_unknown_fields=True):
     generic: list[Generic] = []
 
 
-def _is_version0(values: object) -> bool:
-    """Whether the resources of a worker are in this form."""
-    return isinstance(values, Mapping) and CPUS in values and "resources" not in values
-
-
 def _version0_pools(document: Document, values: object, path: tuple[Key, ...]) -> list[Pool]:
-    """The pools of a worker.
-
-    Errors: InputError with the place.
-    """
+    """The pools of a worker."""
     found = typed.convert(SubDocument(document, values, path), Version0)
-    made = [Pool(CPUS, hyperqueue.grouped([list(map(str, group)) for group in found.cpus]))]
+    made = [Pool(CPUS, hyperqueue.grouped(map(str, group) for group in found.cpus))]
     return made + [_version0_pool(each, document, (*path, "generic", at)) for at, each in enumerate(found.generic)]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded, UsageError
 from fluxres.formats.peers.hyperqueue.definitions import CPUS, Dialect
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX, U64_MAX, Cursor, amount_of_float, format_amount
 
@@ -42,7 +42,6 @@ class Ask:
     """One resource of a request.
 
     Args:
-        name: of the pool.
         amount: ten-thousandths, or ALL.
         policy: one of POLICIES; None for ALL and in the grammar of versions up to 0.12, which has none.
     """
@@ -74,19 +73,20 @@ class Variant:
     weight: float = 1.0
 
 
-def parse(text: str, *, dialect: Dialect = "any") -> Ask:
+def parse(text: str, *, dialect: Dialect = "any", column: int = 1) -> Ask:
     """A request as given to ``hq submit --resource``.
 
     Args:
         text: ``NAME=AMOUNT [POLICY]`` or ``NAME=all``; blanks may stand round every token.
         dialect: `seed` takes whole amounts without a policy, as versions 0.11 and 0.12 did.
+        column: of the text, in the one that it is a part of.
 
     Errors: InputError with the column, also for the amount 0; LimitExceeded beyond 32 bits.
 
     >>> parse("gpus=2 compact!"), parse("mem=all").policy
     (Ask(name='gpus', amount=20000, policy='compact!'), None)
     """
-    cursor = Cursor(text, "request")
+    cursor = Cursor(text, "request", column=column)
     pattern = {"seed": _SEED_NAME, "current": _NAME}.get(dialect) or re.compile(f"{_NAME.pattern}|{_SEED_NAME.pattern}")
     name = cursor.match(pattern, "the name of a resource", "a request is NAME=AMOUNT")
     if len(name) > limits.NAME_LENGTH_MAX:
@@ -107,10 +107,8 @@ def of_value(name: str, value: object) -> Ask:
         return _ask(name, Cursor(value, f"request {name}"), "any")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"expected an amount or all, got {value!r:.60}", where=f"request {name}")
-    try:
+    with ErrorPlace(f"request {name}"):
         amount = amount_of_float(value)
-    except InputError as error:
-        raise type(error)(error.message, where=f"request {name}", hint=error.hint) from None
     if amount == 0:
         raise _zero(f"request {name}")
     return Ask(name, amount)

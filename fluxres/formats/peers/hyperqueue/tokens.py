@@ -33,16 +33,17 @@ class Cursor:
     Args:
         text: what is read; at most `limits.REQUEST_TEXT_MAX` characters unless `most` says otherwise.
         what: the language, for the place in messages: ``pool:7``.
+        column: of its first character.
     """
 
-    def __init__(self, text: str, what: str, most: int = limits.REQUEST_TEXT_MAX) -> None:
-        self.text, self.what, self.offset = text, what, 0
+    def __init__(self, text: str, what: str, most: int = limits.REQUEST_TEXT_MAX, *, column: int = 1) -> None:
+        self.text, self.what, self.offset, self._column = text, what, 0, column
         if len(text) > most:
             raise LimitExceeded(f"expected at most {most} characters, got {len(text)}", where=f"{what}:1")
 
     def where(self, offset: int | None = None) -> str:
         """``what:column`` of an offset, or of the next token."""
-        return f"{self.what}:{(self.offset if offset is None else offset) + 1}"
+        return f"{self.what}:{(self.offset if offset is None else offset) + self._column}"
 
     def error(self, expected: str, hint: str = "", *, offset: int | None = None) -> InputError:
         """`expected …, got REST` at this place."""
@@ -51,7 +52,6 @@ class Cursor:
         return InputError(f"expected {expected}, got {excerpt(rest) if rest else 'the end'}", where=self.where(start), hint=hint)
 
     def skip(self) -> None:
-        """Pass blanks."""
         # Asked before every token, and most stand close.
         if self.text[self.offset : self.offset + 1] in _BLANK:
             found = _BLANKS.match(self.text, self.offset)

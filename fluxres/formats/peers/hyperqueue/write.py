@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,13 +20,12 @@ import orjson
 from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
+from fluxres.formats.peers.hyperqueue.command_lines import Started
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
-from fluxres.formats.peers.hyperqueue.definitions import CPUS
-from fluxres.formats.peers.hyperqueue.pools import Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.definitions import CPUS, Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.formats.peers.hyperqueue.read import GRAPH, GROUP, RELATION, WEIGHT
 from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
-from fluxres.formats.peers.inventory import FRACTION_UNIT
-from fluxres.formats.peers.inventory_write import Inventory, Lost, Share, Vertices
+from fluxres.formats.peers.inventory import FRACTION_UNIT, Inventory, Share, Vertices
 from fluxres.graph.structure import Structure
 
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units"})
@@ -52,7 +51,9 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     made = _Workers(Inventory(structure, marks=frozenset({GROUP})))
     workers = [made.worker(number) for number in range(len(made.inventory.hosts))]
     if json:
-        data = orjson.dumps([_plain(worker) for worker in workers], option=orjson.OPT_INDENT_2) + b"\n"
+        data = (
+            orjson.dumps([_plain(number, worker) for number, worker in enumerate(workers, 1)], option=orjson.OPT_INDENT_2) + b"\n"
+        )
     else:
         data = "".join(map(_line, workers)).encode()
     return Output(data, made.left_out(allocations))
@@ -68,26 +69,12 @@ def clean(word: str) -> str:
     return made if _NAME.fullmatch(made) else f"x{made}"
 
 
-@dataclass(slots=True)
-class _Written:
-    """A worker to be written."""
-
-    number: int
-    name: str
-    group: str | None
-    pools: list[Pool] = field(default_factory=list)
-    couplings: list[Coupling] = field(default_factory=list)
-
-
 class _Workers:
     """Makes workers from hosts, and records what could not be expressed."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory, self.structure = inventory, inventory.structure
         self.words, self.renamed = inventory.words(clean)
-        self.lost = Lost(self.structure)
-        #: by kind, whether it has a unit
-        self.has_unit = np.array([kind.unit is not None for kind in self.structure.kinds])
         self.merged: list[str] = []
         self.edges = _Edges(self.structure)
         #: by written vertex, the pool that is its group, or its host
@@ -98,11 +85,10 @@ class _Workers:
         #: by type of the content of several groups, the types of the pools that are these groups
         self.grouped: dict[str, dict[str, None]] = {}
 
-    def worker(self, number: int) -> _Written:
-        """The worker of a host."""
+    def worker(self, number: int) -> Started:
         inventory, v = self.inventory, int(self.inventory.hosts[number])
         group = inventory.properties(v).get(GROUP)
-        made = _Written(number, inventory.host_name(number), group if isinstance(group, str) else None)
+        made = Started(name=inventory.label(v), group=group if isinstance(group, str) else None)
         stands: dict[int, list[tuple[int, int]]] = {}
         shares = [self._in_groups(share, v) for share in inventory.shares[number]]
         grouped = [(share, [] if inventory.is_sum(share) else share.groups()) for share in shares]
@@ -156,7 +142,7 @@ class _Workers:
         """Record the pools that are read back in the same place: directly in the host, or in groups that are read back too."""
         s = self.structure
         if len(parents) == 1:
-            self.lost.moved[share.vertices] |= s.parent[share.vertices] != host
+            self.inventory.moved[share.vertices] |= s.parent[share.vertices] != host
             return
         base = type_name if type_name == "socket" else f"{share.type}-group"
         types = self.grouped.setdefault(share.type, {})
@@ -165,11 +151,11 @@ class _Workers:
             types[kind.type] = None
             comes_back = (kind.type, kind.basename, kind.name, s.id.item(parent)) == (type_name, base, None, number)
             if comes_back and parent not in s.names and s.parent.item(parent) == host:
-                self.lost.between[parent] = True
+                self.inventory.between[parent] = True
                 if not self.is_plain:
-                    self.lost.moved[share.vertices[(share.above == parent) & (s.parent[share.vertices] != parent)]] = True
+                    self.inventory.moved[share.vertices[(share.above == parent) & (s.parent[share.vertices] != parent)]] = True
             else:
-                self.lost.moved[share.vertices[share.above == parent]] = True
+                self.inventory.moved[share.vertices[share.above == parent]] = True
 
     def _levels(self) -> Iterator[str]:
         """Messages about what became groups, and about the levels within the groups."""
@@ -196,21 +182,19 @@ class _Workers:
         is_fraction = all(s.kind_of(v).unit == FRACTION_UNIT for v in vertices.tolist())
         total = sum(s.size[vertices].tolist()) * (1 if is_fraction else PER_UNIT)
         if total % PER_UNIT == 0:  # is read back as whole units
-            self.lost.mark("units", vertices[[s.kind_of(v).unit is not None for v in vertices.tolist()]])
+            self.inventory.mark_units(vertices)
             if is_fraction:
-                self.lost.mark("sizes", vertices)
-        self.lost.mark("ids", vertices[s.id[vertices] >= 0])
-        if s.id.item(first) < 0 and s.name(first) != share.type:
-            self.lost.mark("names", vertices)
+                self.inventory.mark("sizes", vertices)
+        self.inventory.mark_unlabelled(share)
         return Sum(total)
 
     def _labels(self, share: Share, groups: Sequence[Vertices]) -> Labels | Groups:
         s, vertices = self.structure, np.concatenate(groups)
-        self.lost.mark("sizes", vertices[s.size[vertices] != 1])
-        self.lost.mark("units", vertices[self.has_unit[s.kind[vertices]]])
-        labels = self.inventory.distinct(vertices, self.lost)
+        self.inventory.mark("sizes", vertices[s.size[vertices] != 1])
+        self.inventory.mark_units(vertices)
+        labels = self.inventory.distinct(vertices)
         if isinstance(labels, list) and any('"' in label for label in labels):
-            self.inventory.relabelled("names", vertices, self.lost)
+            self.inventory.relabelled("names", vertices)
             labels = [label.replace('"', "'") for label in labels]
             labels = labels if len(set(labels)) == len(labels) else range(len(labels))
         if isinstance(labels, range) and labels.stop > U32_MAX:
@@ -221,9 +205,8 @@ class _Workers:
         return made[0] if len(made) == 1 else hyperqueue.of_groups(made)
 
     def left_out(self, allocations: Sequence[Hold]) -> list[str]:
-        """What could not be expressed of the machine."""
         carries = _CARRIES_GRAPH if self.edges.is_all_said else CARRIES
-        return self.inventory.left_out(allocations, carries, self.lost, [*self.renamed, *self._levels(), *self.merged[:1]])
+        return self.inventory.left_out(allocations, carries, [*self.renamed, *self._levels(), *self.merged[:1]])
 
 
 class _Edges:
@@ -258,8 +241,8 @@ class _Edges:
         return list({(each.resource1, each.group1, each.resource2, each.group2): each for each in found}.values())
 
 
-def _line(worker: _Written) -> str:
-    words = ["hq", "worker", "start", "--hostname", worker.name]
+def _line(worker: Started) -> str:
+    words = ["hq", "worker", "start", "--hostname", str(worker.name)]
     words += ["--group", worker.group] if worker.group is not None else []
     for pool in worker.pools:
         if pool.name == CPUS and not isinstance(pool.kind, Sum):
@@ -271,9 +254,9 @@ def _line(worker: _Written) -> str:
     return f"{shlex.join(words)}\n"
 
 
-def _plain(worker: _Written) -> dict[str, Any]:
+def _plain(number: int, worker: Started) -> dict[str, Any]:
     return {
-        "id": worker.number + 1,
+        "id": number,
         "configuration": {
             "hostname": worker.name,
             "group": worker.group if worker.group is not None else "default",

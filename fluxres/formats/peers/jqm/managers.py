@@ -35,7 +35,6 @@ class Quantity:
 
     Args:
         key: its name, in lower case.
-        quantity: how much there is.
         consumption: how much a job takes that does not say.
     """
 
@@ -50,7 +49,6 @@ class Discrete:
 
     Args:
         key: its name, in lower case.
-        items: their names.
         consumption: how many a job takes that does not say.
     """
 
@@ -79,8 +77,6 @@ def configured(type_name: str, key: str, parameters: Mapping[str, Any]) -> Rules
     """The manager of this type and key.
 
     Args:
-        type_name: ``quantity``, ``discrete`` or ``highlander``.
-        key: its name; kept in lower case.
         parameters: by bare name (``quantity``, ``consumption``, ``list``) or in any of the spellings; values as text or number.
 
     Errors: InputError naming the parameter.

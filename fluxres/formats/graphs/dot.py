@@ -11,9 +11,9 @@ import numpy as np
 
 from fluxres.formats import losses
 from fluxres.formats.format import Fact, Hold, Output
-from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind
+from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, tree_edges
 from fluxres.graph.auxiliary import Subsystem
-from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind
+from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 from fluxres.graph.structure import Structure
 
 CARRIES: Final[frozenset[Fact]] = frozenset({"pools", "names", "sizes", "units", "states", "graphs"})
@@ -39,13 +39,9 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _unit(kind: Kind) -> str:
-    return f" {_escape(kind.unit)}" if kind.unit else ""
-
-
 def _nodes(structure: Structure) -> Iterator[bytes]:
     names = PoolTexts(structure, _escape).names
-    units = by_kind(structure, _unit, "")
+    units = by_kind(structure, lambda kind: f" {_escape(kind.unit)}" if kind.unit else "", "")
     states = [
         f' state="{state}"' + (' style=filled fillcolor="grey80"' if state in UNAVAILABLE_STATES else "") if number else ""
         for number, state in enumerate(STATES)
@@ -65,10 +61,7 @@ def _nodes(structure: Structure) -> Iterator[bytes]:
 
 
 def _edges(structure: Structure) -> Iterator[bytes]:
-    below = np.flatnonzero(structure.parent >= 0)
-    for part in blocks(len(below)):
-        vertices = below[part]
-        pairs = zip(structure.parent[vertices].tolist(), vertices.tolist(), strict=True)
+    for pairs in tree_edges(structure):
         yield "".join([f"  {u} -> {v};\n" for u, v in pairs]).encode()
     for graph in structure.subsystems.values():
         yield "".join(_of_graph(graph)).encode()
@@ -78,7 +71,6 @@ def _of_graph(graph: Subsystem) -> Iterator[str]:
     name = _escape(graph.name)
     labels = [f'label="{_escape(relation)}' for relation in graph.relations]
     capacity = graph.attributes.get("capacity")
-    rows = zip(graph.src.tolist(), graph.dst.tolist(), graph.relation.tolist(), strict=True)
-    for row, (u, v, relation) in enumerate(rows):
+    for row, (u, v, relation) in edge_rows(graph):
         amount = "" if capacity is None or np.isnan(capacity[row]) else f" {capacity[row]:g}"
         yield f'  {u} -> {v} [{labels[relation]}{amount}" subsystem="{name}" style=dashed constraint=false];\n'

@@ -6,25 +6,105 @@ unless a grammar is given. An instance is a pool whose size is its slots; fracti
 
 from __future__ import annotations
 
+import json as plain_json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import numpy as np
+import orjson
+from msgspec import Meta, Struct
 
 from fluxres import limits
 from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.format import Loaded
+from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.formats.format import Fact, Hold, Loaded, Output
 from fluxres.formats.peers.canary import language as words
-from fluxres.formats.peers.canary.schema import Flat, Instance, Local, Nodes, Types
-from fluxres.formats.peers.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, Host, Run, Stock, compact, kept_properties, structure
+from fluxres.formats.peers.inventory import (
+    EMPTY,
+    FRACTION_UNIT,
+    FRACTIONS,
+    MARKS,
+    NESTED,
+    SLOTS,
+    Host,
+    Inventory,
+    Run,
+    Share,
+    Stock,
+    compact,
+    kept_properties,
+    structure,
+)
+from fluxres.graph.kinds import Kind, PropertyValue
+from fluxres.graph.structure import Structure
 from fluxres.match.peer_rules import MULTINODE
+
+Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Identity = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)] | int
+Slots = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)] | Annotated[float, Meta(ge=0, le=float(1 << 53))]
+
+
+class Instance(Struct, forbid_unknown_fields=True):
+    """One instance of a type."""
+
+    id: Annotated[Identity, Meta(description="Its name on its node; a number is read as text.")]
+    slots: Annotated[Slots, Meta(description="Number of slots, with up to four decimals. Default: 1.")] = 1
+    properties: Annotated[dict[str, Any], Meta(description="Its properties, such as vendor and uuid.")] = {}
+
+
+Types = dict[str, list[Instance]]
+
+
+class NodeResources(Struct, forbid_unknown_fields=True):
+    id: Annotated[Identity, Meta(description="Its name, unique among the nodes.")]
+    resources: Types = {}
+    additional_properties: dict[str, Any] = {}
+
+
+class Nodes(Struct, forbid_unknown_fields=True):
+    """The current form: nodes and the instances on each."""
+
+    nodes: list[NodeResources]
+    allow_multinode: bool | None = None
+    additional_properties: dict[str, Any] = {}
+
+
+class Flat(Struct, forbid_unknown_fields=True):
+    """The older form: one node, whose instances are listed."""
+
+    resources: Types
+    allow_multinode: bool | None = None
+    additional_properties: dict[str, Any] = {}
+
+
+class Local(Struct, forbid_unknown_fields=True):
+    """The older form with the key that CTest uses."""
+
+    local: Types
+    allow_multinode: bool | None = None
+    additional_properties: dict[str, Any] = {}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a resource pool, as in ``specs/schemas/canary.schema.json``."""
+    count = {"type": "integer", "minimum": 0}
+    (nodes, flat, local), definitions = msgspec.json.schema_components([Nodes, Flat, Local], ref_template="#/$defs/{name}")
+    counts = {"type": "object", "additionalProperties": count, "minProperties": 1}
+    pool = {"anyOf": [nodes, flat, local, counts]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "canary resource pool",
+        "anyOf": [pool, {"type": "object", "properties": {"resource_pool": pool}, "required": ["resource_pool"]}],
+        "$defs": definitions,
+    }
+
 
 Grammar = Literal["any", "seed", "current"]
 """`seed`: counts, `resources` and `local`; `current`: `nodes`."""
@@ -46,7 +126,7 @@ class Alike:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PoolNode:
     """One node and its instances by type; `id` is None where the form has no nodes."""
 
     resources: Mapping[str, Sequence[Instance] | Alike]
@@ -55,11 +135,9 @@ class Node:
     path: tuple[Key, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """Instances of each type."""
         return {word: each.count if isinstance(each, Alike) else len(each) for word, each in self.resources.items()}
 
     def slots(self) -> dict[str, int | float]:
-        """Slots of each type."""
         return {
             word: listed.count * listed.slots if isinstance(listed, Alike) else sum(each.slots for each in listed)
             for word, listed in self.resources.items()
@@ -68,9 +146,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePool:
-    """The content of a resource pool."""
-
-    nodes: tuple[Node, ...]
+    nodes: tuple[PoolNode, ...]
     properties: Mapping[str, Any] = field(default_factory=dict)
     allow_multinode: bool | None = None
 
@@ -84,15 +160,12 @@ class ResourcePool:
             for name, node in self.named().items()
         }
 
-    def named(self) -> dict[str, Node]:
+    def named(self) -> dict[str, PoolNode]:
         """The nodes by name; a form without names has `node0`, `node1`, …."""
         return {node.id if node.id is not None else f"node{number}": node for number, node in enumerate(self.nodes)}
 
     def per_node(self, word: str) -> int:
-        """Instances of a type on each node.
-
-        Errors: InputError if the nodes differ in it.
-        """
+        """Instances of a type on each node. Errors: InputError if the nodes differ in it."""
         found = {node.counts().get(word, 0) for node in self.nodes}
         if len(found) != 1:
             hint = "ask node by node"
@@ -137,7 +210,7 @@ def machine(pool: ResourcePool, file: str, origin: int | None, document: Documen
     return Loaded(structure(hosts, file=file, origin=origin, properties=properties), [], "canary")
 
 
-def _host(node: Node, document: Document | None, known: dict[bytes, tuple[tuple[Stock, ...], list[str]]]) -> Host:
+def _host(node: PoolNode, document: Document | None, known: dict[bytes, tuple[tuple[Stock, ...], list[str]]]) -> Host:
     """The recipe of a node; nodes with equal instances share what is made from them."""
 
     def where(*more: Key) -> str:
@@ -156,7 +229,7 @@ def _host(node: Node, document: Document | None, known: dict[bytes, tuple[tuple[
     return Host(stocks, node.id, properties, where)
 
 
-def _stocks(node: Node, where: Callable[..., str]) -> tuple[tuple[Stock, ...], list[str]]:
+def _stocks(node: PoolNode, where: Callable[..., str]) -> tuple[tuple[Stock, ...], list[str]]:
     """The instances of a node, and the types of which it has none."""
     stocks: list[Stock] = []
     empty: list[str] = []
@@ -225,7 +298,7 @@ def of_counts(counts: Mapping[str, int]) -> ResourcePool:
         where = "nodes" if number > 1 else ""
         raise LimitExceeded(f"{pools} pools in all, at most {limits.POOLS_MAX} are allowed", where=where, hint=hint)
     resources = {word: Alike(count, slots.get(word, 1)) for word, count in types.items()}
-    return ResourcePool(tuple(Node(resources) for _ in range(number)))
+    return ResourcePool(tuple(PoolNode(resources) for _ in range(number)))
 
 
 def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
@@ -251,7 +324,7 @@ def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:
 
 def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) -> ResourcePool:
     found = typed.convert(SubDocument(document, values, path), Nodes)
-    nodes: list[Node] = []
+    nodes: list[PoolNode] = []
     seen: set[str] = set()
     for at, node in enumerate(found.nodes):
         below = (*path, "nodes", at)
@@ -261,7 +334,7 @@ def _nodes(document: Document, values: Mapping[str, Any], path: tuple[Key, ...])
             raise InputError(message, where=document.where([*below, "id"]), hint="rename one")
         seen.add(name)
         resources = _instances(document, node.resources, (*below, "resources"))
-        nodes.append(Node(resources, name, node.additional_properties, (*below, "resources")))
+        nodes.append(PoolNode(resources, name, node.additional_properties, (*below, "resources")))
     return ResourcePool(tuple(nodes), found.additional_properties, found.allow_multinode)
 
 
@@ -278,14 +351,11 @@ def _flat(document: Document, values: Mapping[str, Any], path: tuple[Key, ...]) 
         found, key = typed.convert(part, Flat), "resources"
         types = found.resources
     resources = _instances(document, types, (*path, key))
-    return ResourcePool((Node(resources, None, {}, (*path, key)),), found.additional_properties, found.allow_multinode)
+    return ResourcePool((PoolNode(resources, None, {}, (*path, key)),), found.additional_properties, found.allow_multinode)
 
 
 def _instances(document: Document, types: Types, path: tuple[Key, ...]) -> Types:
-    """Instances with their ids as text.
-
-    Errors: InputError for an id that occurs twice.
-    """
+    """Instances with their ids as text. Errors: InputError for an id that occurs twice."""
     for word, listed in types.items():
         twice = _named(listed)
         if twice is not None:
@@ -327,5 +397,144 @@ def _counted(document: Document, values: Mapping[str, Any], path: tuple[Key, ...
         found = of_counts(counts)
     except InputError as error:
         raise type(error)(error.message, where=document.where([*path, error.where]), hint=error.hint) from None
-    nodes = tuple(Node(node.resources, None, {}, path) for node in found.nodes)
+    nodes = tuple(PoolNode(node.resources, None, {}, path) for node in found.nodes)
     return ResourcePool(nodes, properties)
+
+
+CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units", "properties"})
+
+
+def write(
+    structure: Structure,
+    allocations: Sequence[Hold] = (),
+    *,
+    name: str | None = None,
+    form: Literal["nodes", "resources"] = "nodes",
+) -> Output:
+    """The nodes of a machine as a resource pool.
+
+    Args:
+        form: ``nodes`` is the current form; ``resources`` the older one, which describes one machine without nodes.
+
+    Errors: UsageError for several nodes in the older form.  Cost: O(instances) Python, since each is an entry of the file.
+
+    >>> from fluxres.graph.recipe import Recipe, expand
+    >>> machine = expand(Recipe("cluster", children=(Recipe("node", children=(Recipe("gpu", size=2),)),)), origin=0)
+    >>> write(machine, form="resources").data
+    b'{"resource_pool":{"resources":{"gpus":[{"id":"0","slots":2}]}}}\\n'
+    """
+    if form not in ("nodes", "resources"):
+        raise UsageError(f"no form {form!r} of a resource pool", hint="the forms are nodes and resources")
+    inventory = Inventory(structure, marks=frozenset({MULTINODE, NESTED + EMPTY}))
+    if form == "resources" and len(inventory.hosts) > 1:
+        message = f"{len(inventory.hosts)} nodes, but the older form of a resource pool has one"
+        raise UsageError(message, hint="write the form 'nodes'")
+    words, more = inventory.words(str)
+    writing = _Kinds(structure)
+    nodes: list[dict[str, Any]] = []
+    names = inventory.distinct_names()
+    for number, v in enumerate(inventory.hosts.tolist()):
+        resources = {words[share.type]: _written(inventory, share, writing) for share in inventory.shares[number]}
+        described, empty = _described(structure.kind_of(v))
+        resources |= {word: [] for word in empty if word not in resources}
+        node: dict[str, Any] = {"id": names[number], "resources": resources}
+        if described:
+            node["additional_properties"] = described
+        nodes.append(node)
+    inventory.mark_moved()
+    inventory.mark("properties", np.flatnonzero(writing.unsaid[structure.kind]))
+    pool = _top(structure, inventory)
+    if form == "nodes":
+        pool["nodes"] = nodes
+    else:
+        pool["resources"] = nodes[0]["resources"]
+        host = inventory.hosts
+        inventory.mark("names", host[[structure.name(v) != "node0" for v in host.tolist()]])
+        inventory.mark("properties", host[["additional_properties" in nodes[0]]])
+    data = orjson.dumps({"resource_pool": pool}) + b"\n"
+    return Output(data, inventory.left_out(allocations, CARRIES, more))
+
+
+def _top(structure: Structure, inventory: Inventory) -> dict[str, Any]:
+    """The part of a pool that applies to all of its nodes."""
+    if inventory.hosts[0] == 0:
+        return {}
+    made: dict[str, Any] = {}
+    described, _ = _described(structure.kind_of(0))
+    multinode = described.pop(MULTINODE, None)
+    if isinstance(multinode, bool):
+        made[MULTINODE] = multinode
+    if described:
+        made["additional_properties"] = described
+    return made
+
+
+def _described(kind: Kind) -> tuple[dict[str, Any], list[str]]:
+    """The properties of a pool as the file has them, and the types of which it declares none."""
+    made: dict[str, Any] = {}
+    empty: list[str] = []
+    for key, value in kind.properties:
+        if key in MARKS or not _is_sayable(key, value):
+            continue
+        if key == NESTED + EMPTY:
+            found = plain_json.loads(str(value))
+            empty = [word for word in found if isinstance(word, str)] if isinstance(found, list) else []
+        elif key.startswith(NESTED):
+            made[key.removeprefix(NESTED)] = plain_json.loads(str(value))
+        else:
+            made[key] = value
+    return made, empty
+
+
+def _is_sayable(key: str, value: PropertyValue) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return abs(value) < 1 << 63
+    if not key.startswith(NESTED):
+        return True
+    try:
+        orjson.dumps(plain_json.loads(str(value)))
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+class _Kinds:
+    """The common part of all instances of a kind."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.described: list[Mapping[str, Any]] = []
+        self.scaled: list[bool] = []
+        self.ghost: list[bool] = []
+        unsaid = []
+        for kind in structure.kinds:
+            properties, _ = _described(kind)
+            is_scaled = kind.unit == FRACTION_UNIT
+            unsaid.append(not all(_is_sayable(key, value) for key, value in kind.properties))
+            if kind.unit is not None and not is_scaled:
+                unsaid[-1] |= UNIT in properties
+                properties = {**properties, UNIT: kind.unit}
+            self.described.append(properties)
+            self.scaled.append(is_scaled)
+            self.ghost.append(any(key == SLOTS for key, _ in kind.properties))
+        self.unsaid = np.array(unsaid)
+
+
+def _written(inventory: Inventory, share: Share, kinds: _Kinds) -> list[dict[str, Any]]:
+    s, vertices = inventory.structure, share.vertices
+    made = []
+    labels = inventory.distinct(vertices)
+    numbers = s.kind[vertices].tolist()
+    for v, label, size, number in zip(vertices.tolist(), labels, s.size[vertices].tolist(), numbers, strict=True):
+        slots: int | float = 0 if kinds.ghost[number] else size
+        if kinds.scaled[number]:
+            slots = size / FRACTIONS if size % FRACTIONS else size // FRACTIONS
+            if isinstance(slots, int) or round(slots * FRACTIONS) != size:
+                inventory.mark("sizes", np.array([v]))
+                inventory.mark("units", np.array([v]))
+        entry: dict[str, Any] = {"id": str(label), "slots": slots}
+        if kinds.described[number]:
+            entry["properties"] = kinds.described[number]
+        made.append(entry)
+    return made

@@ -9,23 +9,26 @@ shorter with the type and the parameters beside the key. Released versions have 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
+import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
-from fluxres.errors import InputError
-from fluxres.formats.format import Loaded
-from fluxres.formats.peers.inventory import OF_FILE, Host, Run, Stock, kept_properties, structure
+from fluxres.errors import InputError, UsageError
+from fluxres.formats.format import Fact, Hold, Loaded, Output
+from fluxres.formats.peers.inventory import NESTED, OF_FILE, Host, Inventory, Run, Share, Stock, kept_properties, structure
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Quantity, Rules
+from fluxres.graph.structure import Structure
 
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Text = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)]
@@ -78,18 +81,12 @@ class Site(Node, forbid_unknown_fields=True):
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of resource managers, as in ``specs/schemas/jqm.schema.json``.
-
-    >>> json_schema()["title"]
-    'JQM resource managers'
-    """
-    schema = msgspec.json.schema(Site)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "JQM resource managers", **schema}
+    """The JSON Schema of resource managers, as in ``specs/schemas/jqm.schema.json``."""
+    return typed.json_schema(Site, title="JQM resource managers")
 
 
 #: the property that keeps what is not a resource, by key of the manager
 RULES: Final = f"{OF_FILE}managers"
-_SUFFIX: Final = "resourcemanager"
 _NAME_DEFAULT: Final = "ports"
 
 
@@ -179,7 +176,8 @@ def _manager(given: ManagedResource, document: Document, path: tuple[Key, ...]) 
     if (given.type is UNSET) == (given.implementation is UNSET):
         hint = f"the types are {', '.join(jqm.TYPES)}"
         raise InputError("expected either a type or an implementation", where=where(), hint=hint)
-    type_name = given.type if given.type is not UNSET else _type_of_class(str(given.implementation))
+    class_name = str(given.implementation).rpartition(".")[2].lower()
+    type_name = given.type if given.type is not UNSET else class_name.removesuffix("resourcemanager")
     parameters: dict[str, Any] = dict(given.parameters) if given.parameters is not UNSET else {}
     for name, value in (("quantity", given.quantity), ("consumption", given.consumption), ("list", given.list_)):
         if value is not UNSET:
@@ -189,10 +187,6 @@ def _manager(given: ManagedResource, document: Document, path: tuple[Key, ...]) 
                 )
             parameters[name] = value
     return _configured(str(type_name), given.key, parameters, where)
-
-
-def _type_of_class(name: str) -> str:
-    return name.rpartition(".")[2].lower().removesuffix(_SUFFIX)
 
 
 def _configured(type_name: str, key: str, parameters: Mapping[str, Any], where: Any) -> Rules:
@@ -237,3 +231,70 @@ def plain(manager: Rules) -> dict[str, Any]:
         return made | ({} if manager.consumption == 1 else {"consumption": manager.consumption})
     made["list"] = list(manager.items)
     return made | ({} if manager.consumption == 0 else {"consumption": manager.consumption})
+
+
+CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes"})
+
+
+def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+    """The nodes of a machine, each with a manager for every type it has.
+
+    Errors: UsageError for a machine whose nodes are empty.  Cost: O(pools) array operations, O(items) Python.
+
+    >>> from fluxres.formats.peers.jqm.resource_managers import read
+    >>> from fluxres.documents.source import Source
+    >>> write(read(Source(b"nbThread: 3")).structure).data
+    b'{"nodes":[{"name":"node0","managers":[{"type":"quantity","key":"thread","quantity":3}]}]}\\n'
+    """
+    inventory = Inventory(structure, marks=frozenset({NESTED + RULES}))
+    words, more = inventory.words(str.lower)
+    nodes = []
+    for number, v in enumerate(inventory.hosts.tolist()):
+        managers = [_written(inventory, share, words[share.type]) for share in inventory.shares[number]]
+        nodes.append({"name": inventory.label(v), "managers": _ruled(managers, inventory.properties(v))})
+        if not nodes[-1]["managers"]:
+            more.append(f"pools: {structure.where(v)} has nothing to manage")
+            nodes.pop()
+    inventory.mark_moved()
+    if not nodes:
+        raise UsageError("no node has anything to manage", hint="a manager counts the pools in a node")
+    data = orjson.dumps({"nodes": nodes}) + b"\n"
+    return Output(data, inventory.left_out(allocations, CARRIES, more))
+
+
+def _written(inventory: Inventory, share: Share, key: str) -> dict[str, Any]:
+    s, vertices = inventory.structure, share.vertices
+    inventory.mark_units(vertices)
+    if inventory.is_sum(share):
+        inventory.moved[vertices] |= len(vertices) > 1
+        inventory.mark_unlabelled(share)
+        return {"type": "quantity", "key": key, "quantity": sum(s.size[vertices].tolist())}
+    inventory.mark("sizes", vertices[s.size[vertices] != 1])
+    labels = list(map(str, inventory.distinct(vertices)))
+    items = [" ".join(label.split()) for label in labels]
+    if items != labels or len(set(items)) < len(items):
+        inventory.relabelled("names", vertices)
+        items = items if len(set(items)) == len(items) and all(items) else list(map(str, range(len(items))))
+    return {"type": "discrete", "key": key, "list": items}
+
+
+def _ruled(managers: list[dict[str, Any]], properties: dict[str, Any]) -> list[dict[str, Any]]:
+    """The managers with the rules kept on the node, and those that consist only of rules."""
+    by_id = {f"{each['type']}.{each['key']}": each for each in managers}
+    more = []
+    for name, kept in _rules(properties.get(NESTED + RULES)).items():
+        if "type" in kept:
+            more.append(kept)
+        elif name in by_id:
+            by_id[name].update(kept)
+    return [*managers, *more]
+
+
+def _rules(text: object) -> dict[str, dict[str, Any]]:
+    """The rules in a property, which may have been written by hand."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+        orjson.dumps(found)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return {name: kept for name, kept in found.items() if isinstance(kept, dict)} if isinstance(found, dict) else {}
