@@ -82,7 +82,9 @@ class EverywhereOption(click.Option):
 def keep(ctx: click.Context) -> None:
     """Move the common options from the parameters of a command to the settings, in the order given: the last one wins."""
     settings = ctx.ensure_object(Settings)
-    for name in [name for name in ctx.params if name in _COMMON]:
+    for name in list(ctx.params):
+        if name not in _COMMON:
+            continue
         value = ctx.params.pop(name)
         if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
             continue

@@ -32,8 +32,7 @@ from fluxres.store import changes as documents
 from fluxres.store.changes import Mark, Pending
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.rows import Saved
-from fluxres.store.sqlite import Position, SqliteStore
+from fluxres.store.sqlite import Position, Saved, SqliteStore
 from fluxres.store.url import is_store_url
 from fluxres.syntax.moment import EPOCH_FROM_S
 

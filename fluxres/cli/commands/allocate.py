@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from fluxres.cli.arguments import Moment, check_window, complete_job, complete_pool, targets
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
-from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
 

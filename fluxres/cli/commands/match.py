@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fluxres.cli.arguments import Moment, check_window
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window
 from fluxres.cli.output import answer
-from fluxres.cli.requests import Asked, RequestCommand
 from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 from fluxres.errors import STATUS, InfeasibleRequest, InsufficientResources
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import Moment, check_window, complete_job, complete_pool, targets
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted
-from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import UsageError
 
