@@ -216,8 +216,35 @@ class Matcher:
     ) -> Refusal | None:
         """Why a request has no match in a window, or None if it has one.
 
+        Args: as for :meth:`refusal`.
+
+        Errors: InfeasibleRequest for a type that the machine does not have.
+        """
+        chosen = policy(how)
+        plan, shape, _ = self._ready(request)
+        undecided = False
+        try:
+            if self._fits(plan, shape, self._eligible_for(request.constraint), chosen, start, end):
+                return None
+        except LimitExceeded:
+            undecided = True
+        return self.refusal(request, start, end, chosen, holders=holders, undecided=undecided)
+
+    def refusal(
+        self,
+        request: Request,
+        start: int,
+        end: int,
+        how: str | Policy = "first",
+        *,
+        holders: Holders | None = None,
+        undecided: bool = False,
+    ) -> Refusal:
+        """Why a request has no match in a window, after a search that found none.
+
         Args:
             holders: (job, until in ticks) of the jobs that hold units of a vertex in a window; without it, jobs are not named.
+            undecided: the search reached its limit.
 
         Cost: vector operations over the pools of the requested types, a bounded number of pools inspected, some attempts with
         smaller counts, and one search for the earliest start.
@@ -226,12 +253,6 @@ class Matcher:
         chosen = policy(how)
         plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint)
-        try:
-            if self._fits(plan, shape, eligible, chosen, start, end):
-                return None
-            undecided = False
-        except LimitExceeded:
-            undecided = True
         if self._is_never(request):
             idle = self._unhindered()
             plan, shape, _ = idle._ready(request)
@@ -373,8 +394,7 @@ class Matcher:
         if same_routes and _is_same(outage.dead, known.dead):
             return
         self.typology = Typology(self.structure, outage.dead, outage.stated)
-        self._plans.clear()
-        self._ready_for.clear()
+        self._plans, self._ready_for = OrderedDict(), OrderedDict()  # an idle matcher may go on using the former ones
         self._forget_eligible()
         self._below_meetings.clear()
         self._node_table = NodeTable(self.typology, self.planner)
@@ -384,7 +404,7 @@ class Matcher:
         """A matcher for the same machine with nothing held."""
         if self._empty is None:
             self._empty = Matcher(self.structure, self._empty_planner())
-            self._empty.share(self.typology)
+            self._empty.share(self)
         return self._empty
 
     def _empty_planner(self) -> Planner:
@@ -396,15 +416,16 @@ class Matcher:
         if self._idle is None:
             self._idle = Matcher(self.structure, self._empty_planner(), ideal=True)
             if self.typology.dead is NOTHING_DEAD and not len(self.typology.stated):
-                self._idle.share(self.typology)
+                self._idle.share(self)
         return self._idle
 
-    def share(self, typology: Typology) -> None:
-        """Take over facts that another matcher of the same machine has derived."""
-        self.typology = typology
+    def share(self, other: Matcher) -> None:
+        """Use the facts about types and the compiled requests of another matcher of the same machine."""
+        self.typology = other.typology
+        self._plans, self._ready_for = other._plans, other._ready_for
         self._forget_eligible()
         self._below_meetings.clear()
-        self._node_table = NodeTable(typology, self.planner, ideal=self.ideal)
+        self._node_table = NodeTable(self.typology, self.planner, ideal=self.ideal)
 
 
 def _is_same(one: Dead, other: Dead) -> bool:
