@@ -100,23 +100,25 @@ def note(text: str) -> None:
     tell(f"fluxres: {text}\n")
 
 
-def list_pools(
-    settings: Settings, found: Selection, at: float | None, during: tuple[float, float] | None, limit: int | None
-) -> None:
-    """List pools as a table with equal ones folded, as JSON, or as paths; `limit` counts lines, but pools in JSON and paths."""
+def list_pools(settings: Settings, found: Selection, window: tuple[int, int], limit: int | None) -> None:
+    """List pools as a table with equal ones folded, as JSON, or as paths.
+
+    Args:
+        window: in ticks, of the free units and the jobs shown.
+        limit: of lines; in JSON and paths, of pools.
+    """
     from fluxres.render import documents, listings
 
     graph = found.graph
-    start, end = graph.window(at, None) if during is None else graph.open_window(*during)
     first = found if limit is None or len(found) <= limit else graph.select(found.vertices[:limit])
 
     def document() -> dict[str, Any]:
-        return {"count": len(found), "pools": (documents.pool(p, at, during) for p in first)}
+        return {"count": len(found), "pools": (documents.pool(p, window) for p in first)}
 
     def lines(style: Style) -> Iterable[str]:
         if not found:
             return []
-        text, more = listings.pools(found, start, end, limit=limit, header=settings.header, style=style)
+        text, more = listings.pools(found, *window, limit=limit, header=settings.header, style=style)
         if more:
             note(f"{more} more pools")
         return text

@@ -7,7 +7,7 @@ changes.  The vector path answers a request whose form it knows, the reference t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -16,10 +16,10 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import LimitExceeded, UsageError
+from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match import peer_rules, reasons
+from fluxres.match import reasons
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
@@ -42,6 +42,8 @@ from fluxres.syntax.jobspec import Request
 
 Ready = tuple[Plan, Form | None, Single | None]
 """A compiled request: for the traverser, for the vector path, and for the single-node path."""
+MULTINODE: Final = "allow_multinode"
+"""canary: whether a test may use several nodes of the pool; a property of the root."""
 REQUESTS_KEPT: Final = 256
 """Number of compiled requests that are kept."""
 
@@ -335,7 +337,7 @@ class Matcher:
         self.follow_suppliers()
         found = self._plans.get(id(request))
         if found is None or found[0] is not request:
-            peer_rules.require_allowed(self.structure, request)
+            _require_allowed(self.structure, request)
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
             # The same jobspec parsed again gives another, equal request.
@@ -426,6 +428,25 @@ class Matcher:
         self._forget_eligible()
         self._below_meetings.clear()
         self._node_table = NodeTable(self.typology, self.planner, ideal=self.ideal)
+
+
+def _require_allowed(structure: Structure, request: Request) -> None:
+    """Refuse what the resource pool of a peer system forbids a request in that system's language, beyond missing resources.
+
+    A request records the language it was written in.
+
+    Errors: InfeasibleRequest for a canary request for several nodes of a pool with ``allow_multinode: false``.
+    """
+    user = request.attributes.get("user")
+    asked = user.get("asked") if isinstance(user, Mapping) else None
+    if not isinstance(asked, Mapping) or asked.get("format") != "canary":
+        return
+    nodes = sum(vertex.count.min for vertex in request.resources if vertex.type == "node")
+    allowed = dict(structure.kind_of(0).properties).get(MULTINODE, True)
+    # Formats with text properties store it as a word.
+    if nodes > 1 and (allowed is False or (isinstance(allowed, str) and allowed.lower() == "false")):
+        message = f"{nodes} nodes requested, but the resource pool has {MULTINODE}: false"
+        raise InfeasibleRequest(message, where="nodes", hint="request one node", reasons={"nodes": message})
 
 
 def _is_same(one: Dead, other: Dead) -> bool:

@@ -164,7 +164,8 @@ def find_command(
         found |= met.with_ancestors(hierarchy)
     if with_children:
         found |= met.with_children(hierarchy)
-    list_pools(settings, found, at, during, limit)
+    window = graph.window(at, None) if during is None else graph.open_window(*during)
+    list_pools(settings, found, window, limit)
     if not met:
         note_unmet(graph, text)
 
@@ -187,8 +188,7 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
     if path is not None:
         place = targets.place(graph, path)
         found &= graph.select(np.array(place.vertices, np.int32)).with_children(place.name)
-    start = graph.window(at, None)[0] / 1e6
-    list_pools(settings, found, at, None if duration is None else (start, start + duration), limit)
+    list_pools(settings, found, graph.window(at, duration), limit)
 
 
 @click.command("allocated", cls=Command, outputs=OUTPUTS)

@@ -24,7 +24,7 @@ from fluxres.formats.format import Loaded
 from fluxres.formats.peers.canary import language as words
 from fluxres.formats.peers.canary.schema import Flat, Instance, Local, Nodes, Types
 from fluxres.formats.peers.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, Host, Run, Stock, compact, kept_properties, structure
-from fluxres.match.peer_rules import MULTINODE
+from fluxres.match.matcher import MULTINODE
 
 Grammar = Literal["any", "seed", "current"]
 """`seed`: counts, `resources` and `local`; `current`: `nodes`."""

@@ -17,7 +17,7 @@ from fluxres.formats.peers.inventory import EMPTY, FRACTION_UNIT, FRACTIONS, NES
 from fluxres.formats.peers.inventory_write import MARKS, Inventory, Lost, Share
 from fluxres.graph.kinds import Kind, PropertyValue
 from fluxres.graph.structure import Structure
-from fluxres.match.peer_rules import MULTINODE
+from fluxres.match.matcher import MULTINODE
 
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units", "properties"})
 
