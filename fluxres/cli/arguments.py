@@ -162,10 +162,10 @@ def check_window(start: float | None, end: float | None) -> None:
         )
 
 
-def tag(text: str) -> tuple[str, str | None]:
+def key_value(text: str) -> tuple[str, str | None]:
     """Key and value of `K[=V]`.
 
-    >>> tag("until=May"), tag("reserved")
+    >>> key_value("until=May"), key_value("reserved")
     (('until', 'May'), ('reserved', None))
     """
     key, equals, value = text.partition("=")

@@ -10,11 +10,10 @@ import orjson
 
 from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, Settings
-from fluxres.render.text import Style, printable
+from fluxres.render.text import Column, Style, printable, table
 
 if TYPE_CHECKING:
     from fluxres.model import Allocation, ResourceGraph, Selection
-    from fluxres.render.text import Style
 
 
 def answer(
@@ -126,6 +125,21 @@ def list_pools(settings: Settings, found: Selection, window: tuple[int, int], li
     if not found:
         note("no pools")
     answer(settings, document=document, lines=lines, pools=lambda: first)
+
+
+def answer_summary(settings: Settings, graph: ResourceGraph, **more: Any) -> None:
+    """Totals, jobs and states of a graph; `more` is for JSON."""
+    from fluxres.render import documents, listings
+
+    facts = {**documents.summary(graph), **more}
+    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+
+
+def answer_table(
+    settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]], document: Callable[[], dict[str, Any]]
+) -> None:
+    """A table; `document` is for JSON."""
+    answer(settings, document=document, lines=lambda style: table(columns, rows, header=settings.header, style=style))
 
 
 def note_unmet(graph: ResourceGraph, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres.cli.arguments import Moment, Window, complete_job, complete_pool
-from fluxres.cli.output import answer, list_pools, note_unmet
+from fluxres.cli.output import answer, answer_summary, answer_table, list_pools, note_unmet
 from fluxres.cli.program import Command
 from fluxres.cli.settings import OUTPUTS, POOL_OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 def info_command(settings: Settings) -> None:
     """Show a summary of a graph: totals, jobs, states."""
     from fluxres.cli.stores import reading
-    from fluxres.render import documents, listings
 
-    facts = documents.summary(reading(settings))
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+    answer_summary(settings, reading(settings))
 
 
 @click.command("show", cls=Command)
@@ -226,7 +224,7 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
     """
     from fluxres.cli.stores import reading
     from fluxres.model import targets
-    from fluxres.render.text import Column, table, units
+    from fluxres.render.text import Column, units
 
     graph = reading(settings)
     place = targets.place(graph, path)
@@ -234,8 +232,9 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
     free, unit_of = graph.aggregate(path, at, duration, every), graph.units
     columns = [Column("TYPE"), Column("FREE", right=True)]
     rows = [[name, units(number, unit_of[name])] for name, number in free.items()]
-    answer(
+    answer_table(
         settings,
-        document=lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
-        lines=lambda style: table(columns, rows, header=settings.header, style=style),
+        columns,
+        rows,
+        lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
     )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fluxres.cli.arguments import complete_graph, complete_job, complete_pool
-from fluxres.cli.output import answer
+from fluxres.cli.output import answer, answer_summary, answer_table
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
@@ -41,7 +41,6 @@ def load_command(
     from fluxres import clock
     from fluxres.cli.stores import note_supply, store
     from fluxres.documents.source import Sources
-    from fluxres.render import documents, listings
     from fluxres.store.files import load
 
     options = {key: value for key, value in (("cluster", cluster), ("keep", _words(keep))) if value is not None}
@@ -56,8 +55,7 @@ def load_command(
         shown.step(f"writing {graph.name}")
         store(settings).put(graph.name, graph, replace=replace, use=True, command=settings.command, wait_s=settings.wait_s)
     note_supply(graph)
-    facts = documents.summary(graph)
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+    answer_summary(settings, graph)
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
@@ -74,7 +72,7 @@ def graphs_command(ctx: click.Context) -> None:
 
 def _list(settings: Settings) -> None:
     from fluxres.cli.stores import store
-    from fluxres.render.text import Column, table, when
+    from fluxres.render.text import Column, when
 
     opened = store(settings)
     in_use, found = opened.default, opened.graphs()
@@ -92,11 +90,7 @@ def _list(settings: Settings) -> None:
         values = [(g.name, g.name == in_use, g.pools, g.seq, g.created) for g in found]
         return {"store": opened.url, "graphs": [dict(zip(keys, value, strict=True)) for value in values]}
 
-    answer(
-        settings,
-        document=document,
-        lines=lambda style: table(columns, rows, header=settings.header, style=style),
-    )
+    answer_table(settings, columns, rows, document)
 
 
 @graphs_command.command("use")
@@ -203,13 +197,14 @@ def log_command(settings: Settings, job: str | None, path: str | None, limit: in
     """
     from fluxres.cli.stores import store
     from fluxres.render import events
-    from fluxres.render.text import Column, table, when
+    from fluxres.render.text import Column, when
 
     entries = store(settings).log(settings.graph, job=job, path=path, limit=limit)
     columns = [Column("NUMBER", right=True), Column("TIME"), Column("EVENT"), Column("WHAT")]
     rows = [[str(e.seq), when(e.time), e.event["event"], events.details(e.event)] for e in entries]
-    answer(
+    answer_table(
         settings,
-        document=lambda: {"log": [{"number": e.seq, "time": e.time, "command": e.command, **e.event} for e in entries]},
-        lines=lambda style: table(columns, rows, header=settings.header, style=style),
+        columns,
+        rows,
+        lambda: {"log": [{"number": e.seq, "time": e.time, "command": e.command, **e.event} for e in entries]},
     )
