@@ -57,7 +57,6 @@ class Window(click.ParamType[tuple[float, float]]):
     name = "window"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        """Start and end in seconds."""
         return value if isinstance(value, tuple) else moment.parse_window(value, clock.system())
 
 
@@ -208,7 +207,6 @@ def _below(graph: ResourceGraph, above: str) -> list[int]:
 
 
 def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Jobs that hold resources."""
     from fluxres.cli.stores import reading
 
     try:

@@ -95,7 +95,6 @@ def _trouble(row: Row) -> str:
 
 
 def document(outcomes: Sequence[Outcome], ensemble: Ensemble) -> dict[str, Any]:
-    """The plain values."""
     flat = _flat(outcomes)
     return {
         "job": ensemble.job,
@@ -143,7 +142,6 @@ def csv_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
 def planned_lines(
     wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], *, header: bool, style: Style = PLAIN
 ) -> list[str]:
-    """The output of a dry run."""
     shown = []
     for one, instances in zip(wanted, planned, strict=True):
         cells = [list(map(str, _planned(instance))) for instance in instances]
@@ -157,7 +155,6 @@ def _planned(one: Planned) -> tuple[str | int, ...]:
 
 
 def planned_document(wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], ensemble: Ensemble) -> dict[str, Any]:
-    """The plain values of a dry run."""
     keys = ("tree_id", "jobs", "nodes", "cores_per_node", "gpus_per_node", "children")
     return {
         "job": ensemble.job,

@@ -122,7 +122,6 @@ class Program(Group):
     """`fluxres` itself, which imports a command when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order of the table."""
         return [*COMMANDS, *STAND_INS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -133,7 +132,6 @@ class Program(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Names and descriptions, from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items(), *STAND_INS.items()])
 

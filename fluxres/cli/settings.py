@@ -57,7 +57,6 @@ class Settings:
 
     @property
     def json(self) -> bool:
-        """Whether the output is JSON."""
         return self.output == "json"
 
     def wants_json(self) -> bool:

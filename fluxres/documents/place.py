@@ -31,7 +31,6 @@ class Place:
     document: Document = NO_TEXT
 
     def at(self, *keys: Key) -> Place:
-        """The place below this one."""
         return Place((*self.path, *keys), self.document)
 
     def __str__(self) -> str:
@@ -98,7 +97,6 @@ class Place:
         return float(value)
 
     def boolean(self, value: object) -> bool:
-        """True or false."""
         if not isinstance(value, bool):
             raise self.expected("true or false", value)
         return value

@@ -99,7 +99,6 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
 
 
 def stage(graph: ResourceGraph, staged: Staged) -> Document:
-    """An active stage."""
     where = graph.structure.accounts.where
     return {
         "stage": staged.stage,

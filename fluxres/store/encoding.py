@@ -109,7 +109,6 @@ class Reader:
         self._head = self.take(head_length)
 
     def header(self, header: type[T]) -> T:
-        """The header, decoded as its type."""
         return msgspec.msgpack.decode(self._head, type=header)
 
     def values(self, packed: Packed, kind: Any) -> Any:

@@ -135,7 +135,6 @@ class Rows:
         return found
 
     def make(self, name: str, now: float) -> GraphRow:
-        """A new, empty graph of this name."""
         self.db.execute(
             "INSERT INTO graphs (name, uid, created, generation, pools, seq, snapshot_seq, weight)"
             " VALUES (?, ?, ?, -1, 0, 0, 0, 0)",
@@ -144,7 +143,6 @@ class Rows:
         return self.graph(name)
 
     def remove(self, row: GraphRow) -> None:
-        """Delete a graph, its snapshot and its journal."""
         for table in ("events", "snapshots", "shapes"):
             self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
         self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
@@ -163,7 +161,6 @@ class Rows:
             raise self._damaged(row, f"where it was saved to: {error}") from None
 
     def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
-        """Record the places to which this graph was saved."""
         text = msgspec.json.encode(list(places)).decode()
         self.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (f"saved:{row.uid}", text))
 

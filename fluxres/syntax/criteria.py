@@ -359,7 +359,6 @@ class Compare(_Printed):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The values that are text."""
         return tuple(value for value in self.values if isinstance(value, str))
 
     @property
