@@ -23,6 +23,7 @@ import click
 from fluxres import clock, limits
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import reading, store
 from fluxres.documents.document import excerpt
 from fluxres.errors import FluxresError, UsageError
 from fluxres.render.text import when
@@ -176,7 +177,6 @@ _OFFERED_MAX: Final = 500
 
 def complete_pool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Paths and URIs with this prefix: the children of the pool before the last slash."""
-    from fluxres.cli.stores import reading
 
     above, slash, _ = incomplete.rpartition("/")
     try:
@@ -207,8 +207,6 @@ def _below(graph: ResourceGraph, above: str) -> list[int]:
 
 
 def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from fluxres.cli.stores import reading
-
     try:
         return [job for job in reading(ctx.ensure_object(Settings)).jobs() if job.startswith(incomplete)][:_OFFERED_MAX]
     except (FluxresError, OSError):
@@ -216,8 +214,6 @@ def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -
 
 
 def complete_graph(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from fluxres.cli.stores import store
-
     try:
         return [name for name in store(ctx.ensure_object(Settings)).names() if name.startswith(incomplete)]
     except (FluxresError, OSError):

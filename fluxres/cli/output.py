@@ -10,7 +10,8 @@ import orjson
 
 from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, Settings
-from fluxres.render.text import Column, Style, printable, table
+from fluxres.clock import FOREVER
+from fluxres.render.text import Column, Style, printable, seconds_or_none, table
 
 if TYPE_CHECKING:
     from fluxres.model import Allocation, ResourceGraph, Selection
@@ -162,8 +163,6 @@ def answer_granted_together(settings: Settings, graph: ResourceGraph, granted: S
 
 
 def _granted(granted: Allocation) -> dict[str, Any]:
-    from fluxres.render.text import seconds_or_none
-
     return {
         "job": granted.job,
         "start": granted.start,
@@ -198,7 +197,6 @@ def _rows(allocation: Allocation) -> list[tuple[str, int, int, int, int]]:
 
 def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -> None:
     """What was released from a job, and what it still holds."""
-    from fluxres.clock import FOREVER
     from fluxres.render import documents, listings
 
     job = taken.job
@@ -216,7 +214,6 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
 
 def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """Everything that a job holds, by pool and window."""
-    from fluxres.clock import FOREVER
     from fluxres.render import listings
 
     held = listings.held_within(graph, graph.now(), FOREVER, job)
@@ -229,7 +226,6 @@ def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
 
 def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """What a job still holds after a release."""
-    from fluxres.clock import FOREVER
     from fluxres.render import listings
 
     held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
@@ -241,7 +237,6 @@ def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
 
 
 def _spans(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], key: str) -> dict[str, Any]:
-    from fluxres.clock import FOREVER
     from fluxres.render import documents
 
     return {key: documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}

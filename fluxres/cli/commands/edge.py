@@ -11,7 +11,7 @@ from fluxres.cli.arguments import complete_pool, key_value
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import Settings
-from fluxres.cli.stores import note_supply
+from fluxres.cli.stores import changing, note_supply
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ def add(
     new: str | None,
 ) -> None:
     """Add an edge from SOURCE to TARGET."""
-    from fluxres.cli.stores import changing
-
     values = dict(map(key_value, attributes))
     if None in values.values():
         raise UsageError("an attribute of a new edge needs a value", hint="K=V")
@@ -111,8 +109,6 @@ def change(
     attributes: tuple[str, ...],
 ) -> None:
     """Change the edge from SOURCE to TARGET. K without a value removes an attribute."""
-    from fluxres.cli.stores import changing
-
     values = dict(map(key_value, attributes))
     with changing(settings) as graph:
         before = graph.structure
@@ -134,8 +130,6 @@ def change(
 @click.pass_obj
 def remove(settings: Settings, source: str, target: str, subsystem: str, relation: str | None) -> None:
     """Remove the edge from SOURCE to TARGET; the pools remain."""
-    from fluxres.cli.stores import changing
-
     with changing(settings) as graph:
         before = graph.structure
         graph.remove_edge(source, target, subsystem, relation=relation)

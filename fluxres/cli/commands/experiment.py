@@ -11,6 +11,7 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.program import Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
+from fluxres.render.text import Column, plural, table
 
 if TYPE_CHECKING:
     from fluxres.experiments.comparison import Checked, Comparison
@@ -75,7 +76,6 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 def show(settings: Settings, study: Path) -> None:
     """List the runs of a study, and check that they are possible."""
     from fluxres.experiments.study import value_text
-    from fluxres.render.text import Column, table
 
     read = _study(study)
     columns = [Column("RUN"), *(Column(name.upper()) for name in read.headings), Column("SEED", right=True)]
@@ -105,7 +105,6 @@ def _study(path: Path) -> Study:
 def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool) -> int:
     from fluxres.experiments import comparison, report
     from fluxres.experiments.folder import ResultsFolder
-    from fluxres.render.text import plural
 
     found, notes = report.write(study, ResultsFolder(out))
     for text in notes:
@@ -145,7 +144,6 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
     from fluxres.experiments.figures import written
     from fluxres.experiments.study import value_text
-    from fluxres.render.text import Column, table
 
     names = found.study.shown
     columns = [*(Column(name.upper()) for name in found.study.headings), Column("RUNS", right=True)]

@@ -11,11 +11,12 @@ from fluxres import limits
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import Duration, Settings, inventory_option
+from fluxres.cli.stores import reading
 from fluxres.errors import RunFailed, UsageError
+from fluxres.render.text import Column, Style, table
 
 if TYPE_CHECKING:
     from fluxres.launch.session import Ran
-    from fluxres.render.text import Style
 
 
 @click.group("instance", cls=Group)
@@ -39,7 +40,6 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
 
     Ends with status 5 if a job failed or was refused.
     """
-    from fluxres.cli.stores import reading
     from fluxres.launch.session import Session
     from fluxres.simulation import machine as machines
     from fluxres.simulation import reading as workloads
@@ -63,8 +63,6 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
 
 
 def _lines(jobs: list[Ran], settings: Settings, style: Style) -> list[str]:
-    from fluxres.render.text import Column, table
-
     columns = [
         Column("NAME"),
         Column("ID", role=lambda _text: "job"),

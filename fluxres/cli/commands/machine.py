@@ -8,6 +8,7 @@ from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, 
 from fluxres.cli.output import answer, answer_summary
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import changing, is_file, note_supply, reading, save_file, store
 from fluxres.errors import UsageError
 from fluxres.render.text import plural
 
@@ -20,7 +21,6 @@ from fluxres.render.text import plural
 @click.pass_obj
 def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: str | None, remove: bool) -> None:
     """Tag pools with a key and an optional value, or remove the tag."""
-    from fluxres.cli.stores import changing
     from fluxres.render.folding import fold_all
 
     key, value = key_value(tag)
@@ -48,7 +48,6 @@ def state_command(settings: Settings, pools: tuple[str, ...], state: str, criter
 
     Pools that are down, drain, failing or unknown, and everything below them, take no new work; jobs keep what they hold there.
     """
-    from fluxres.cli.stores import changing
     from fluxres.render.folding import fold_all
 
     with changing(settings) as graph:
@@ -77,8 +76,6 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
 
     Ancestors are included to keep the pools connected to the root. Nothing is allocated in the copy.
     """
-    from fluxres.cli.stores import is_file, note_supply, reading, save_file, store
-
     if path is not None and job is not None:
         raise UsageError("both a path and a job were given", hint="give one of them")
     made = reading(settings).copy("/" if path is None else path, job=job, at=at)
@@ -103,7 +100,6 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
     A name that is both a graph and a file is the graph; write ./name for the file.
     """
     from fluxres import clock
-    from fluxres.cli.stores import changing, store
     from fluxres.store.files import load
 
     opened = store(settings)
@@ -121,8 +117,6 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
 @click.pass_obj
 def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None:
     """Remove a pool and everything below it. Pools that are in no hierarchy any more are deleted."""
-    from fluxres.cli.stores import changing
-
     with changing(settings) as graph:
         before = len(graph)
         graph.unlink(path, hierarchy)
@@ -143,8 +137,6 @@ def move_command(settings: Settings, path: str, to: str) -> None:
 
     With a URI such as power:/pdu1, TO is the new parent in that hierarchy.
     """
-    from fluxres.cli.stores import changing
-
     with changing(settings) as graph:
         uuid = graph.pool(path).uuid
         graph.move(path, to)

@@ -11,11 +11,13 @@ from fluxres.cli.arguments import Moment, Window, complete_job, complete_pool
 from fluxres.cli.output import answer, answer_summary, answer_table, list_pools, note_unmet
 from fluxres.cli.program import Command
 from fluxres.cli.settings import OUTPUTS, POOL_OUTPUTS, Duration, Settings
+from fluxres.cli.stores import reading
+from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
+from fluxres.render.text import Column, Style, units
 
 if TYPE_CHECKING:
     from fluxres.model import Pool, ResourceGraph
-    from fluxres.render.text import Style
     from fluxres.render.tree import Branch
 
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 @click.pass_obj
 def info_command(settings: Settings) -> None:
     """Show a summary of a graph: totals, jobs, states."""
-    from fluxres.cli.stores import reading
 
     answer_summary(settings, reading(settings))
 
@@ -39,7 +40,6 @@ def show_command(settings: Settings, path: str | None, depth: int | None, subsys
     With PATH: everything about that pool, and the tree below it. A URI such as power:/pdu0 draws the tree below the pool in that
     hierarchy.
     """
-    from fluxres.cli.stores import reading
     from fluxres.model import targets
 
     graph = reading(settings)
@@ -149,8 +149,6 @@ def find_command(
     CRITERIA such as 'type=node and state=up and available>=8'; specs/criteria.md describes the language. Pools that look the same
     are folded into one line.
     """
-    from fluxres.cli.stores import reading
-
     if at is not None and during is not None:
         raise UsageError("both --at and --during were given", hint="give one of them")
     if hierarchy is not None and not (with_children or with_ancestors):
@@ -178,7 +176,6 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
     """List pools with free units, everywhere or in the subtree of PATH."""
     import numpy as np
 
-    from fluxres.cli.stores import reading
     from fluxres.model import targets
 
     graph = reading(settings)
@@ -195,8 +192,6 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
 @click.pass_obj
 def allocated_command(settings: Settings, job: str | None, at: float | None) -> None:
     """List the allocations and reservations, of all jobs or of one, that have not ended."""
-    from fluxres.cli.stores import reading
-    from fluxres.clock import FOREVER
     from fluxres.render import documents, listings
 
     graph = reading(settings)
@@ -222,9 +217,7 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
 
     A URI such as power:/pdu0 is a subtree of that hierarchy; power:/ is all of it.
     """
-    from fluxres.cli.stores import reading
     from fluxres.model import targets
-    from fluxres.render.text import Column, units
 
     graph = reading(settings)
     place = targets.place(graph, path)

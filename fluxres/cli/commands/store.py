@@ -11,7 +11,9 @@ from fluxres.cli.output import answer, answer_summary, answer_table
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
 from fluxres.errors import UsageError
+from fluxres.render.text import Column, plural, when
 
 
 @click.command("load", cls=Command)
@@ -39,7 +41,6 @@ def load_command(
     or the URL of another store; or several files, each of a part of the machine. The graph becomes the one in use.
     """
     from fluxres import clock
-    from fluxres.cli.stores import note_supply, store
     from fluxres.documents.source import Sources
     from fluxres.store.files import load
 
@@ -71,9 +72,6 @@ def graphs_command(ctx: click.Context) -> None:
 
 
 def _list(settings: Settings) -> None:
-    from fluxres.cli.stores import store
-    from fluxres.render.text import Column, when
-
     opened = store(settings)
     in_use, found = opened.default, opened.graphs()
     columns = [
@@ -98,8 +96,6 @@ def _list(settings: Settings) -> None:
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
     """Make this graph the default for commands without --graph."""
-    from fluxres.cli.stores import store
-
     store(settings).use(name, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"in_use": name}, lines=lambda _style: [f"{name} is now in use"])
 
@@ -109,8 +105,6 @@ def use(settings: Settings, name: str) -> None:
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
     """Remove a graph from the store, with its jobs and its journal."""
-    from fluxres.cli.stores import store
-
     store(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"graph {name!r} removed"])
 
@@ -131,7 +125,6 @@ def save_command(
     Whatever the format cannot express is reported on standard error. A file whose name ends in .gz, .zst, .xz or .bz2 is
     compressed.
     """
-    from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
     from fluxres.store.files import save_stored
 
     if path is not None:
@@ -164,9 +157,7 @@ def check_command(ctx: click.Context, source: str | None) -> None:
 
     Ends with status 4 if a rule is broken.
     """
-    from fluxres.cli.stores import reading
     from fluxres.render import documents, listings
-    from fluxres.render.text import plural
     from fluxres.store.files import load
 
     settings = ctx.ensure_object(Settings)
@@ -195,9 +186,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, limit: in
 
     Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
-    from fluxres.cli.stores import store
     from fluxres.render import events
-    from fluxres.render.text import Column, when
 
     entries = store(settings).log(settings.graph, job=job, path=path, limit=limit)
     columns = [Column("NUMBER", right=True), Column("TIME"), Column("EVENT"), Column("WHAT")]
