@@ -118,7 +118,7 @@ def list_pools(settings: Settings, found: Selection, window: tuple[int, int], li
     def lines(style: Style) -> Iterable[str]:
         if not found:
             return []
-        text, more = listings.pools(found, *window, limit=limit, header=settings.header, style=style)
+        text, more = listings.pools(found, *window, limit=limit, style=style)
         if more:
             note(f"{more} more pools")
         return text
@@ -133,14 +133,14 @@ def answer_summary(settings: Settings, graph: ResourceGraph, **more: Any) -> Non
     from fluxres.render import documents, listings
 
     facts = {**documents.summary(graph), **more}
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, style=style))
 
 
 def answer_table(
     settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]], document: Callable[[], dict[str, Any]]
 ) -> None:
     """A table; `document` is for JSON."""
-    answer(settings, document=document, lines=lambda style: table(columns, rows, header=settings.header, style=style))
+    answer(settings, document=document, lines=lambda style: table(columns, rows, style=style))
 
 
 def note_unmet(graph: ResourceGraph, text: str) -> None:
@@ -179,7 +179,7 @@ def _answer(
     def lines(style: Style) -> list[str]:
         from fluxres.render import listings
 
-        return listings.records(graph, [row for one in granted for row in _rows(one)], header=settings.header, style=style)
+        return listings.records(graph, [row for one in granted for row in _rows(one)], style=style)
 
     answer(
         settings,
@@ -206,8 +206,8 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
         return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_spans(graph, job, held, "left")}
 
     def lines(style: Style) -> Iterable[str]:
-        gone = listings.records(graph, _rows(taken), header=settings.header, style=style)
-        return [f"released from {job}:", *gone, *_left_lines(settings, graph, job, held, style)]
+        gone = listings.records(graph, _rows(taken), style=style)
+        return [f"released from {job}:", *gone, *_left_lines(graph, job, held, style)]
 
     answer(settings, document=document, lines=lines)
 
@@ -220,7 +220,7 @@ def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
     answer(
         settings,
         document=lambda: {"job": job, **_spans(graph, job, held, "held")},
-        lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
+        lines=lambda style: listings.records(graph, held, style=style),
     )
 
 
@@ -232,7 +232,7 @@ def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
     answer(
         settings,
         document=lambda: {"job": job, **_spans(graph, job, held, "left")},
-        lines=lambda style: _left_lines(settings, graph, job, held, style),
+        lines=lambda style: _left_lines(graph, job, held, style),
     )
 
 
@@ -242,11 +242,9 @@ def _spans(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, i
     return {key: documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}
 
 
-def _left_lines(
-    settings: Settings, graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], style: Style
-) -> Iterable[str]:
+def _left_lines(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], style: Style) -> Iterable[str]:
     from fluxres.render import listings
 
     if not held:
         return [f"{job} holds nothing now"]
-    return [f"{job} still holds:", *listings.records(graph, held, header=settings.header, style=style)]
+    return [f"{job} still holds:", *listings.records(graph, held, style=style)]

@@ -65,13 +65,13 @@ class Settings:
         return self.json or "--json" in self.argv or "-o json" in words or "--output json" in words or "--output=json" in words
 
     def style(self) -> Style:
-        """Colour for standard output (https://no-color.org is honoured)."""
+        """Colour for standard output (https://no-color.org is honoured), and whether tables have headings."""
         from fluxres.render.text import Style
 
         if self.color == "auto":
             plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-            return Style(sys.stdout.isatty() and not plain)
-        return Style(self.color == "always")
+            return Style(sys.stdout.isatty() and not plain, self.header)
+        return Style(self.color == "always", self.header)
 
 
 class EverywhereOption(click.Option):

@@ -188,9 +188,7 @@ def _number(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def edges(
-    structure: Structure, subsystem: Subsystem, *, at: int | None = None, header: bool = True, style: Style = PLAIN
-) -> list[str]:
+def edges(structure: Structure, subsystem: Subsystem, *, at: int | None = None, style: Style = PLAIN) -> list[str]:
     """The edges of an auxiliary graph as a table; pools with the same edges share a line, `↔` is an edge in each direction.
 
     Args:
@@ -200,7 +198,7 @@ def edges(
         [fold_all(structure, sources.tolist()), arrow, fold_all(structure, targets.tolist()), edge_text(subsystem, row)]
         for sources, arrow, targets, row in edge_groups(structure, subsystem, at)
     ]
-    return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, header=header, style=style)
+    return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, style=style)
 
 
 def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:

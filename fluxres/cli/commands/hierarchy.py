@@ -95,13 +95,13 @@ def hierarchy_command(settings: Settings, /, **options: Any) -> None:
         answer(
             settings,
             document=lambda: hierarchies.planned_document(wanted, planned, ensemble),
-            lines=lambda style: hierarchies.planned_lines(wanted, planned, header=settings.header, style=style),
+            lines=lambda style: hierarchies.planned_lines(wanted, planned, style=style),
         )
         return
     outcomes = _run(machine, wanted, ensemble, patience, options)
 
     def lines(style: Style) -> list[str]:
-        return hierarchies.lines(outcomes, header=settings.header, style=style)
+        return hierarchies.lines(outcomes, style=style)
 
     answer(settings, document=lambda: hierarchies.document(outcomes, ensemble), lines=lines)
     if options["csv"]:

@@ -56,13 +56,13 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
     def document() -> dict[str, Any]:
         return {"machine": graph.name, "results": dict(sorted(results.items())), "jobs": [one._asdict() for one in jobs]}
 
-    answer(settings, document=document, lines=lambda style: _lines(jobs, settings, style))
+    answer(settings, document=document, lines=lambda style: _lines(jobs, style))
     bad = sum(number for result, number in results.items() if result != "completed")
     if bad:
         raise RunFailed(f"{bad} of {len(jobs)} jobs did not complete", where=workload)
 
 
-def _lines(jobs: list[Ran], settings: Settings, style: Style) -> list[str]:
+def _lines(jobs: list[Ran], style: Style) -> list[str]:
     columns = [
         Column("NAME"),
         Column("ID", role=lambda _text: "job"),
@@ -73,7 +73,7 @@ def _lines(jobs: list[Ran], settings: Settings, style: Style) -> list[str]:
         Column("POOLS"),
         Column("NOTE"),
     ]
-    return table(columns, [_cells(one) for one in jobs], header=settings.header, style=style)
+    return table(columns, [_cells(one) for one in jobs], style=style)
 
 
 def _cells(one: Ran) -> list[str]:

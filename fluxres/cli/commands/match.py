@@ -53,7 +53,7 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
 
     def lines(style: Style) -> Iterator[str]:
         yield "now" if start <= now else when_from(start)
-        yield from listings.matched(found, graph.structure, header=settings.header, style=style)
+        yield from listings.matched(found, graph.structure, style=style)
 
     def pools() -> Selection:
         vertices = np.union1d(found.vertices, found.shared)

@@ -101,7 +101,7 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
         if shown.hierarchy:
             yield from tree.draw(graph, tree.forest(graph, shown, depth, at), style=style)
         else:
-            yield from tree.edges(structure, shown, at=at, header=settings.header, style=style)
+            yield from tree.edges(structure, shown, at=at, style=style)
 
     answer(settings, document=document, lines=lines)
 
@@ -200,7 +200,7 @@ def allocated_command(settings: Settings, job: str | None, at: float | None) -> 
     answer(
         settings,
         document=lambda: {"allocated": documents.spans(graph, sorted({v for _, v, *_ in held}), start, end, job)},
-        lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
+        lines=lambda style: listings.records(graph, held, style=style),
         pools=lambda: graph.allocated(job, at),
         allocations=lambda: (graph.allocation(name, at) for name in dict.fromkeys(name for name, *_ in held)),
     )

@@ -83,5 +83,5 @@ def _answer_stages(settings: Settings, graph: ResourceGraph, found: Sequence[Sta
     answer(
         settings,
         document=lambda: {"stages": [documents.stage(graph, staged) for staged in found]},
-        lines=lambda style: listings.stages(graph, found, header=settings.header, style=style),
+        lines=lambda style: listings.stages(graph, found, style=style),
     )

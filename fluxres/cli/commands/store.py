@@ -167,9 +167,7 @@ def check_command(ctx: click.Context, source: str | None) -> None:
         settings,
         document=lambda: {"graph": graph.name, "pools": len(graph), "problems": [documents.problem(p) for p in found]},
         lines=lambda style: (
-            listings.problems(found, header=settings.header, style=style)
-            if found
-            else [f"{graph.name}: {plural(len(graph), 'pool')}, no problems"]
+            listings.problems(found, style=style) if found else [f"{graph.name}: {plural(len(graph), 'pool')}, no problems"]
         ),
     )
     if any(problem.severity == "error" for problem in found):
