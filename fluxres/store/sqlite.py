@@ -334,12 +334,9 @@ class SqliteStore:
     def __init__(self, url: StoreUrl, *, clock: Clock = clocks.system, notify: Notify | None = None) -> None:
         self.address = url
         self.path: Path = url.path
+        self.url = str(url)
         self.clock = clock
         self.notify = notify
-
-    @property
-    def url(self) -> str:
-        return str(self.address)
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self.path}>"
