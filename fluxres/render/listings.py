@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,16 +45,16 @@ def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
         if text:
             yield v, text
     for v, tags in graph.structure.tags.items():
-        yield v, tag_text(tags)
+        yield v, pairs_text(tags.items())
 
 
-def tag_text(tags: dict[str, str | None]) -> str:
-    """Tags as on the command line.
+def pairs_text(pairs: Iterable[tuple[str, object]]) -> str:
+    """Tags or properties as on the command line.
 
-    >>> tag_text({"draining": None, "until": "May"})
+    >>> pairs_text([("until", "May"), ("draining", None)])
     'draining until=May'
     """
-    return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(tags.items()))
+    return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(pairs, key=itemgetter(0)))
 
 
 def _job(_text: str) -> str:
@@ -93,7 +94,7 @@ def pools(selection: Selection, start: int, end: int, *, limit: int | None = Non
             str(int(free[item.vertex])),
             structure.state_name(item.vertex),
             holders(graph, item.vertex, start) if item.vertex in graph.records.held else "",
-            tag_text(structure.tags[item.vertex]) if item.vertex in structure.tags else "",
+            pairs_text(structure.tags.get(item.vertex, {}).items()),
         ]
         for item in shown
     ]
@@ -237,8 +238,8 @@ def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
         ["rank", "" if facts["rank"] is None else str(facts["rank"])],
         ["state", facts["state"]],
         *(["takes no new work", f"{other['path']} is {other['state']}"] for other in facts["out_of_service_by"]),
-        ["properties", " ".join(key if value is None else f"{key}={value}" for key, value in facts["properties"].items())],
-        ["tags", tag_text(facts["tags"])],
+        ["properties", pairs_text(facts["properties"].items())],
+        ["tags", pairs_text(facts["tags"].items())],
         ["exclusive", "for one job at a time" if facts["exclusive_only"] else ""],
         *(["held by", _span(p, span)] for span in p.allocations()),
         *(["reserved by", _span(p, span)] for span in p.reservations()),
