@@ -53,17 +53,17 @@ def _values(row: Row) -> list[Any]:
     ]
 
 
-def lines(outcomes: Sequence[Outcome], *, header: bool, style: Style) -> list[str]:
+def lines(outcomes: Sequence[Outcome], *, style: Style) -> list[str]:
     """The instances of each hierarchy, then the hierarchies."""
     shown: list[str] = []
     for one in outcomes:
         cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in _values(row)] + [_trouble(row)] for row in one.rows]
         columns = [*_right(*_COLUMNS), Column("Trouble", role=lambda _text: "bad")]
-        shown += [f"Topology {one.name}:", *table(columns, cells, header=header, style=style), ""]
-    return shown + _totals(outcomes, header=header, style=style)
+        shown += [f"Topology {one.name}:", *table(columns, cells, style=style), ""]
+    return shown + _totals(outcomes, style=style)
 
 
-def _totals(outcomes: Sequence[Outcome], *, header: bool, style: Style) -> list[str]:
+def _totals(outcomes: Sequence[Outcome], *, style: Style) -> list[str]:
     flat = _flat(outcomes)
     titles = ("TOPOLOGY", "INSTANCES", "JOBS", "FAILED", "LOST", "BOOT", "RUN", "JOBS/S", "RATIO", "WITH BOOT")
     cells = [
@@ -81,7 +81,7 @@ def _totals(outcomes: Sequence[Outcome], *, header: bool, style: Style) -> list[
         ]
         for one in outcomes
     ]
-    return table(_right(*titles), cells, header=header, style=style)
+    return table(_right(*titles), cells, style=style)
 
 
 def _number(value: float | None, form: str) -> str:
@@ -95,7 +95,6 @@ def _trouble(row: Row) -> str:
 
 
 def document(outcomes: Sequence[Outcome], ensemble: Ensemble) -> dict[str, Any]:
-    """The plain values."""
     flat = _flat(outcomes)
     return {
         "job": ensemble.job,
@@ -140,15 +139,12 @@ def csv_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield text.getvalue()
 
 
-def planned_lines(
-    wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], *, header: bool, style: Style = PLAIN
-) -> list[str]:
-    """The output of a dry run."""
+def planned_lines(wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], *, style: Style = PLAIN) -> list[str]:
     shown = []
     for one, instances in zip(wanted, planned, strict=True):
         cells = [list(map(str, _planned(instance))) for instance in instances]
         columns = _right("TreeID", "NJobs", "NNodes", "CPN", "GPN", "Children")
-        shown += [f"Topology {_name(one.fan_outs)}:", *table(columns, cells, header=header, style=style), ""]
+        shown += [f"Topology {_name(one.fan_outs)}:", *table(columns, cells, style=style), ""]
     return shown[:-1]
 
 
@@ -157,7 +153,6 @@ def _planned(one: Planned) -> tuple[str | int, ...]:
 
 
 def planned_document(wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], ensemble: Ensemble) -> dict[str, Any]:
-    """The plain values of a dry run."""
     keys = ("tree_id", "jobs", "nodes", "cores_per_node", "gpus_per_node", "children")
     return {
         "job": ensemble.job,

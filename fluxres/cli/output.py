@@ -10,11 +10,11 @@ import orjson
 
 from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, Settings
-from fluxres.render.text import Style, printable
+from fluxres.clock import FOREVER
+from fluxres.render.text import Column, Style, printable, seconds_or_none, table
 
 if TYPE_CHECKING:
     from fluxres.model import Allocation, ResourceGraph, Selection
-    from fluxres.render.text import Style
 
 
 def answer(
@@ -100,23 +100,25 @@ def note(text: str) -> None:
     tell(f"fluxres: {text}\n")
 
 
-def list_pools(
-    settings: Settings, found: Selection, at: float | None, during: tuple[float, float] | None, limit: int | None
-) -> None:
-    """List pools as a table with equal ones folded, as JSON, or as paths; `limit` counts lines, but pools in JSON and paths."""
+def list_pools(settings: Settings, found: Selection, window: tuple[int, int], limit: int | None) -> None:
+    """List pools as a table with equal ones folded, as JSON, or as paths.
+
+    Args:
+        window: in ticks, of the free units and the jobs shown.
+        limit: of lines; in JSON and paths, of pools.
+    """
     from fluxres.render import documents, listings
 
     graph = found.graph
-    start, end = graph.window(at, None) if during is None else graph.open_window(*during)
     first = found if limit is None or len(found) <= limit else graph.select(found.vertices[:limit])
 
     def document() -> dict[str, Any]:
-        return {"count": len(found), "pools": (documents.pool(p, at, during) for p in first)}
+        return {"count": len(found), "pools": (documents.pool(p, window) for p in first)}
 
     def lines(style: Style) -> Iterable[str]:
         if not found:
             return []
-        text, more = listings.pools(found, start, end, limit=limit, header=settings.header, style=style)
+        text, more = listings.pools(found, *window, limit=limit, style=style)
         if more:
             note(f"{more} more pools")
         return text
@@ -124,6 +126,21 @@ def list_pools(
     if not found:
         note("no pools")
     answer(settings, document=document, lines=lines, pools=lambda: first)
+
+
+def answer_summary(settings: Settings, graph: ResourceGraph, **more: Any) -> None:
+    """Totals, jobs and states of a graph; `more` is for JSON."""
+    from fluxres.render import documents, listings
+
+    facts = {**documents.summary(graph), **more}
+    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, style=style))
+
+
+def answer_table(
+    settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]], document: Callable[[], dict[str, Any]]
+) -> None:
+    """A table; `document` is for JSON."""
+    answer(settings, document=document, lines=lambda style: table(columns, rows, style=style))
 
 
 def note_unmet(graph: ResourceGraph, text: str) -> None:
@@ -146,8 +163,6 @@ def answer_granted_together(settings: Settings, graph: ResourceGraph, granted: S
 
 
 def _granted(granted: Allocation) -> dict[str, Any]:
-    from fluxres.render.text import seconds_or_none
-
     return {
         "job": granted.job,
         "start": granted.start,
@@ -164,7 +179,7 @@ def _answer(
     def lines(style: Style) -> list[str]:
         from fluxres.render import listings
 
-        return listings.records(graph, [row for one in granted for row in _rows(one)], header=settings.header, style=style)
+        return listings.records(graph, [row for one in granted for row in _rows(one)], style=style)
 
     answer(
         settings,
@@ -182,7 +197,6 @@ def _rows(allocation: Allocation) -> list[tuple[str, int, int, int, int]]:
 
 def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -> None:
     """What was released from a job, and what it still holds."""
-    from fluxres.clock import FOREVER
     from fluxres.render import documents, listings
 
     job = taken.job
@@ -192,50 +206,45 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
         return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_spans(graph, job, held, "left")}
 
     def lines(style: Style) -> Iterable[str]:
-        gone = listings.records(graph, _rows(taken), header=settings.header, style=style)
-        return [f"released from {job}:", *gone, *_left_lines(settings, graph, job, held, style)]
+        gone = listings.records(graph, _rows(taken), style=style)
+        return [f"released from {job}:", *gone, *_left_lines(graph, job, held, style)]
 
     answer(settings, document=document, lines=lines)
 
 
 def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """Everything that a job holds, by pool and window."""
-    from fluxres.clock import FOREVER
     from fluxres.render import listings
 
     held = listings.held_within(graph, graph.now(), FOREVER, job)
     answer(
         settings,
         document=lambda: {"job": job, **_spans(graph, job, held, "held")},
-        lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
+        lines=lambda style: listings.records(graph, held, style=style),
     )
 
 
 def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """What a job still holds after a release."""
-    from fluxres.clock import FOREVER
     from fluxres.render import listings
 
     held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
     answer(
         settings,
         document=lambda: {"job": job, **_spans(graph, job, held, "left")},
-        lines=lambda style: _left_lines(settings, graph, job, held, style),
+        lines=lambda style: _left_lines(graph, job, held, style),
     )
 
 
 def _spans(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], key: str) -> dict[str, Any]:
-    from fluxres.clock import FOREVER
     from fluxres.render import documents
 
     return {key: documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}
 
 
-def _left_lines(
-    settings: Settings, graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], style: Style
-) -> Iterable[str]:
+def _left_lines(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], style: Style) -> Iterable[str]:
     from fluxres.render import listings
 
     if not held:
         return [f"{job} holds nothing now"]
-    return [f"{job} still holds:", *listings.records(graph, held, header=settings.header, style=style)]
+    return [f"{job} still holds:", *listings.records(graph, held, style=style)]

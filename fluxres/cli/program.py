@@ -68,17 +68,11 @@ STAND_INS: Final = {
 """Commands that replace another program: they have its options and its output, and none of the common options."""
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value:
-        click.echo(f"fluxres {__version__}")
-        ctx.exit()
-
-
-class Command(click.Command):
-    """A command with the common options.
+class _WithCommonOptions(click.Command):
+    """What commands and groups of commands share: the common options, and the forms of their output.
 
     Args:
-        outputs: forms of its output.
+        outputs: forms of output.
     """
 
     def __init__(self, *args: Any, outputs: Sequence[str] = ("table", "json"), **settings: Any) -> None:
@@ -91,6 +85,25 @@ class Command(click.Command):
         keep(ctx)
         return rest
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command's own options first, then the common ones, then the subcommands."""
+        for title, wanted in (("Options", False), ("Common options", True)):
+            records = [
+                param.get_help_record(ctx)
+                for param in self.get_params(ctx)
+                if isinstance(param, click.Option) and isinstance(param, EverywhereOption) == wanted
+            ]
+            shown = [record for record in records if record is not None]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+
+
+class Command(_WithCommonOptions):
+    """A command with the common options."""
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, unless it does not support the requested form of output."""
         settings = ctx.ensure_object(Settings)
@@ -98,50 +111,17 @@ class Command(click.Command):
             raise click.UsageError(f"{self.name} has no output '{settings.output}', only {', '.join(self.outputs)}", ctx)
         return super().invoke(ctx)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command's options first, then the common ones."""
-        _write_options(self, ctx, formatter)
 
-
-def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    for title, wanted in (("Options", False), ("Common options", True)):
-        records = [
-            param.get_help_record(ctx)
-            for param in command.get_params(ctx)
-            if isinstance(param, click.Option) and isinstance(param, EverywhereOption) == wanted
-        ]
-        shown = [record for record in records if record is not None]
-        if shown:
-            with formatter.section(title):
-                formatter.write_dl(shown)
-
-
-class Group(click.Group):
+class Group(_WithCommonOptions, click.Group):
     """A command with subcommands and the common options."""
 
     command_class = Command
-
-    def __init__(self, *args: Any, outputs: Sequence[str] = ("table", "json"), **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.outputs = tuple(outputs)
-        self.params = [*self.params, *everywhere()]
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, args)
-        keep(ctx)
-        return rest
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command's options first, then the common ones, then the subcommands."""
-        _write_options(self, ctx, formatter)
-        self.format_commands(ctx, formatter)
 
 
 class Program(Group):
     """`fluxres` itself, which imports a command when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order of the table."""
         return [*COMMANDS, *STAND_INS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -152,13 +132,12 @@ class Program(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Names and descriptions, from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items(), *STAND_INS.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but suggesting the nearest name for an unknown one."""
-        if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and args[0] not in STAND_INS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], self.list_commands(ctx), 1)
@@ -185,12 +164,8 @@ program = Program(
     "fluxres",
     help="Describe a machine, ask what is free, hand out parts of it.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=[
-        click.Option(
-            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
-        )
-    ],
 )
+click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")(program)
 
 
 def run(argv: Sequence[str]) -> int:

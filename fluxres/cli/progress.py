@@ -28,7 +28,6 @@ class Progress:
         self.text = ""
 
     def step(self, text: str) -> None:
-        """Begin the next step."""
         self.done += 1
         self.text = text
 

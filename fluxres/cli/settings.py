@@ -57,7 +57,6 @@ class Settings:
 
     @property
     def json(self) -> bool:
-        """Whether the output is JSON."""
         return self.output == "json"
 
     def wants_json(self) -> bool:
@@ -66,13 +65,13 @@ class Settings:
         return self.json or "--json" in self.argv or "-o json" in words or "--output json" in words or "--output=json" in words
 
     def style(self) -> Style:
-        """Colour for standard output (https://no-color.org is honoured)."""
+        """Colour for standard output (https://no-color.org is honoured), and whether tables have headings."""
         from fluxres.render.text import Style
 
         if self.color == "auto":
             plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-            return Style(sys.stdout.isatty() and not plain)
-        return Style(self.color == "always")
+            return Style(sys.stdout.isatty() and not plain, self.header)
+        return Style(self.color == "always", self.header)
 
 
 class EverywhereOption(click.Option):
@@ -82,7 +81,9 @@ class EverywhereOption(click.Option):
 def keep(ctx: click.Context) -> None:
     """Move the common options from the parameters of a command to the settings, in the order given: the last one wins."""
     settings = ctx.ensure_object(Settings)
-    for name in [name for name in ctx.params if name in _COMMON]:
+    for name in list(ctx.params):
+        if name not in _COMMON:
+            continue
         value = ctx.params.pop(name)
         if ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT:
             continue

@@ -29,7 +29,6 @@ class Place(NamedTuple):
     document: Document = NO_TEXT
 
     def at(self, *keys: Key) -> Place:
-        """The place below this one."""
         return Place((*self.path, *keys), self.document)
 
     def __str__(self) -> str:
@@ -96,7 +95,6 @@ class Place(NamedTuple):
         return float(value)
 
     def boolean(self, value: object) -> bool:
-        """True or false."""
         if not isinstance(value, bool):
             raise self.expected("true or false", value)
         return value

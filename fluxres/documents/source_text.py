@@ -141,8 +141,7 @@ def opened(source: str | Path | bytes, file: str | None = None) -> tuple[bytes, 
 
     Args:
         source: bytes are the text itself; a Path is a file; a str is a path, ``-`` for standard input, or the text if it contains
-            a line
-            break.
+            a line break.
         file: name for messages instead of the path.
 
     Errors: as :func:`read_file`.

@@ -103,11 +103,6 @@ def draws_as_numbers(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[t
     return tuple((key, units_drawn(value) if key.startswith(DRAW) else value) for key, value in properties)
 
 
-def _key(kind: Kind) -> tuple[object, ...]:
-    # 1, 1.0 and True are equal in Python but different to a user, so the type is part of the key.
-    return (kind.type, kind.basename, kind.unit, kind.name, tuple((k, type(v), v) for k, v in kind.properties))
-
-
 def around_id(kind: Kind) -> tuple[str, int, str] | None:
     """The text before and after the id in a name, and the width of the id; None if the name depends on more than the id."""
     if kind.name is None:
@@ -146,7 +141,8 @@ class KindTable:
         return self._keep(_with_units(kind))
 
     def _keep(self, kind: Kind) -> int:
-        key = _key(kind)
+        # 1, 1.0 and True are equal in Python but different to a user, so the types of the values are part of the key.
+        key = kind, tuple(type(value) for _, value in kind.properties)
         number = self._index.get(key)
         if number is None:
             if len(self._kinds) >= limits.KINDS_MAX:

@@ -7,7 +7,7 @@ changes.  The vector path answers a request whose form it knows, the reference t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -16,10 +16,10 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import LimitExceeded, UsageError
+from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead, Outage
 from fluxres.graph.structure import Structure
-from fluxres.match import peer_rules, reasons
+from fluxres.match import reasons
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
@@ -42,6 +42,8 @@ from fluxres.syntax.jobspec import Request
 
 Ready = tuple[Plan, Form | None, Single | None]
 """A compiled request: for the traverser, for the vector path, and for the single-node path."""
+MULTINODE: Final = "allow_multinode"
+"""canary: whether a test may use several nodes of the pool; a property of the root."""
 REQUESTS_KEPT: Final = 256
 """Number of compiled requests that are kept."""
 
@@ -221,8 +223,35 @@ class Matcher:
     ) -> Refusal | None:
         """Why a request has no match in a window, or None if it has one.
 
+        Args: as for :meth:`refusal`.
+
+        Errors: InfeasibleRequest for a type that the machine does not have.
+        """
+        chosen = policy(how)
+        plan, shape, _ = self._ready(request)
+        undecided = False
+        try:
+            if self._fits(plan, shape, self._eligible_for(request.constraint), chosen, start, end):
+                return None
+        except LimitExceeded:
+            undecided = True
+        return self.refusal(request, start, end, chosen, holders=holders, undecided=undecided)
+
+    def refusal(
+        self,
+        request: Request,
+        start: int,
+        end: int,
+        how: str | Policy = "first",
+        *,
+        holders: Holders | None = None,
+        undecided: bool = False,
+    ) -> Refusal:
+        """Why a request has no match in a window, after a search that found none.
+
         Args:
             holders: (job, until in ticks) of the jobs that hold units of a vertex in a window; without it, jobs are not named.
+            undecided: the search reached its limit.
 
         Cost: vector operations over the pools of the requested types, a bounded number of pools inspected, some attempts with
         smaller counts, and one search for the earliest start.
@@ -231,12 +260,6 @@ class Matcher:
         chosen = policy(how)
         plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint)
-        try:
-            if self._fits(plan, shape, eligible, chosen, start, end):
-                return None
-            undecided = False
-        except LimitExceeded:
-            undecided = True
         if self._is_never(request):
             idle = self._unhindered()
             plan, shape, _ = idle._ready(request)
@@ -317,7 +340,7 @@ class Matcher:
 
     def _ready(self, request: Request) -> Ready:
         self.follow_suppliers()
-        peer_rules.require_allowed(self.structure, request)
+        _require_allowed(self.structure, request)
         found = self._plans.get(id(request.resources))
         if found is None or not _asks_the_same(found[0], request):
             if any(vertex.is_directed for vertex in request.vertices()):
@@ -378,8 +401,7 @@ class Matcher:
         if same_routes and _is_same(outage.dead, known.dead):
             return
         self.typology = Typology(self.structure, outage.dead, outage.stated)
-        self._plans.clear()
-        self._ready_for.clear()
+        self._plans, self._ready_for = OrderedDict(), OrderedDict()  # an idle matcher may go on using the former ones
         self._forget_eligible()
         self._below_meetings.clear()
         self._node_table = NodeTable(self.typology, self.planner)
@@ -389,7 +411,7 @@ class Matcher:
         """A matcher for the same machine with nothing held."""
         if self._empty is None:
             self._empty = Matcher(self.structure, self._empty_planner())
-            self._empty.share(self.typology)
+            self._empty.share(self)
         return self._empty
 
     def _empty_planner(self) -> Planner:
@@ -401,15 +423,37 @@ class Matcher:
         if self._idle is None:
             self._idle = Matcher(self.structure, self._empty_planner(), ideal=True)
             if self.typology.dead is NOTHING_DEAD and not len(self.typology.stated):
-                self._idle.share(self.typology)
+                self._idle.share(self)
         return self._idle
 
-    def share(self, typology: Typology) -> None:
-        """Take over facts that another matcher of the same machine has derived."""
-        self.typology = typology
+    def share(self, other: Matcher) -> None:
+        """Use the facts about types and the compiled requests of another matcher of the same machine."""
+        self.typology = other.typology
+        self._plans, self._ready_for = other._plans, other._ready_for
         self._forget_eligible()
         self._below_meetings.clear()
-        self._node_table = NodeTable(typology, self.planner, ideal=self.ideal)
+        self._node_table = NodeTable(self.typology, self.planner, ideal=self.ideal)
+
+
+def _require_allowed(structure: Structure, request: Request) -> None:
+    """Refuse what the resource pool of a peer system forbids a request in that system's language, beyond missing resources.
+
+    A request records the language it was written in.
+
+    Errors: InfeasibleRequest for a canary request for several nodes of a pool with ``allow_multinode: false``.
+    """
+    user = request.attributes.get("user")
+    if user is None:
+        return
+    asked = user.get("asked") if isinstance(user, Mapping) else None
+    if not isinstance(asked, Mapping) or asked.get("format") != "canary":
+        return
+    nodes = sum(vertex.count.min for vertex in request.resources if vertex.type == "node")
+    allowed = dict(structure.kind_of(0).properties).get(MULTINODE, True)
+    # Formats with text properties store it as a word.
+    if nodes > 1 and (allowed is False or (isinstance(allowed, str) and allowed.lower() == "false")):
+        message = f"{nodes} nodes requested, but the resource pool has {MULTINODE}: false"
+        raise InfeasibleRequest(message, where="nodes", hint="request one node", reasons={"nodes": message})
 
 
 def _asks_the_same(one: Request, other: Request) -> bool:

@@ -29,6 +29,9 @@ from fluxres.syntax.moment import in_message
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
 """(job, until in ticks) of the jobs that hold units of a vertex in a window."""
 
+Until = Callable[[float], str]
+"""Puts the end of a holding, in seconds, into words."""
+
 Mask = NDArray[np.bool_]
 
 
@@ -54,9 +57,15 @@ class Cause:
     holders: tuple[tuple[str, float], ...] = ()
     detail: tuple[str, ...] = ()
 
-    def sentence(self) -> str:
-        """The cause in words, without the number of pools."""
-        by = listed([f"{job} {_until(until)}" for job, until in self.holders])
+    def sentence(self, until: Until | None = None) -> str:
+        """The cause in words, without the number of pools.
+
+        Args:
+            until: puts the end of a holding into words; seconds by default.
+        """
+        end = until or _until
+        holders = listed([f"{job} {end(seconds)}" for job, seconds in self.holders])
+        by = f" by {holders}" if holders else ""
         one = self.number == 1
         are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
         tightest = "" if one else "tightest first: "
@@ -67,16 +76,14 @@ class Cause:
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
             "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
-            "held-above": f"{are} held through a pool above{f', by {by}' if by else ''}",
-            "held": f"{are} held{f' by {by}' if by else ''}",
-            "held-in-part": f"{are} held in part{f' by {by}' if by else ''}",
+            "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
+            "held": f"{are} held{by}",
+            "held-in-part": f"{are} held in part{by}",
             "route": f"of the pools that request it {have} no route to {listed(self.detail)}",
-            "below": f"cannot be allocated exclusively: something in {'it' if one else 'them'} is held"
-            + (f" by {by}" if by else ""),
-            "supply": f"{have} too little to give ({tightest}{listed(self.detail, self.number)})"
-            + (f", held by {by}" if by else ""),
+            "below": f"cannot be allocated exclusively: something in {'it' if one else 'them'} is held{by}",
+            "supply": f"{have} too little to give ({tightest}{listed(self.detail, self.number)}){', held' * bool(by)}{by}",
             "inside": f"{lack} {listed(self.detail) or 'what is requested in ' + ('it' if one else 'them')}"
-            + (f", some of it held by {by}" if by else ""),
+            f"{', some of it held' * bool(by)}{by}",
         }[self.code]
 
 
@@ -111,21 +118,28 @@ class PartReport:
         """Whether this part cannot be satisfied even on its own."""
         return self.room < self.asked
 
-    def sentence(self) -> str:
-        """The part in words."""
-        is_slot = self.type == "slot"
-        what = f"instance{'s' * (self.asked != 1)} of a slot" if is_slot else f"of type {self.type}"
-        kind = ("node" if is_slot else "candidate") + "s" * (self.candidates != 1)
-        ruled_out = "; ".join(f"{cause.number} {cause.sentence()}" for cause in self.causes)
+    def head(self) -> str:
+        """What the part asks for and what is available, without the causes."""
         if self.each:
             is_even = self.each_most <= self.each
             each = f" ({self.each}{'' if is_even else f' to {self.each_most}'} each)" if self.each < self.asked else ""
             least = "" if is_even else "at least "
             room = f"have room for {self.room}" if self.room else f"cannot give {self.each} at once"
-            head = f"{self.place}: {least}{self.asked} {what} requested{each}, suppliers {room}"
-            return f"{head}: of {self.candidates}, {ruled_out}." if ruled_out else f"{head}."
-        head = f"{self.place}: {self.asked} {what} requested, {self.room} available in {self.left} of {self.candidates} {kind}"
-        return f"{head}: {ruled_out}." if ruled_out else f"{head}."
+            return f"{self.place}: {least}{self.asked} of type {self.type} requested{each}, suppliers {room}"
+        is_slot = self.type == "slot"
+        what = f"instance{'s' * (self.asked != 1)} of a slot" if is_slot else f"of type {self.type}"
+        kind = ("node" if is_slot else "candidate") + "s" * (self.candidates != 1)
+        return f"{self.place}: {self.asked} {what} requested, {self.room} available in {self.left} of {self.candidates} {kind}"
+
+    def ruled_out(self, until: Until | None = None) -> list[str]:
+        """The causes in words, each with the number of candidates; `until` as for :meth:`Cause.sentence`."""
+        return [f"{cause.number} {cause.sentence(until)}" for cause in self.causes]
+
+    def sentence(self) -> str:
+        """The part in words."""
+        if not self.causes:
+            return f"{self.head()}."
+        return f"{self.head()}: {f'of {self.candidates}, ' if self.each else ''}{'; '.join(self.ruled_out())}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.match import Placement, Policy, Refusal
+    from fluxres.match.reasons import Holders
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -48,11 +49,8 @@ def first(graph: ResourceGraph, request: Request, window: tuple[int, int], polic
 def error(
     graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy
 ) -> InsufficientResources | InfeasibleRequest:
-    """Why a request has no match over a window in ticks, as an error."""
-    refusal = explained(graph, request, window, policy)
-    if refusal is None:  # the search for a match gave up at a bound, this one did not
-        return InsufficientResources("no pools found for the request", hint="ask for less at once")
-    return refused(refusal)
+    """Why a request, for which no match was found over a window in ticks, has none."""
+    return refused(graph.matcher.refusal(request, *window, policy, holders=_holders(graph)))
 
 
 def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
@@ -70,6 +68,10 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
     """Why a request has no match over a window in ticks, with the jobs in the way; None if it has one."""
+    return graph.matcher.why_not(request, *window, policy, holders=_holders(graph))
+
+
+def _holders(graph: ResourceGraph) -> Holders:
     records, now, held = graph.records, graph.now(), graph.records.held
 
     def named(owner: str) -> str:
@@ -84,7 +86,7 @@ def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], p
             if steps.touches(spans, start, end)
         ]
 
-    return graph.matcher.why_not(request, *window, policy, holders=holders)
+    return holders
 
 
 def require_fresh(graph: ResourceGraph, found: Match) -> None:

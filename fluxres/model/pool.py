@@ -265,13 +265,7 @@ class Pool:
     def allocated(self, at: Time | None = None) -> int:
         """Units held at a moment (now by default), including those that a pool above implies."""
         with self.graph.lock:
-            start, end = self.graph.window(at, None)
-            planner, structure = self.graph.planner, self.graph.structure
-            return (
-                structure.units.item(self.vertex)
-                if planner.covered_by(self.vertex, start, end) >= 0
-                else planner.used(self.vertex, start, end)
-            )
+            return units_held(self.graph, self.vertex, *self.graph.window(at, None))
 
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> int:
         """Units free at a moment, or throughout a window; 0 when its state or one above forbids new work (rule A7).
@@ -280,10 +274,7 @@ class Pool:
         `expire()`: a query changes nothing.
         """
         with self.graph.lock:
-            start, end = self.graph.window(at, duration_s)
-            if self.graph.structure.unavailable_above(self.vertex) >= 0:
-                return 0
-            return self.graph.planner.free(self.vertex, start, end)
+            return units_free(self.graph, self.vertex, *self.graph.window(at, duration_s))
 
     def allocations(self, start: Time | None = None, end: Time | None = None) -> list[Span]:
         """Records that have begun by now and overlap the window (from now on by default), by start."""
@@ -321,3 +312,16 @@ class Pool:
         if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int)):
             raise UsageError(f"amount: expected a whole number of units, got {amount!r}", where=self.where)
         self.graph.free(job, [(self, amount)], start=start, end=end)
+
+
+def units_free(graph: ResourceGraph, v: int, start: int, end: int) -> int:
+    """Units of one pool that are free throughout a window in ticks, 0 where a state forbids new work (rule A7)."""
+    return 0 if graph.structure.unavailable_above(v) >= 0 else graph.planner.free(v, start, end)
+
+
+def units_held(graph: ResourceGraph, v: int, start: int, end: int) -> int:
+    """Most units of one pool that are held at a moment of a window in ticks, those implied by a pool above included."""
+    if graph.planner.covered_by(v, start, end) >= 0:
+        held: int = graph.structure.units.item(v)
+        return held
+    return graph.planner.used(v, start, end)

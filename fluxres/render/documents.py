@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fluxres.allocation.planned import Staged
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import seconds
 from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
+from fluxres.model.pool import units_free, units_held
 from fluxres.model.totals import everything
 from fluxres.render.text import seconds_or_none
 
@@ -30,15 +31,14 @@ def _others(p: Pool) -> list[Document]:
     return [{"path": structure.where(v), "state": structure.state_name(v)} for v in found if v != p.vertex]
 
 
-def pool(p: Pool, at: float | None = None, during: tuple[float, float] | None = None) -> Document:
-    """One pool: RFC 4's base data, its paths and URIs, and its holders.
+def pool(p: Pool, window: tuple[int, int] | None = None) -> Document:
+    """One pool: RFC 4's base data, its places, and what is held of it.
 
     Args:
-        at, during: the time or window of `available`, `allocated` and `jobs`; now by default.
+        window: of `available` and `jobs`, in ticks; `allocated` is at its start. Now by default.
     """
     graph, v = p.graph, p.vertex
-    start, end = graph.window(at, None) if during is None else graph.open_window(*during)
-    length = None if end >= FOREVER else seconds(end) - seconds(start)
+    start, end = graph.window(None, None) if window is None else window
     return {
         "path": p.where,
         "uris": p.uris,
@@ -55,8 +55,8 @@ def pool(p: Pool, at: float | None = None, during: tuple[float, float] | None = 
         "properties": dict(p.properties),
         "tags": dict(p.tags),
         "exclusive_only": p.exclusive_required,
-        "available": p.available(seconds(start), length),
-        "allocated": p.allocated(seconds(start)),
+        "available": units_free(graph, v, start, end),
+        "allocated": units_held(graph, v, start, start + 1),
         "jobs": sorted({job for job, *_ in graph.records.spans(v, start, end)}),
         "shared": sorted(graph.records.shared_jobs(v, start, end)),
         "staged": p.staged,
@@ -99,7 +99,6 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
 
 
 def stage(graph: ResourceGraph, staged: Staged) -> Document:
-    """An active stage."""
     where = graph.structure.accounts.where
     return {
         "stage": staged.stage,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -113,7 +114,7 @@ def groups(signatures: UInt64) -> list[NDArray[np.int64]]:
         return []
     order = np.argsort(signatures, kind="stable")
     cuts = np.flatnonzero(np.diff(signatures[order])) + 1
-    return sorted(np.split(order, cuts), key=lambda group: int(group[0]))
+    return sorted(np.split(order, cuts), key=itemgetter(0))
 
 
 _SPELLED_MAX: Final = 65_536
@@ -167,11 +168,10 @@ def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
     ids = np.unique(structure.id[vertices])
     alone = [structure.name(int(vertices[structure.id[vertices] < 0][0]))] if ids[0] < 0 else []
     ids = ids[ids >= 0]
-    pieces = [(f"{ids[a]:0{width}}", f"{ids[b]:0{width}}") for a, b in runs(ids)] if len(ids) else []
-    if (len(pieces) == 1 and pieces[0][0] == pieces[0][1]) or not pieces:
-        return hostlist.fold([*alone, *(f"{prefix}{low}{suffix}" for low, _ in pieces)])
-    inside = ",".join(low if low == high else f"{low}-{high}" for low, high in pieces)
-    return ",".join([*(hostlist.fold([name]) for name in alone), f"{prefix}[{inside}]{suffix}"])
+    if len(ids) < 2:
+        return hostlist.fold(alone + [f"{prefix}{number:0{width}}{suffix}" for number in ids.tolist()])
+    inside = ",".join([f"{ids[a]:0{width}}" if a == b else f"{ids[a]:0{width}}-{ids[b]:0{width}}" for a, b in runs(ids)])
+    return ",".join([hostlist.fold([name]) for name in alone] + [f"{prefix}[{inside}]{suffix}"])
 
 
 @dataclass(frozen=True, slots=True)

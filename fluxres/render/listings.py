@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,16 +45,16 @@ def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
         if text:
             yield v, text
     for v, tags in graph.structure.tags.items():
-        yield v, tag_text(tags)
+        yield v, pairs_text(tags.items())
 
 
-def tag_text(tags: dict[str, str | None]) -> str:
-    """Tags as on the command line.
+def pairs_text(pairs: Iterable[tuple[str, object]]) -> str:
+    """Tags or properties as on the command line.
 
-    >>> tag_text({"draining": None, "until": "May"})
+    >>> pairs_text([("until", "May"), ("draining", None)])
     'draining until=May'
     """
-    return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(tags.items()))
+    return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(pairs, key=itemgetter(0)))
 
 
 def _job(_text: str) -> str:
@@ -78,9 +79,7 @@ def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fol
     return fold(structure, vertices, own if free is None else mixed(own, free[vertices]))
 
 
-def pools(
-    selection: Selection, start: int, end: int, *, limit: int | None = None, header: bool = True, style: Style = PLAIN
-) -> tuple[list[str], int]:
+def pools(selection: Selection, start: int, end: int, *, limit: int | None = None, style: Style = PLAIN) -> tuple[list[str], int]:
     """Pools as a table, with equal ones in one line, and the number of pools in the lines beyond `limit`."""
     graph, free = selection.graph, available_units(selection.graph, start, end)
     structure = graph.structure
@@ -95,7 +94,7 @@ def pools(
             str(int(free[item.vertex])),
             structure.state_name(item.vertex),
             holders(graph, item.vertex, start) if item.vertex in graph.records.held else "",
-            tag_text(structure.tags[item.vertex]) if item.vertex in structure.tags else "",
+            pairs_text(structure.tags.get(item.vertex, {}).items()),
         ]
         for item in shown
     ]
@@ -109,12 +108,10 @@ def pools(
         Column("HELD BY", role=_job),
         Column("TAGS"),
     ]
-    return table(columns, rows, header=header, style=style), sum(item.count for item in found[len(shown) :])
+    return table(columns, rows, style=style), sum(item.count for item in found[len(shown) :])
 
 
-def records(
-    graph: ResourceGraph, held: Sequence[tuple[str, int, int, int, int]], *, header: bool = True, style: Style = PLAIN
-) -> list[str]:
+def records(graph: ResourceGraph, held: Sequence[tuple[str, int, int, int, int]], *, style: Style = PLAIN) -> list[str]:
     """Records as a table; pools of which a job holds the same amount over the same time share a line.
 
     Args:
@@ -128,7 +125,7 @@ def records(
     for (job, start, end, amount), vertices in groups.items():
         for v, held_units in _alike(structure, vertices, amount):
             rows.append((job, start, v, [job, *held_units, when(seconds(start)), when(seconds(end))]))
-    return table(_HELD, [row for *_, row in sorted(rows)], header=header, style=style)
+    return table(_HELD, [row for *_, row in sorted(rows)], style=style)
 
 
 def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[tuple[int, list[str]]]:
@@ -141,7 +138,7 @@ def _alike(structure: Structure, vertices: Iterable[int], amount: int) -> list[t
     return [(item.vertex, [item.text, str(item.count), units(amount, structure.accounts.unit(item.vertex))]) for item in items]
 
 
-def stages(graph: ResourceGraph, found: Sequence[Staged], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def stages(graph: ResourceGraph, found: Sequence[Staged], *, style: Style = PLAIN) -> list[str]:
     """Stages as a table; pools of which a stage has the same amount share a line, and units of different pools are not added."""
     rows = []
     for staged in found:
@@ -156,10 +153,10 @@ def stages(graph: ResourceGraph, found: Sequence[Staged], *, header: bool = True
         *_HELD,
         Column("EXPIRES"),
     ]
-    return table(columns, rows, header=header, style=style)
+    return table(columns, rows, style=style)
 
 
-def matched(found: Placement, structure: Structure, *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def matched(found: Placement, structure: Structure, *, style: Style = PLAIN) -> list[str]:
     """The pools of a match as a table; pools of which the same amount is taken share a line, and pools that are only shared have
     no units.
     """
@@ -183,7 +180,7 @@ def matched(found: Placement, structure: Structure, *, header: bool = True, styl
         for item in items
     ]
     columns = [Column("PATH"), Column("POOLS", right=True), Column("UNITS", right=True)]
-    return table(columns, rows, header=header, style=style)
+    return table(columns, rows, style=style)
 
 
 def held_within(
@@ -204,7 +201,7 @@ def held_within(
     ]
 
 
-def totals(facts: Sequence[Document], *, free: bool = True, header: bool = True, style: Style = PLAIN) -> list[str]:
+def totals(facts: Sequence[Document], *, free: bool = True, style: Style = PLAIN) -> list[str]:
     """Totals by type as a table; the number of units is shown only if it is not the number of pools."""
     rows = [
         [
@@ -216,16 +213,16 @@ def totals(facts: Sequence[Document], *, free: bool = True, header: bool = True,
         for d in facts
     ]
     columns = [Column("TYPE"), Column("POOLS", right=True), Column("UNITS", right=True), Column("FREE", right=True)]
-    return table(columns if free else columns[:3], rows if free else [row[:3] for row in rows], header=header, style=style)
+    return table(columns if free else columns[:3], rows if free else [row[:3] for row in rows], style=style)
 
 
-def problems(found: Sequence[Problem], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def problems(found: Sequence[Problem], *, style: Style = PLAIN) -> list[str]:
     columns = [
         Column("SEVERITY", role=lambda text: "bad" if text == "error" else "warn"),
         Column("WHERE"),
         Column("MESSAGE"),
     ]
-    return table(columns, [[p.severity, p.where, p.message] for p in found], header=header, style=style)
+    return table(columns, [[p.severity, p.where, p.message] for p in found], style=style)
 
 
 def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
@@ -241,8 +238,8 @@ def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
         ["rank", "" if facts["rank"] is None else str(facts["rank"])],
         ["state", facts["state"]],
         *(["takes no new work", f"{other['path']} is {other['state']}"] for other in facts["out_of_service_by"]),
-        ["properties", " ".join(key if value is None else f"{key}={value}" for key, value in facts["properties"].items())],
-        ["tags", tag_text(facts["tags"])],
+        ["properties", pairs_text(facts["properties"].items())],
+        ["tags", pairs_text(facts["tags"].items())],
         ["exclusive", "for one job at a time" if facts["exclusive_only"] else ""],
         *(["held by", _span(p, span)] for span in p.allocations()),
         *(["reserved by", _span(p, span)] for span in p.reservations()),
@@ -257,7 +254,7 @@ def _span(p: Pool, span: Span) -> str:
     return f"{span.job}: {units(span.amount, p.unit)} from {when(span.start)}{end}"
 
 
-def summary(facts: dict[str, Any], *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def summary(facts: dict[str, Any], *, style: Style = PLAIN) -> list[str]:
     """A graph in a few lines: the output of `load` and `info`."""
     others = ", ".join(f"{count} {state}" for state, count in facts["states"].items() if state != "up")
     graphs = ", ".join(
@@ -275,7 +272,7 @@ def summary(facts: dict[str, Any], *, header: bool = True, style: Style = PLAIN)
     return [
         *table(columns, [row for row in rows if row[1]], header=False, style=style),
         "",
-        *totals(facts["types"], header=header, style=style),
+        *totals(facts["types"], style=style),
     ]
 
 
@@ -284,7 +281,7 @@ def _listed(names: list[str], at_most: int = 8) -> str:
     return ", ".join(names[:at_most]) + more
 
 
-def instances(top: Instance, *, header: bool = True, style: Style = PLAIN) -> list[str]:
+def instances(top: Instance, *, style: Style = PLAIN) -> list[str]:
     """An instance and all below it: addresses, policies, nodes (parts of nodes count as nodes), running and pending jobs."""
     columns = [
         Column("INSTANCE"),
@@ -295,7 +292,7 @@ def instances(top: Instance, *, header: bool = True, style: Style = PLAIN) -> li
         Column("RUNNING", right=True),
         Column("PENDING", right=True),
     ]
-    return table(columns, [*_instance_rows(top, "", "")], header=header, style=style)
+    return table(columns, [*_instance_rows(top, "", "")], style=style)
 
 
 def _instance_rows(one: Instance, first: str, then: str) -> list[list[str]]:

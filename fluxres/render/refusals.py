@@ -6,18 +6,13 @@ The wording is that of :mod:`fluxres.match.reasons`; this module adds the layout
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from fluxres import limits
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.match import Refusal
-from fluxres.match.reasons import Cause, PartReport
+from fluxres.match.reasons import PartReport
 from fluxres.model.several import Shortage
 from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from
-
-LINKS: Final = {"held-above": ",", "supply": ", held", "inside": ", some of it held"}
-"""The words between a cause and the jobs that hold the pools, where the cause does not mention them."""
 
 
 def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
@@ -29,8 +24,7 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
     found = [style.paint(_verdict(refusal, start), "heading")]
     for part in refusal.parts:
         if part.is_short or part.causes:
-            found.append(_head(part))
-            found += [f"  {cause.number} {_cause(cause)}" for cause in part.causes]
+            found += [part.head(), *(f"  {cause}" for cause in part.ruled_out(_until))]
     if not any(part.is_short for part in refusal.parts):
         found.append(refusal.together())
     when = " with nothing held and everything up" if refusal.never else ""
@@ -46,21 +40,6 @@ def _verdict(refusal: Refusal, start: str) -> str:
     if refusal.undecided:
         return f"Undecided {start}: the search reached its limit. Ask for less at once."
     return f"Not {start}, and no later start is known."
-
-
-def _head(part: PartReport) -> str:
-    return replace(part, causes=()).sentence().removesuffix(".")
-
-
-def _cause(cause: Cause) -> str:
-    words = replace(cause, holders=()).sentence()
-    named = [f"{job} {_until(until)}" for job, until in cause.holders[: limits.WHY_NAMES_MAX]]
-    more = len(cause.holders) - len(named)
-    named += [f"{more} more"] * (more > 0)
-    if not named:
-        return words
-    listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-    return f"{words}{LINKS.get(cause.code, '')} by {listed}"
 
 
 def _until(seconds: float) -> str:
@@ -90,8 +69,7 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 
 
 def _reason(part: PartReport) -> str:
-    causes = "; ".join(f"{cause.number} {_cause(cause)}" for cause in part.causes)
-    head = _head(part).removeprefix(f"{part.place}: ")
+    head, causes = part.head().removeprefix(f"{part.place}: "), "; ".join(part.ruled_out(_until))
     return f"{head}: {causes}" if causes else head
 
 

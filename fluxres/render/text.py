@@ -102,11 +102,16 @@ _STATE_ROLES: Final = {"down": "bad", "failing": "bad", "drain": "warn", "degrad
 class Style:
     """Paints text by role, or leaves it plain.
 
+    Args:
+        enabled: whether it paints.
+        header: whether tables have a line of headings.
+
     >>> Style(False).paint("down", "bad"), Style(True).paint("down", "bad")
     ('down', '\\x1b[31mdown\\x1b[0m')
     """
 
     enabled: bool = False
+    header: bool = True
 
     def paint(self, text: str, role: str | None) -> str:
         """The text in the colour of a role: heading, bad, warn, job or faint; None is plain."""
@@ -140,6 +145,9 @@ class Column:
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: bool = True, style: Style = PLAIN) -> list[str]:
     """The lines of a table; a column of empty cells is left out.
 
+    Args:
+        header: whether it has a line of headings, unless the style leaves them out.
+
     >>> print("\\n".join(table([Column("TYPE"), Column("POOLS", right=True)], [["core", "128"], ["gpu", "16"]])))
     TYPE  POOLS
     core    128
@@ -150,7 +158,10 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: b
     kept = [(column, texts) for column, texts in zip(columns, texts_of, strict=True) if not cells or any(texts)]
     if not kept:
         return [""] * len(cells)
-    shown = [_aligned(*column, header=header, style=style, is_last=number == len(kept) - 1) for number, column in enumerate(kept)]
+    shown = [
+        _aligned(*column, header=header and style.header, style=style, is_last=number == len(kept) - 1)
+        for number, column in enumerate(kept)
+    ]
     return ["  ".join(line).rstrip() for line in zip(*shown, strict=True)]
 
 

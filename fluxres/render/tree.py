@@ -17,7 +17,7 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.render.folding import Subtrees, UInt64, fold_all, folded, groups, looks, mixed, of_text
-from fluxres.render.listings import holders, notes, tag_text
+from fluxres.render.listings import holders, notes, pairs_text
 from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
 
@@ -103,8 +103,8 @@ def _cells(graph: ResourceGraph, line: Branch, now: int) -> list[str]:
         line.edge,
         "" if state == "up" else state,
         holders(graph, v, now) if v in graph.records.held else "",
-        tag_text(structure.tags[v]) if v in structure.tags else "",
-        " ".join(key if value is None else f"{key}={value}" for key, value in kind.properties),
+        pairs_text(structure.tags.get(v, {}).items()),
+        pairs_text(kind.properties),
     ]
 
 
@@ -188,9 +188,7 @@ def _number(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def edges(
-    structure: Structure, subsystem: Subsystem, *, at: int | None = None, header: bool = True, style: Style = PLAIN
-) -> list[str]:
+def edges(structure: Structure, subsystem: Subsystem, *, at: int | None = None, style: Style = PLAIN) -> list[str]:
     """The edges of an auxiliary graph as a table; pools with the same edges share a line, `↔` is an edge in each direction.
 
     Args:
@@ -200,7 +198,7 @@ def edges(
         [fold_all(structure, sources.tolist()), arrow, fold_all(structure, targets.tolist()), edge_text(subsystem, row)]
         for sources, arrow, targets, row in edge_groups(structure, subsystem, at)
     ]
-    return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, header=header, style=style)
+    return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, style=style)
 
 
 def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:
@@ -210,7 +208,7 @@ def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = Non
         at: only edges from and to this pool; edges in both directions count as one from it.
     """
     look = _edge_looks(subsystem)
-    both = _both_ways(structure, subsystem, look)
+    both = _both_ways(subsystem, look)
     if at is None:
         rows = np.flatnonzero(~(both & (subsystem.src > subsystem.dst)))
     else:
@@ -231,7 +229,7 @@ def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = Non
         yield src[starts[group]], "↔" if both[row] else "→", targets, row
 
 
-def _both_ways(structure: Structure, subsystem: Subsystem, look: UInt64) -> NDArray[np.bool_]:
+def _both_ways(subsystem: Subsystem, look: UInt64) -> NDArray[np.bool_]:
     there = mixed(subsystem.src, subsystem.dst, look)
     back = mixed(subsystem.dst, subsystem.src, look)
     return np.asarray(np.isin(there, back) & (subsystem.src != subsystem.dst), np.bool_)

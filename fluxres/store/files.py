@@ -32,8 +32,7 @@ from fluxres.store import changes as documents
 from fluxres.store.changes import Mark, Pending
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.rows import Saved
-from fluxres.store.sqlite import Position, SqliteStore
+from fluxres.store.sqlite import Position, Saved, SqliteStore
 from fluxres.store.url import is_store_url
 from fluxres.syntax.moment import EPOCH_FROM_S
 
@@ -98,10 +97,8 @@ def load(
     Args:
         source: a path of a file in any format, detected from its content, compressed or not; ``-`` for standard input; the URL of
             a store, with ``?graph=NAME`` or without; or several paths, for a format whose files are parts of one machine. Or the
-            content
-            itself: bytes, an open file, or a mapping with the content of a cluster file (specs/cluster-yaml.md) or of a JSON file
-            of
-            another format.
+            content itself: bytes, an open file, or a mapping with the content of a cluster file (specs/cluster-yaml.md) or of a
+            JSON file of another format.
         name: of the graph; by default the one that the source gives.
         format: of the file; detected from the content by default.
         clock: returns "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, because the

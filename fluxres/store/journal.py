@@ -101,7 +101,6 @@ def _require(key: str, value: object, low: int, high: int) -> None:
 
 
 def checksum(seq: int, stored: bytes) -> int:
-    """The checksum of a row."""
     return zlib.crc32(stored, seq & 0xFFFFFFFF)
 
 
@@ -115,7 +114,6 @@ def weight(event: Event) -> int:
 
 
 def is_structural(events: Iterable[Event]) -> bool:
-    """Whether one of the events changes the shape."""
     return any(event["event"] in STRUCTURAL for event in events)
 
 

@@ -16,8 +16,8 @@ from typing import Final
 from urllib.parse import quote
 
 from fluxres.errors import StoreBusy, StoreError
-from fluxres.store.blob import way_out
 from fluxres.store.disk import sync_folder
+from fluxres.store.encoding import way_out
 
 APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 2
@@ -136,17 +136,30 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
             yield None
 
 
-def begin(path: Path) -> sqlite3.Connection:
-    """A connection within a write transaction; the caller commits or rolls back, and closes.
+def begin(path: Path, *, private: bool = False) -> sqlite3.Connection:
+    """A connection within a write transaction, in which missing tables have been created.
+
+    The caller holds the writer lock, commits or rolls back, and closes.
+
+    Args:
+        private: create a missing file for the owner only.
 
     Errors: StoreError.
     """
     with translated(path):
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if private else 0o666))
+            sync_folder(path.parent)
         db = _connect(path)
         try:
-            _check_version(db, path)
+            has_tables = _check_version(db, path)
             _make_durable(db, path)
             db.execute("BEGIN IMMEDIATE")
+            if not has_tables:
+                for table in _TABLES:
+                    db.execute(table)
+                db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {VERSION}")
         except BaseException:
             db.close()
             raise
@@ -163,12 +176,12 @@ def end(db: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[sqlite3.Connection]:
+def writing(path: Path, *, private: bool) -> Iterator[sqlite3.Connection]:
     """One write transaction, which is on disk when the block ends; an exception rolls it back.
 
-    Errors: StoreError.
+    Args: as for :func:`begin`.
     """
-    db = begin(path)
+    db = begin(path, private=private)
     with translated(path):
         try:
             yield db
@@ -189,27 +202,6 @@ def unless_failed(path: Path) -> Iterator[None]:
                 with suppress(OSError):
                     path.with_name(name).unlink()
         raise
-
-
-def create(path: Path, *, private: bool) -> None:
-    """Create the file and its tables if they do not exist.  The caller holds the writer lock.
-
-    Errors: StoreError.
-    """
-    with translated(path):
-        if not exists(path):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if private else 0o666))
-        with closing(_connect(path)) as db:
-            if _check_version(db, path):
-                return
-            _make_durable(db, path)
-            db.execute("BEGIN IMMEDIATE")
-            for table in _TABLES:
-                db.execute(table)
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {VERSION}")
-            db.execute("COMMIT")
-        sync_folder(path.parent)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -213,15 +213,10 @@ def _text(text: str) -> Count:
             raise InputError(f"expected {_FORMS}; got {excerpt(text)}", where="count") from None
     if not spans or spans[0][0] == 0:
         raise InputError(f"expected counts >= 1, got {excerpt(text)}", where="count", hint=_FORMS)
-    runs: list[tuple[int, int]] = []
-    for first, last in spans:
-        if runs and runs[-1][1] + 1 == first:
-            runs[-1] = (runs[-1][0], last)
-        else:
-            runs.append((first, last))
+    runs = idset.joined(spans)
     if len(runs) == 1:
         return Count(Range(*runs[0]), listed=True)
-    return Count(None, tuple(runs), listed=True)
+    return Count(None, runs, listed=True)
 
 
 def _stepped(steps: Range) -> Count:

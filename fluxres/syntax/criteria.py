@@ -8,18 +8,301 @@ RFC 35 after `|` as either, so its meaning would not be obvious.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal
 
 from fluxres import limits
+from fluxres.documents.document import excerpt
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.syntax import criteria_keys, hostlist, moment
-from fluxres.syntax.criteria_keys import Key
-from fluxres.syntax.criteria_tokens import Token, at, tokens
-from fluxres.syntax.criteria_values import Value, values
+from fluxres.syntax import hostlist, moment
+from fluxres.syntax.idset import joined
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+Kind = Literal["text", "names", "number", "flag", "job", "sharing", "qualified"]
+"""How values are read: exact text or globs; hostlists; integers and idsets; true or false; job ids; for `shared`, either of
+the last two; for `property` and `tag`, a key or, with `:KEY`, its value."""
+
+_EQUAL: Final = ("=", "!=", "~")
+_ORDER: Final = ("=", "!=", "<", "<=", ">", ">=")
+_EVERY: Final = (*_ORDER, "~")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: the kind of its values, its operators, whether it may be used alone, and whether it depends on time."""
+
+    name: str
+    kind: Kind
+    help: str
+    operators: tuple[str, ...] = _EQUAL
+    alone: bool = False
+    timed: bool = False
+
+
+def _table(*keys: Key) -> Mapping[str, Key]:
+    return MappingProxyType({key.name: key for key in keys})
+
+
+KEYS: Final = _table(
+    Key("type", "text", "type of the pool, such as node or core"),
+    Key("name", "names", "name of the pool; hostlists such as node[0-3,7]"),
+    Key("basename", "names", "basename of the pool; hostlists"),
+    Key("id", "number", "numeric id; idsets such as 0-3,7", _ORDER),
+    Key("rank", "number", "execution target the pool is on; idsets", _ORDER),
+    Key("path", "text", "containment path, such as /demo/rack0/node3"),
+    Key("uri", "text", "URI in any of its hierarchies, such as power:/pdu0/node3"),
+    Key("uuid", "text", "uuid of the pool"),
+    Key("size", "number", "units of the pool; k M G T Ki Mi Gi Ti multiply", _ORDER),
+    Key("unit", "text", "what its size counts, such as GiB"),
+    Key("state", "text", "up, down, drain, degraded, failing, unknown or null; also written status"),
+    Key("property", "qualified", "property=KEY has it; property:KEY=VALUE compares its value", _EVERY, alone=True),
+    Key("tag", "qualified", "tag=KEY has it; tag:KEY=VALUE compares its value", _EVERY, alone=True),
+    Key("allocated", "number", "units that jobs hold", _ORDER, timed=True),
+    Key("available", "number", "units that are free", _ORDER, timed=True),
+    Key("job", "job", "id of a job that holds units of the pool", timed=True),
+    Key("exclusive", "flag", "one job holds all of the pool", ("=", "!="), alone=True, timed=True),
+    Key("shared", "sharing", "jobs hold something below the pool; shared=JOB for one job", alone=True, timed=True),
+    Key("staged", "flag", "the pool is locked while a job is considered", ("=", "!="), alone=True, timed=True),
+    Key("subsystem", "text", "name of a subsystem (auxiliary graph) the pool is in"),
+    Key("hierarchy", "text", "name of a hierarchy the pool is in"),
+    Key("depth", "number", "levels below the root, which is 0", _ORDER),
+    Key("parent", "text", "path or name of the parent, or its URI in another hierarchy"),
+    Key("under", "text", "path of an ancestor, or its URI in another hierarchy"),
+)
+
+ALIASES: Final = MappingProxyType({"status": "state"})
+
+
+def _find_key(word: str) -> Key | None:
+    """The key of this name or alias.
+
+    >>> _find_key("status").name
+    'state'
+    """
+    return KEYS.get(ALIASES.get(word, word))
+
+
+def _nearest_key(word: str) -> str:
+    """What to write instead of an unknown key.
+
+    >>> _nearest_key("Tpye")
+    'did you mean type?'
+    """
+    if word.startswith("/"):
+        return f"for a path write path={word}"
+    known = [*KEYS, *ALIASES]
+    close = difflib.get_close_matches(word[:64].lower().partition(".")[0], known, n=3)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "keys are " + ", ".join(KEYS)
+
+
+# -- tokens -----------------------------------------------------------------------------------------------------------
+
+# A word includes a bracket group, so that `node[0-3,7]` is one value and the comma in it is not a separator. Symbols that other
+# languages use for `and`, `or`, `not` end a word: they are reported with the word to use instead of becoming part of a name.
+
+TokenKind = Literal["word", "string", "operator", ",", "(", ")", "other", "end"]
+
+# No bracket inside a bracket group: every character is then read at most twice.
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+)
+      | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+      | (?P<operator>==|!=|<=|>=|[=<>~])
+      | (?P<mark>[,()])
+      | (?P<word>(?:\[[^\s\[\]'"]*\]|[^\s()<>=!~,'"&|;])+)
+      | (?P<other>[!&|;]+)
+      | (?P<quote>['"])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS: Final[dict[str, TokenKind]] = {"word": "word", "operator": "operator", "other": "other", ",": ",", "(": "(", ")": ")"}
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token: for a string, `text` is its value; `start` and `end` are offsets in the criteria."""
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+
+    def shown(self) -> str:
+        """The token in an error message."""
+        return "end of text" if self.kind == "end" else excerpt(self.text)
+
+
+def _at(offset: int) -> str:
+    """The position of an offset for an error message: columns count from 1."""
+    return f"criteria:{offset + 1}"
+
+
+def _tokenized(text: str) -> list[Token]:
+    """The tokens of criteria; the last is an `end` token. Cost O(length). Errors: InputError with the column.
+
+    >>> [t.text for t in _tokenized("name=node[0-3,7]")]
+    ['name', '=', 'node[0-3,7]', '']
+    """
+    found = []
+    for match in _TOKEN.finditer(text):
+        kind, start = match.lastgroup, match.start()
+        if kind == "quote":
+            raise InputError(f"expected a closing {match[0]} for the string {excerpt(text[start:])}", where=_at(start))
+        if kind == "string":
+            found.append(Token("string", _unescaped(match[0][1:-1], start + 1), start, match.end()))
+        elif kind != "blank":
+            found.append(Token(_KINDS[match[0] if kind == "mark" else str(kind)], match[0], start, match.end()))
+    return [*found, Token("end", "", len(text), len(text))]
+
+
+def _unescaped(inside: str, offset: int) -> str:
+    if "\\" not in inside:
+        return inside
+    for escape in _ESCAPE.finditer(inside):
+        if escape[1] not in "'\"\\":
+            raise InputError(
+                f"unknown escape {excerpt(escape[0])} in a string",
+                where=_at(offset + escape.start()),
+                hint="write \\\\ for a backslash",
+            )
+    return _ESCAPE.sub(r"\1", inside)
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+Value = str | bool | tuple[int, int]
+"""Text (a glob after `~`, a hostlist expression if a name has brackets); a flag; or a range of integers, ends included."""
+
+_FLAGS: Final = {"true": True, "false": False}
+_RANGE: Final = re.compile(r"(?P<low>[^-]*)(?:-(?P<high>.*))?", re.DOTALL)
+_NUMBER: Final = re.compile(r"(?P<digits>0|[1-9][0-9]*)(?P<unit>[kK]|[MGT]|[KMGT]i)?", re.ASCII)
+_UNITS: Final = {
+    "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+
+
+def _values_of(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
+    """The values of `words` in `key op …`.
+
+    Errors: InputError with the column of the word; LimitExceeded for a number beyond `limits.SIZE_MAX`.
+    """
+    if op in ("<", "<=", ">", ">=") and len(words) > 1:
+        raise InputError(f"expected one value after {key.name}{op}, got {len(words)}", where=_at(words[1].start))
+    if op == "~":
+        return _texts(words)
+    return _READERS[key.kind](key, op, words)
+
+
+def _texts(words: Sequence[Token]) -> tuple[Value, ...]:
+    return tuple(word.text for word in words)
+
+
+def _exact(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
+    return _texts(words)
+
+
+def _names(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
+    found: list[Value] = []
+    for word in words:
+        items = hostlist.split(word.text)
+        if not items:
+            raise InputError(f"expected a name after {key.name}{op}, got {word.shown()}", where=_at(word.start))
+        for item in items:
+            if "[" in item or "]" in item:
+                _check_hostlist(item, word)
+            found.append(item)
+    return tuple(found)
+
+
+def _check_hostlist(item: str, word: Token) -> None:
+    try:
+        hostlist.count(item)
+    except InputError as error:
+        hint = error.hint or "for a glob write ~ instead of ="
+        raise type(error)(error.message, where=_at(word.start), hint=hint) from None
+
+
+def _numbers(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
+    ranges = [_range(field, word) for word in words for field in _fields(word)]
+    if op in ("=", "!="):
+        return joined(ranges)
+    if len(ranges) != 1 or ranges[0][0] != ranges[0][1]:
+        raise InputError(f"expected one number after {key.name}{op}, got {words[0].shown()}", where=_at(words[0].start))
+    return tuple(ranges)
+
+
+def _fields(word: Token) -> list[str]:
+    text = word.text
+    return (text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text).split(",")
+
+
+def _range(field: str, word: Token) -> tuple[int, int]:
+    parts = _RANGE.fullmatch(field)
+    low = _number(parts["low"], word) if parts else None
+    high = low if parts is None or parts["high"] is None else _number(parts["high"], word)
+    if low is None or high is None or high < low:
+        raise InputError(
+            f"expected a number, or a range lo-hi, got {excerpt(field)}",
+            where=_at(word.start),
+            hint="integers >= 0 without leading zeros; k M G T Ki Mi Gi Ti multiply",
+        )
+    return low, high
+
+
+def _number(text: str, word: Token) -> int | None:
+    parts = _NUMBER.fullmatch(text)
+    if parts is None:
+        return None
+    # int() refuses very long digit strings with a different error.
+    number = int(parts["digits"]) * _UNITS.get(parts["unit"] or "", 1) if len(parts["digits"]) <= 19 else limits.SIZE_MAX + 1
+    if number > limits.SIZE_MAX:
+        raise LimitExceeded(f"expected a number up to {limits.SIZE_MAX}, got {excerpt(text)}", where=_at(word.start))
+    return number
+
+
+def _flag(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
+    if len(words) != 1 or words[0].text.lower() not in _FLAGS:
+        raise InputError(f"expected true or false after {key.name}{op}, got {words[-1].shown()}", where=_at(words[-1].start))
+    return (_FLAGS[words[0].text.lower()],)
+
+
+def _jobs(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
+    for word in words:
+        if not 0 < len(word.text) <= limits.JOB_ID_LENGTH_MAX:
+            raise InputError(
+                f"expected a job id of 1 to {limits.JOB_ID_LENGTH_MAX} characters, got {word.shown()}", where=_at(word.start)
+            )
+    return _texts(words)
+
+
+def _sharing(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
+    # A job may be named "true": in quotes it is the job.
+    if len(words) == 1 and words[0].kind == "word" and words[0].text.lower() in _FLAGS:
+        return _flag(key, op, words)
+    return _jobs(key, op, words)
+
+
+_READERS: Final[dict[Kind, Callable[[Key, str, Sequence[Token]], tuple[Value, ...]]]] = {
+    "text": _exact,
+    "names": _names,
+    "number": _numbers,
+    "flag": _flag,
+    "job": _jobs,
+    "sharing": _sharing,
+    "qualified": _exact,
+}
+
+
+# -- criteria ---------------------------------------------------------------------------------------------------------
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "~"]
 
@@ -76,7 +359,6 @@ class Compare(_Printed):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The values that are text."""
         return tuple(value for value in self.values if isinstance(value, str))
 
     @property
@@ -137,7 +419,7 @@ Not(item=Compare(key='rank', op='=', values=((0, 3), (7, 7)), qualifier=None, wh
     'type=node and (state=up or available>=2000 at +1h)'
     """
     if len(text) > limits.CRITERIA_LENGTH_MAX:
-        raise LimitExceeded(f"expected at most {limits.CRITERIA_LENGTH_MAX} characters, got {len(text)}", where=at(0))
+        raise LimitExceeded(f"expected at most {limits.CRITERIA_LENGTH_MAX} characters, got {len(text)}", where=_at(0))
     return _Parser(text).criteria()
 
 
@@ -147,7 +429,7 @@ def keys() -> Mapping[str, Key]:
     >>> keys()["depth"].kind, keys()["depth"].operators
     ('number', ('=', '!=', '<', '<=', '>', '>='))
     """
-    return criteria_keys.KEYS
+    return KEYS
 
 
 _CONNECTIVES: Final = frozenset({"and", "or", "not"})
@@ -159,12 +441,12 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = tokens(text)
+        self._tokens = _tokenized(text)
         self._next = 0
 
     def criteria(self) -> Criteria:
         if self._peek().kind == "end":
-            raise InputError("expected criteria, got empty text", where=at(0), hint="such as type=node and state=up, or all")
+            raise InputError("expected criteria, got empty text", where=_at(0), hint="such as type=node and state=up, or all")
         found = self._either(0)
         if self._peek().kind != "end":
             raise self._expected("'and', 'or' or the end", hint="write `and` between comparisons")
@@ -184,7 +466,7 @@ class _Parser:
 
     def _negated(self, depth: int) -> Criteria:
         if depth > limits.CRITERIA_DEPTH_MAX:
-            raise LimitExceeded(f"nested deeper than {limits.CRITERIA_DEPTH_MAX} levels", where=at(self._peek().start))
+            raise LimitExceeded(f"nested deeper than {limits.CRITERIA_DEPTH_MAX} levels", where=_at(self._peek().start))
         if self._skip_word("not"):
             return Not(self._negated(depth + 1))
         if self._skip("("):
@@ -210,14 +492,14 @@ class _Parser:
         """The part before the operator: the key, and for `property:KEY:VALUE` its parts."""
         token = self._take()
         name, colon, rest = token.text.partition(":")
-        key = criteria_keys.find(name)
+        key = _find_key(name)
         if key is None:
-            raise InputError(f"unknown key {token.shown()}", where=at(token.start), hint=criteria_keys.nearest(token.text))
+            raise InputError(f"unknown key {token.shown()}", where=_at(token.start), hint=_nearest_key(token.text))
         if not colon:
             return key, None, None
         if key.kind != "qualified":
             raise InputError(
-                f"expected an operator after {name!r}, got ':'", where=at(token.start + len(name)), hint=f"write {name}=VALUE"
+                f"expected an operator after {name!r}, got ':'", where=_at(token.start + len(name)), hint=f"write {name}=VALUE"
             )
         qualifier, rest_token = self._part(Token("word", rest, token.start + len(name) + 1, token.end), f"{name}:", last=False)
         value = None if rest_token is None else self._part(rest_token, f"{name}:{qualifier.text}:", last=True)[0]
@@ -236,7 +518,7 @@ class _Parser:
         if not text:
             raise InputError(
                 f"expected a {'value' if last else 'key'} after {after!r}",
-                where=at(token.start),
+                where=_at(token.start),
                 hint="quote names with other characters",
             )
         start = token.start + len(text)
@@ -255,7 +537,7 @@ class _Parser:
         raise self._expected(f"an operator after {self._before()!r}", hint=f"{key.name} takes {' '.join(key.operators)} in")
 
     def _with_values(self, key: Key, op: Operator, qualifier: Token | None, words: list[Token]) -> Compare:
-        found = values(key, op, words)
+        found = _values_of(key, op, words)
         if op == "!=" and found in ((True,), (False,)):
             op, found = "=", (not found[0],)
         return Compare(key.name, op, found, None if qualifier is None else qualifier.text)
@@ -271,7 +553,7 @@ class _Parser:
         ordered = key.kind == "qualified" and qualifier is None and op in ("<", "<=", ">", ">=")
         if op not in key.operators or ordered:
             hint = f"{key.name}:KEY{op}VALUE compares a value" if ordered else f"{key.name} takes {' '.join(key.operators)} in"
-            raise InputError(f"{key.name!r} cannot be compared with {token.text!r}", where=at(token.start), hint=hint)
+            raise InputError(f"{key.name!r} cannot be compared with {token.text!r}", where=_at(token.start), hint=hint)
         return op
 
     def _list(self, op: Operator) -> list[Token]:
@@ -304,9 +586,9 @@ class _Parser:
         else:
             return None
         if not key.timed:
-            timed = ", ".join(name for name, other in criteria_keys.KEYS.items() if other.timed)
+            timed = ", ".join(name for name, other in KEYS.items() if other.timed)
             raise InputError(
-                f"{key.name!r} does not depend on time", where=at(token.start), hint=f"{kind} can be used with {timed}"
+                f"{key.name!r} does not depend on time", where=_at(token.start), hint=f"{kind} can be used with {timed}"
             )
         value = self._value()
         try:
@@ -315,7 +597,7 @@ class _Parser:
             elif moment.read(value.text).offset_s == math.inf:
                 raise InputError(f"expected a finite moment, got {value.shown()}")
         except FluxresError as error:
-            raise InputError(error.message, where=at(value.start), hint=error.hint) from None
+            raise InputError(error.message, where=_at(value.start), hint=error.hint) from None
         return When(kind, value.text.strip())
 
     def _peek(self) -> Token:
@@ -345,7 +627,7 @@ class _Parser:
         token = self._peek()
         if token.kind == "other" and token.text[0] in _WRONG_SIGNS:
             hint = f"use the word {_WRONG_SIGNS[token.text[0]]}"
-        return InputError(f"expected {what}, got {token.shown()}", where=at(token.start), hint=hint)
+        return InputError(f"expected {what}, got {token.shown()}", where=_at(token.start), hint=hint)
 
 
 _OPERATORS: Final[dict[str, Operator]] = {
@@ -376,7 +658,7 @@ def _operand(node: Criteria, weaker: tuple[type, ...]) -> str:
 
 
 def _comparison_text(node: Compare) -> str:
-    key = criteria_keys.KEYS[node.key]
+    key = KEYS[node.key]
     subject = node.key if node.qualifier is None else f"{node.key}:{_quoted(node.qualifier, _BARE_KEY)}"
     if key.alone and node.op == "=" and node.flag:
         text = subject

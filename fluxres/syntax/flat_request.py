@@ -81,7 +81,6 @@ class FlatRequest:
 
     @property
     def gpu_per_slot(self) -> int:
-        """GPUs per slot."""
         return 0 if self.gpu_count is None else self.gpu_count.min
 
     @property

@@ -419,22 +419,22 @@ def _wrong(name: str) -> str | None:
 
 def _groups(hosts: Iterable[str]) -> Iterator[str]:
     """One text for each run of neighbours that share a prefix."""
-    prefix: str | None = None
+    prefix = ""
     runs: list[_Run] = []
     for host in hosts:
         stem = host.rstrip(_DIGITS)
         digits = host[len(stem) :]
-        if not 0 < len(digits) <= _NUMBER_DIGITS_MAX:
-            yield from _group(prefix, runs)
-            prefix, runs = None, []
+        is_numbered = 0 < len(digits) <= _NUMBER_DIGITS_MAX
+        if runs and not (is_numbered and stem == prefix):
+            yield _group(prefix, runs)
+            runs = []
+        if not is_numbered:
             yield host
-            continue
-        if stem != prefix:
-            yield from _group(prefix, runs)
-            prefix, runs = stem, []
-        if not (runs and runs[-1].takes(digits)):
+        elif not (runs and runs[-1].takes(digits)):
+            prefix = stem
             runs.append(_Run(digits))
-    yield from _group(prefix, runs)
+    if runs:
+        yield _group(prefix, runs)
 
 
 class _Run:
@@ -460,11 +460,9 @@ class _Run:
         return self.low if first == self.last else f"{self.low}-{self.last:0{self.width}}"
 
 
-def _group(prefix: str | None, runs: list[_Run]) -> Iterator[str]:
-    if not runs:
-        return
+def _group(prefix: str, runs: list[_Run]) -> str:
     text = ",".join(map(str, runs))
-    yield f"{prefix}{text}" if len(runs) == 1 and "-" not in text else f"{prefix}[{text}]"
+    return f"{prefix}{text}" if len(runs) == 1 and "-" not in text else f"{prefix}[{text}]"
 
 
 def _at(column: int) -> str:

@@ -112,16 +112,16 @@ class IDset(Collection[int]):
         if isinstance(ids, IDset):
             self._ranges = ids._ranges
         elif isinstance(ids, str):
-            self._ranges = _joined(ranges(ids))
+            self._ranges = joined(ranges(ids))
         else:
             members = ids if isinstance(ids, Iterable) else [ids]
-            self._ranges = _joined(sorted((id_, id_) for id_ in map(_id, members)))
+            self._ranges = joined((id_, id_) for id_ in map(_id, members))
 
     @classmethod
     def of_ranges(cls, spans: Iterable[tuple[int, int]]) -> IDset:
         """The set of the ids in ranges, both ends included, in any order; the ranges may overlap."""
         made = cls()
-        made._ranges = _joined(sorted((_id(first), _id(last)) for first, last in spans if last >= first))
+        made._ranges = joined((_id(first), _id(last)) for first, last in spans if last >= first)
         return made
 
     def ranges(self) -> Ranges:
@@ -250,10 +250,14 @@ def _id(value: SupportsIndex) -> int:
     return number
 
 
-def _joined(spans: Iterable[tuple[int, int]]) -> Ranges:
-    """Ranges, given in order of their first ids, with adjacent and overlapping ones joined."""
+def joined(spans: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges in ascending order, with adjacent and overlapping ones joined.
+
+    >>> joined([(7, 7), (0, 2), (2, 4), (5, 5)])
+    ((0, 5), (7, 7))
+    """
     found: list[tuple[int, int]] = []
-    for first, last in spans:
+    for first, last in sorted(spans):
         if found and first <= found[-1][1] + 1:
             found[-1] = found[-1][0], max(found[-1][1], last)
         else:

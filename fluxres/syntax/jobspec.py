@@ -116,11 +116,9 @@ class Request:
 
     @property
     def queue(self) -> str | None:
-        """The queue it was submitted to."""
         return self.system.get("queue")
 
     def vertices(self) -> Iterable[Vertex]:
-        """All resource vertices in pre-order."""
         return preorder(self.resources)
 
 

@@ -93,7 +93,6 @@ class ResourceSet:
 
     @property
     def ranks(self) -> IDset:
-        """Its ranks."""
         return IDset(self._targets)
 
     @property
@@ -109,11 +108,9 @@ class ResourceSet:
 
     @property
     def nnodes(self) -> int:
-        """The number of ranks."""
         return len(self._targets)
 
     def count(self, type_: str) -> int:
-        """The total number of resources of a type."""
         return sum(len(each.children.get(type_, ())) for each in self._targets.values())
 
     def host_ranks(self, hosts: Hosts) -> IDset:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fluxres import clock
-from fluxres.cli.requests import names_pool
+from fluxres.cli.arguments import names_pool
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.match.reasons import Cause, PartReport, Refusal
 from fluxres.render import refusals

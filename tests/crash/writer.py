@@ -12,7 +12,7 @@ from random import Random
 
 from fluxres.errors import FluxresError
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, files, open_store, rows
+from fluxres.store import SqliteStore, files, open_store, sqlite
 from tests.store.graphs import change, fingerprint, machine
 
 MAIN, OTHER = "main", "other"
@@ -113,5 +113,5 @@ class Writer:
 
 def main(path: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
     """Write to the store until killed; snapshots after every `weight_max` pools."""
-    rows.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
+    sqlite.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
     Writer(open_store(path), state, Random(seed), first, fd).run()

@@ -15,7 +15,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.store import blob, encoding, records
+from fluxres.store import encoding, records
 from tests.store.graphs import change, facts, machine, structure
 from tests.strategies import machines
 
@@ -90,10 +90,10 @@ def test_every_damaged_byte_is_detected() -> None:
 @given(st.data())
 def test_wrong_content_with_a_valid_checksum_is_an_error_or_a_graph(data: st.DataObject) -> None:
     shape, marks = encoded(machine(1, 2))
-    body = bytearray(shape[: -blob.CHECKSUM_BYTES])
+    body = bytearray(shape[: -encoding.CHECKSUM_BYTES])
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    forged = bytes(body) + blob.checksum(body)
+    forged = bytes(body) + encoding.checksum(body)
     marks = encoding.encode_marks(*encoding.decode(shape, marks), forged)
     try:
         back, _ = encoding.decode(forged, marks)
@@ -108,8 +108,8 @@ def test_wrong_content_with_a_valid_checksum_is_an_error_or_a_graph(data: st.Dat
 )
 def test_another_version_of_the_encoding_gives_a_hint(version: int, way_out: str) -> None:
     shape, marks = encoded(machine(1, 1))
-    body = shape[:4] + version.to_bytes(2, "little") + shape[6 : -blob.CHECKSUM_BYTES]
-    other = body + blob.checksum(body)
+    body = shape[:4] + version.to_bytes(2, "little") + shape[6 : -encoding.CHECKSUM_BYTES]
+    other = body + encoding.checksum(body)
     marks = encoding.encode_marks(*encoding.decode(shape, marks), other)
     with pytest.raises(StoreError, match=way_out):
         encoding.decode(other, marks)
@@ -160,4 +160,4 @@ def test_pools_that_went_down_keep_their_records() -> None:
 
 def test_count_beyond_pools_max_is_refused() -> None:
     with pytest.raises(StoreError, match="values"):
-        blob.decode_column(blob.Column(limits.POOLS_MAX + 1), np.int64, lambda length: b"")
+        encoding.decode_column(encoding.Column(limits.POOLS_MAX + 1), np.int64, lambda length: b"")

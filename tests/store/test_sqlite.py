@@ -20,7 +20,7 @@ from fluxres import limits
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, open_store, rows
+from fluxres.store import SqliteStore, open_store, sqlite
 from tests.store.graphs import change, facts, machine
 
 
@@ -97,7 +97,7 @@ def test_rule_s1_snapshot_and_replay_restore_the_written_graph(
     store, random = open_store(str(tmp_path_factory.mktemp("s") / "x.db")), Random(seed)
     store.put("demo", machine())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "WEIGHT_MAX", weight_max)
+        patch.setattr(sqlite, "WEIGHT_MAX", weight_max)
         for _ in range(6):
             with store.writing() as tx:
                 for _ in range(random.randrange(5)):
@@ -133,14 +133,14 @@ def test_many_events_become_a_snapshot(store: SqliteStore) -> None:
                 tx.graph.tag(v, "round", str(i))
     (row,) = store.graphs()
     assert row.seq == 898
-    assert row.seq - row.snapshot_seq == row.weight <= rows.WEIGHT_MAX
+    assert row.seq - row.snapshot_seq == row.weight <= sqlite.WEIGHT_MAX
     assert len(store.log()) == 898
     assert store.load().pool(5).tags == {"round": "2"}
 
 
 def test_the_log_is_bounded_by_log_events_max(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_EVENTS_MAX", 10)
-    monkeypatch.setattr(rows, "WEIGHT_MAX", 20)
+    monkeypatch.setattr(sqlite, "WEIGHT_MAX", 20)
     store.put("demo", machine())
     for i in range(50):
         with store.writing() as tx:
@@ -153,7 +153,7 @@ def test_the_log_is_bounded_by_log_events_max(store: SqliteStore, monkeypatch: p
 
 def test_the_log_is_bounded_by_log_bytes_max(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_BYTES_MAX", 500)
-    monkeypatch.setattr(rows, "WEIGHT_MAX", 0)
+    monkeypatch.setattr(sqlite, "WEIGHT_MAX", 0)
     store.put("demo", machine())
     for i in range(20):
         with store.writing() as tx:

@@ -14,7 +14,7 @@ from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import criteria
 from fluxres.syntax.criteria import All, And, Compare, Criteria, Not, Or, When, keys, parse
-from fluxres.syntax.criteria_values import merged
+from fluxres.syntax.idset import joined
 
 NODE = Compare("type", "=", ("node",))
 UP = Compare("state", "=", ("up",))
@@ -268,7 +268,7 @@ def test_values_are_read_by_kind() -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (min(pair), max(pair))), max_size=8))
 def test_merged_ranges_hold_the_same_numbers(ranges: list[tuple[int, int]]) -> None:
     numbers = {number for first, last in ranges for number in range(first, last + 1)}
-    result = merged(ranges)
+    result = joined(ranges)
     assert {number for first, last in result for number in range(first, last + 1)} == numbers
     assert len(result) == sum(number - 1 not in numbers for number in numbers)
 
@@ -324,7 +324,7 @@ WORDS = st.text(min_size=1, max_size=8) | st.sampled_from(
     ]
 )
 RANGES = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), min_size=1, max_size=4).map(
-    lambda pairs: merged([(first, first + more) for first, more in pairs])
+    lambda pairs: joined([(first, first + more) for first, more in pairs])
 )
 EXACT_NAMES = st.sampled_from(["node[0-3,7]", "n[00-12]-ib", "'[1]", "login", "left over", "=", "größe", "and"])
 WHENS = st.none() | st.sampled_from(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.syntax import fluid
-from fluxres.syntax.fluid import Form, Parts
-from fluxres.syntax.fluid_symbols import SYMBOLS
+from fluxres.syntax.fluid import SYMBOLS, Form, Parts
 
 FORMS = [form for form in get_args(Form) if form != "words"]
 IDS = st.integers(0, 2**64 - 1)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import click
 
-from fluxres.cli.arguments import Moment, check_window, complete_job, complete_pool, targets
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
-from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import OUTPUTS, Duration, Settings
+from fluxres.cli.stores import changing, trying
 from fluxres.errors import UsageError
 
 
@@ -77,8 +77,6 @@ class Window(NamedTuple):
 def _allocate(
     settings: Settings, asked: Asked, criteria: str | None, job: str, window: Window, *, or_reserve: bool, dry_run: bool
 ) -> None:
-    from fluxres.cli.stores import changing, trying
-
     start, end, duration = window
     if criteria is not None and asked.request is not None:
         raise UsageError("both a request and --find were given", hint="give one of them")
@@ -98,8 +96,6 @@ def _allocate(
 def _allocate_together(
     settings: Settings, asked: list[Asked], jobs: tuple[str, ...], window: Window, *, or_reserve: bool, dry_run: bool
 ) -> None:
-    from fluxres.cli.stores import changing, trying
-
     start, end, duration = window
     policy = next((one.policy for one in asked if one.request is not None), "first")
     if or_reserve and any(one.request is None for one in asked):
@@ -127,8 +123,6 @@ def free_command(
     settings: Settings, job: str | None, pools: tuple[str, ...], start: float | None, end: float | None, ended: bool
 ) -> None:
     """Release what a job holds: everything, some pools, or N units of them."""
-    from fluxres.cli.stores import changing
-
     if ended == (job is not None):
         wrong = "both a job and --ended were given" if ended else "neither a job nor --ended was given"
         raise UsageError(wrong, hint="give one of them")
@@ -158,8 +152,6 @@ def free_command(
 @click.pass_obj
 def grow_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
     """Allocate more pools, or what a REQUEST asks for, to a job that already holds resources, until the job ends."""
-    from fluxres.cli.stores import changing
-
     if start is not None or end is not None:
         check_window(start, end)
     with changing(settings) as graph:
@@ -176,8 +168,6 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
 @click.pass_obj
 def shrink_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
     """Release a part of what a job holds: pools, N units of them, or pools that match a REQUEST."""
-    from fluxres.cli.stores import changing
-
     if start is not None:
         check_window(start, end)
     with changing(settings) as graph:
@@ -199,8 +189,6 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
 @click.pass_obj
 def extend_command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
     """Move the end of a job's allocation, later or earlier: of all its pools, or of none."""
-    from fluxres.cli.stores import changing
-
     if (end is None) == (duration is None):
         given = "both --until and --duration were given" if end is not None else "neither --until nor --duration was given"
         raise UsageError(given, hint="give one of them, such as --until +2h or --duration +30m")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fluxres.cli.arguments import complete_pool
+from fluxres.cli.arguments import complete_pool, key_value
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import Settings
-from fluxres.cli.stores import note_supply
+from fluxres.cli.stores import changing, note_supply
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def add(
     new: str | None,
 ) -> None:
     """Add an edge from SOURCE to TARGET."""
-    from fluxres.cli.stores import changing
-
-    values = dict(map(_attribute, attributes))
+    values = dict(map(key_value, attributes))
     if None in values.values():
         raise UsageError("an attribute of a new edge needs a value", hint="K=V")
     with changing(settings) as graph:
@@ -111,9 +109,7 @@ def change(
     attributes: tuple[str, ...],
 ) -> None:
     """Change the edge from SOURCE to TARGET. K without a value removes an attribute."""
-    from fluxres.cli.stores import changing
-
-    values = dict(map(_attribute, attributes))
+    values = dict(map(key_value, attributes))
     with changing(settings) as graph:
         before = graph.structure
         graph.set_edge(
@@ -134,17 +130,10 @@ def change(
 @click.pass_obj
 def remove(settings: Settings, source: str, target: str, subsystem: str, relation: str | None) -> None:
     """Remove the edge from SOURCE to TARGET; the pools remain."""
-    from fluxres.cli.stores import changing
-
     with changing(settings) as graph:
         before = graph.structure
         graph.remove_edge(source, target, subsystem, relation=relation)
     _answer(settings, graph, before, (subsystem, source, target, relation), "is removed")
-
-
-def _attribute(text: str) -> tuple[str, str | None]:
-    key, equals, value = text.partition("=")
-    return key, value if equals else None
 
 
 def _answer(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fluxres.cli.output import answer, note
+from fluxres.cli.output import answer, answer_table, note
 from fluxres.cli.program import Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
+from fluxres.render.text import Column, plural, table
 
 if TYPE_CHECKING:
     from fluxres.experiments.comparison import Checked, Comparison
@@ -75,22 +76,17 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 def show(settings: Settings, study: Path) -> None:
     """List the runs of a study, and check that they are possible."""
     from fluxres.experiments.study import value_text
-    from fluxres.render.text import Column, table
 
     read = _study(study)
     columns = [Column("RUN"), *(Column(name.upper()) for name in read.headings), Column("SEED", right=True)]
-    answer(
+    answer_table(
         settings,
-        document=lambda: {
+        columns,
+        [[each.key, *map(value_text, each.settings.values()), str(each.seed)] for each in read.runs],
+        lambda: {
             "study": read.page.name,
             "runs": [{"run": each.key, "settings": each.settings, "seed": each.seed} for each in read.runs],
         },
-        lines=lambda style: table(
-            columns,
-            [[each.key, *map(value_text, each.settings.values()), str(each.seed)] for each in read.runs],
-            header=settings.header,
-            style=style,
-        ),
     )
 
 
@@ -105,7 +101,6 @@ def _study(path: Path) -> Study:
 def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool) -> int:
     from fluxres.experiments import comparison, report
     from fluxres.experiments.folder import ResultsFolder
-    from fluxres.render.text import plural
 
     found, notes = report.write(study, ResultsFolder(out))
     for text in notes:
@@ -128,7 +123,7 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
         "settings": [_row(found, at) for at in range(len(found.rows))],
         "expected": [each.to_dict() for each in checked],
     }
-    answer(settings, document=lambda: document, lines=lambda style: _lines(settings, style, found, checked, document))
+    answer(settings, document=lambda: document, lines=lambda style: _lines(style, found, checked, document))
     return NOT_AS_EXPECTED if failed or found.missing or is_idle or not all(each.holds for each in checked) else 0
 
 
@@ -142,10 +137,9 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
     }
 
 
-def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
+def _lines(style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
     from fluxres.experiments.figures import written
     from fluxres.experiments.study import value_text
-    from fluxres.render.text import Column, table
 
     names = found.study.shown
     columns = [*(Column(name.upper()) for name in found.study.headings), Column("RUNS", right=True)]
@@ -161,7 +155,7 @@ def _lines(settings: Settings, style: Any, found: Comparison, checked: list[Chec
             if found.study.page.baseline:
                 cells.append("-" if ratio is None else f"{ratio.mean:.3g}")
         rows.append(cells)
-    lines = list(table(columns, rows, header=settings.header, style=style))
+    lines = list(table(columns, rows, style=style))
     lines += [f"{'as expected' if each.holds else 'NOT AS EXPECTED'}: {each.text}" for each in checked]
     lines += [f"{len(document['missing'])} runs are missing"] * bool(document["missing"])
     return [*lines, f"report: {document['report']}"]

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fluxres.cli.output import answer
+from fluxres.cli.output import answer_table
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import answer_report, save_file
+from fluxres.render.text import Column
 
 if TYPE_CHECKING:
     from fluxres.formats.format import Format
@@ -31,7 +33,6 @@ def convert_command(
     IN and OUT may be - for standard input and output, and compressed (.gz, .zst, .xz, .bz2). Whatever the format of OUT cannot
     express is reported on standard error.
     """
-    from fluxres.cli.stores import answer_report, save_file
     from fluxres.store.files import load
 
     with progress(2) as shown:
@@ -51,15 +52,10 @@ def formats_command(settings: Settings, names: tuple[str, ...]) -> None:
     Formats are detected from the content when reading; when writing, the extension or --format decides.
     """
     from fluxres.formats import registry
-    from fluxres.render.text import Column, table
 
     known = [registry.named(name) for name in names] if names else registry.formats()
     columns = [Column(title) for title in ("FORMAT", "READ", "WRITE", "ENDINGS", "CARRIES", "WHAT")]
-    answer(
-        settings,
-        document=lambda: {"formats": [_document(each) for each in known]},
-        lines=lambda style: table(columns, [_row(each) for each in known], header=settings.header, style=style),
-    )
+    answer_table(settings, columns, [_row(each) for each in known], lambda: {"formats": [_document(each) for each in known]})
 
 
 def _document(known: Format) -> dict[str, Any]:

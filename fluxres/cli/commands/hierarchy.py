@@ -12,14 +12,15 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Duration, Settings, inventory_option
+from fluxres.cli.stores import reading
 from fluxres.errors import RunFailed, UsageError
+from fluxres.render.text import Style
 
 if TYPE_CHECKING:
     from fluxres.cli.progress import Progress
     from fluxres.launch.branch import Branch
     from fluxres.launch.hierarchy import Ensemble, Outcome, Patience
     from fluxres.model import ResourceGraph
-    from fluxres.render.text import Style
     from fluxres.simulation.hierarchy import Hierarchy
 
 _COUNT = click.IntRange(min=0)
@@ -94,13 +95,13 @@ def hierarchy_command(settings: Settings, /, **options: Any) -> None:
         answer(
             settings,
             document=lambda: hierarchies.planned_document(wanted, planned, ensemble),
-            lines=lambda style: hierarchies.planned_lines(wanted, planned, header=settings.header, style=style),
+            lines=lambda style: hierarchies.planned_lines(wanted, planned, style=style),
         )
         return
     outcomes = _run(machine, wanted, ensemble, patience, options)
 
     def lines(style: Style) -> list[str]:
-        return hierarchies.lines(outcomes, header=settings.header, style=style)
+        return hierarchies.lines(outcomes, style=style)
 
     answer(settings, document=lambda: hierarchies.document(outcomes, ensemble), lines=lines)
     if options["csv"]:
@@ -152,7 +153,6 @@ def _planned(
 
 
 def _machine(settings: Settings, options: dict[str, Any]) -> ResourceGraph:
-    from fluxres.cli.stores import reading
     from fluxres.simulation import machine
 
     numbers = {key: options[key] for key in ("nodes", "cores", "gpus") if options[key] is not None}

@@ -11,11 +11,12 @@ from fluxres import limits
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import Duration, Settings, inventory_option
+from fluxres.cli.stores import reading
 from fluxres.errors import RunFailed, UsageError
+from fluxres.render.text import Column, Style, table
 
 if TYPE_CHECKING:
     from fluxres.launch.session import Ran
-    from fluxres.render.text import Style
 
 
 @click.group("instance", cls=Group)
@@ -39,7 +40,6 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
 
     Ends with status 5 if a job failed or was refused.
     """
-    from fluxres.cli.stores import reading
     from fluxres.launch.session import Session
     from fluxres.simulation import machine as machines
     from fluxres.simulation import reading as workloads
@@ -56,15 +56,13 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
     def document() -> dict[str, Any]:
         return {"machine": graph.name, "results": dict(sorted(results.items())), "jobs": [one._asdict() for one in jobs]}
 
-    answer(settings, document=document, lines=lambda style: _lines(jobs, settings, style))
+    answer(settings, document=document, lines=lambda style: _lines(jobs, style))
     bad = sum(number for result, number in results.items() if result != "completed")
     if bad:
         raise RunFailed(f"{bad} of {len(jobs)} jobs did not complete", where=workload)
 
 
-def _lines(jobs: list[Ran], settings: Settings, style: Style) -> list[str]:
-    from fluxres.render.text import Column, table
-
+def _lines(jobs: list[Ran], style: Style) -> list[str]:
     columns = [
         Column("NAME"),
         Column("ID", role=lambda _text: "job"),
@@ -75,7 +73,7 @@ def _lines(jobs: list[Ran], settings: Settings, style: Style) -> list[str]:
         Column("POOLS"),
         Column("NOTE"),
     ]
-    return table(columns, [_cells(one) for one in jobs], header=settings.header, style=style)
+    return table(columns, [_cells(one) for one in jobs], style=style)
 
 
 def _cells(one: Ran) -> list[str]:

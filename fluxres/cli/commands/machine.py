@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from fluxres.cli import arguments
-from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool
-from fluxres.cli.output import answer
+from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool, key_value
+from fluxres.cli.output import answer, answer_summary
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import changing, is_file, note_supply, reading, save_file, store
 from fluxres.errors import UsageError
 from fluxres.render.text import plural
 
@@ -21,21 +21,20 @@ from fluxres.render.text import plural
 @click.pass_obj
 def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: str | None, remove: bool) -> None:
     """Tag pools with a key and an optional value, or remove the tag."""
-    from fluxres.cli.stores import changing
     from fluxres.render.folding import fold_all
 
-    key, value = arguments.tag(tag)
+    key, value = key_value(tag)
     with changing(settings) as graph:
-        chosen = arguments.chosen(graph, pools, criteria)
+        vertices = chosen(graph, pools, criteria)
         if remove:
-            graph.untag(chosen, key)
+            graph.untag(vertices, key)
         else:
-            graph.tag(chosen, key, value)
+            graph.tag(vertices, key, value)
     done = f"without {key}" if remove else tag
     answer(
         settings,
-        document=lambda: {"pools": [graph.structure.where(v) for v in chosen], "key": key, "value": value, "removed": remove},
-        lines=lambda _style: [f"{fold_all(graph.structure, chosen)}: {done}"],
+        document=lambda: {"pools": [graph.structure.where(v) for v in vertices], "key": key, "value": value, "removed": remove},
+        lines=lambda _style: [f"{fold_all(graph.structure, vertices)}: {done}"],
     )
 
 
@@ -49,7 +48,6 @@ def state_command(settings: Settings, pools: tuple[str, ...], state: str, criter
 
     Pools that are down, drain, failing or unknown, and everything below them, take no new work; jobs keep what they hold there.
     """
-    from fluxres.cli.stores import changing
     from fluxres.render.folding import fold_all
 
     with changing(settings) as graph:
@@ -78,9 +76,6 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
 
     Ancestors are included to keep the pools connected to the root. Nothing is allocated in the copy.
     """
-    from fluxres.cli.stores import is_file, note_supply, reading, save_file, store
-    from fluxres.render import documents, listings
-
     if path is not None and job is not None:
         raise UsageError("both a path and a job were given", hint="give one of them")
     made = reading(settings).copy("/" if path is None else path, job=job, at=at)
@@ -90,8 +85,7 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
         made.name = dest
         store(settings).put(dest, made, replace=replace, command=settings.command, wait_s=settings.wait_s)
     note_supply(made)
-    facts = documents.summary(made)
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+    answer_summary(settings, made)
 
 
 @click.command("merge", cls=Command)
@@ -106,8 +100,6 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
     A name that is both a graph and a file is the graph; write ./name for the file.
     """
     from fluxres import clock
-    from fluxres.cli.stores import changing, store
-    from fluxres.render import documents, listings
     from fluxres.store.files import load
 
     opened = store(settings)
@@ -116,8 +108,7 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
     with changing(settings) as graph:
         before = len(graph)
         graph.merge(other, where)
-    facts = {**documents.summary(graph), "added": len(graph) - before}
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+    answer_summary(settings, graph, added=len(graph) - before)
 
 
 @click.command("unlink", cls=Command)
@@ -126,8 +117,6 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
 @click.pass_obj
 def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None:
     """Remove a pool and everything below it. Pools that are in no hierarchy any more are deleted."""
-    from fluxres.cli.stores import changing
-
     with changing(settings) as graph:
         before = len(graph)
         graph.unlink(path, hierarchy)
@@ -148,8 +137,6 @@ def move_command(settings: Settings, path: str, to: str) -> None:
 
     With a URI such as power:/pdu1, TO is the new parent in that hierarchy.
     """
-    from fluxres.cli.stores import changing
-
     with changing(settings) as graph:
         uuid = graph.pool(path).uuid
         graph.move(path, to)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fluxres.cli.arguments import Moment, check_window
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window
 from fluxres.cli.output import answer
-from fluxres.cli.requests import Asked, RequestCommand
 from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
+from fluxres.cli.stores import reading
+from fluxres.clock import seconds
 from fluxres.errors import STATUS, InfeasibleRequest, InsufficientResources
+from fluxres.render.text import Style, seconds_or_none, when, when_from
 
 if TYPE_CHECKING:
     from fluxres.model import Selection
-    from fluxres.render.text import Style
 
 
 @click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
@@ -30,10 +31,7 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
     """
     import numpy as np
 
-    from fluxres.cli.stores import reading
-    from fluxres.clock import seconds
     from fluxres.render import listings
-    from fluxres.render.text import seconds_or_none, when_from
 
     wanted, policy = asked.needed(), asked.policy
     check_window(after, None)
@@ -55,7 +53,7 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
 
     def lines(style: Style) -> Iterator[str]:
         yield "now" if start <= now else when_from(start)
-        yield from listings.matched(found, graph.structure, header=settings.header, style=style)
+        yield from listings.matched(found, graph.structure, style=style)
 
     def pools() -> Selection:
         vertices = np.union1d(found.vertices, found.shared)
@@ -78,9 +76,7 @@ def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: fl
 
     Ends with status 0 if it has a match, 1 if it has none at that time, 3 if it can never have one.
     """
-    from fluxres.cli.stores import reading
     from fluxres.render import refusals
-    from fluxres.render.text import when
 
     settings = ctx.ensure_object(Settings)
     wanted = asked.needed()

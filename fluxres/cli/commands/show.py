@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres.cli.arguments import Moment, Window, complete_job, complete_pool
-from fluxres.cli.output import answer, list_pools, note_unmet
+from fluxres.cli.output import answer, answer_summary, answer_table, list_pools, note_unmet
 from fluxres.cli.program import Command
 from fluxres.cli.settings import OUTPUTS, POOL_OUTPUTS, Duration, Settings
+from fluxres.cli.stores import reading
+from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
+from fluxres.render.text import Column, Style, units
 
 if TYPE_CHECKING:
     from fluxres.model import Pool, ResourceGraph
-    from fluxres.render.text import Style
     from fluxres.render.tree import Branch
 
 
@@ -23,11 +25,8 @@ if TYPE_CHECKING:
 @click.pass_obj
 def info_command(settings: Settings) -> None:
     """Show a summary of a graph: totals, jobs, states."""
-    from fluxres.cli.stores import reading
-    from fluxres.render import documents, listings
 
-    facts = documents.summary(reading(settings))
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+    answer_summary(settings, reading(settings))
 
 
 @click.command("show", cls=Command)
@@ -41,7 +40,6 @@ def show_command(settings: Settings, path: str | None, depth: int | None, subsys
     With PATH: everything about that pool, and the tree below it. A URI such as power:/pdu0 draws the tree below the pool in that
     hierarchy.
     """
-    from fluxres.cli.stores import reading
     from fluxres.model import targets
 
     graph = reading(settings)
@@ -103,7 +101,7 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
         if shown.hierarchy:
             yield from tree.draw(graph, tree.forest(graph, shown, depth, at), style=style)
         else:
-            yield from tree.edges(structure, shown, at=at, header=settings.header, style=style)
+            yield from tree.edges(structure, shown, at=at, style=style)
 
     answer(settings, document=document, lines=lines)
 
@@ -151,8 +149,6 @@ def find_command(
     CRITERIA such as 'type=node and state=up and available>=8'; specs/criteria.md describes the language. Pools that look the same
     are folded into one line.
     """
-    from fluxres.cli.stores import reading
-
     if at is not None and during is not None:
         raise UsageError("both --at and --during were given", hint="give one of them")
     if hierarchy is not None and not (with_children or with_ancestors):
@@ -164,7 +160,8 @@ def find_command(
         found |= met.with_ancestors(hierarchy)
     if with_children:
         found |= met.with_children(hierarchy)
-    list_pools(settings, found, at, during, limit)
+    window = graph.window(at, None) if during is None else graph.open_window(*during)
+    list_pools(settings, found, window, limit)
     if not met:
         note_unmet(graph, text)
 
@@ -179,7 +176,6 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
     """List pools with free units, everywhere or in the subtree of PATH."""
     import numpy as np
 
-    from fluxres.cli.stores import reading
     from fluxres.model import targets
 
     graph = reading(settings)
@@ -187,8 +183,7 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
     if path is not None:
         place = targets.place(graph, path)
         found &= graph.select(np.array(place.vertices, np.int32)).with_children(place.name)
-    start = graph.window(at, None)[0] / 1e6
-    list_pools(settings, found, at, None if duration is None else (start, start + duration), limit)
+    list_pools(settings, found, graph.window(at, duration), limit)
 
 
 @click.command("allocated", cls=Command, outputs=OUTPUTS)
@@ -197,8 +192,6 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
 @click.pass_obj
 def allocated_command(settings: Settings, job: str | None, at: float | None) -> None:
     """List the allocations and reservations, of all jobs or of one, that have not ended."""
-    from fluxres.cli.stores import reading
-    from fluxres.clock import FOREVER
     from fluxres.render import documents, listings
 
     graph = reading(settings)
@@ -207,7 +200,7 @@ def allocated_command(settings: Settings, job: str | None, at: float | None) -> 
     answer(
         settings,
         document=lambda: {"allocated": documents.spans(graph, sorted({v for _, v, *_ in held}), start, end, job)},
-        lines=lambda style: listings.records(graph, held, header=settings.header, style=style),
+        lines=lambda style: listings.records(graph, held, style=style),
         pools=lambda: graph.allocated(job, at),
         allocations=lambda: (graph.allocation(name, at) for name in dict.fromkeys(name for name, *_ in held)),
     )
@@ -224,9 +217,7 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
 
     A URI such as power:/pdu0 is a subtree of that hierarchy; power:/ is all of it.
     """
-    from fluxres.cli.stores import reading
     from fluxres.model import targets
-    from fluxres.render.text import Column, table, units
 
     graph = reading(settings)
     place = targets.place(graph, path)
@@ -234,8 +225,9 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
     free, unit_of = graph.aggregate(path, at, duration, every), graph.units
     columns = [Column("TYPE"), Column("FREE", right=True)]
     rows = [[name, units(number, unit_of[name])] for name, number in free.items()]
-    answer(
+    answer_table(
         settings,
-        document=lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
-        lines=lambda style: table(columns, rows, header=settings.header, style=style),
+        columns,
+        rows,
+        lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
     )

@@ -13,10 +13,9 @@ from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import JOB_OUTPUTS, Duration, Settings
 from fluxres.errors import PolicyError
-from fluxres.render.text import plural
+from fluxres.render.text import Style, plural
 
 if TYPE_CHECKING:
-    from fluxres.render.text import Style
     from fluxres.simulation.outcome import Result
     from fluxres.simulation.schedule import Sink
     from fluxres.simulation.workload import Workload

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import Moment, check_window, complete_job, complete_pool, targets
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted
-from fluxres.cli.requests import Asked, RequestCommand, endless
 from fluxres.cli.settings import Duration, Settings
+from fluxres.cli.stores import changing, reading
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ def stage_command(
 
     Without arguments: list the active stages.
     """
-    from fluxres.cli.stores import changing, reading
-
     wanted, policy = asked.request, asked.policy
     if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
         raise UsageError("more than one of pools, a request, --commit and --release were given", hint="give one at a time")
@@ -85,5 +83,5 @@ def _answer_stages(settings: Settings, graph: ResourceGraph, found: Sequence[Sta
     answer(
         settings,
         document=lambda: {"stages": [documents.stage(graph, staged) for staged in found]},
-        lines=lambda style: listings.stages(graph, found, header=settings.header, style=style),
+        lines=lambda style: listings.stages(graph, found, style=style),
     )

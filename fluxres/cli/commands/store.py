@@ -7,11 +7,13 @@ from typing import Any
 import click
 
 from fluxres.cli.arguments import complete_graph, complete_job, complete_pool
-from fluxres.cli.output import answer
+from fluxres.cli.output import answer, answer_summary, answer_table
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import Settings
+from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
 from fluxres.errors import UsageError
+from fluxres.render.text import Column, plural, when
 
 
 @click.command("load", cls=Command)
@@ -39,9 +41,7 @@ def load_command(
     or the URL of another store; or several files, each of a part of the machine. The graph becomes the one in use.
     """
     from fluxres import clock
-    from fluxres.cli.stores import note_supply, store
     from fluxres.documents.source import Sources
-    from fluxres.render import documents, listings
     from fluxres.store.files import load
 
     options = {key: value for key, value in (("cluster", cluster), ("keep", _words(keep))) if value is not None}
@@ -56,8 +56,7 @@ def load_command(
         shown.step(f"writing {graph.name}")
         store(settings).put(graph.name, graph, replace=replace, use=True, command=settings.command, wait_s=settings.wait_s)
     note_supply(graph)
-    facts = documents.summary(graph)
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, header=settings.header, style=style))
+    answer_summary(settings, graph)
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
@@ -73,9 +72,6 @@ def graphs_command(ctx: click.Context) -> None:
 
 
 def _list(settings: Settings) -> None:
-    from fluxres.cli.stores import store
-    from fluxres.render.text import Column, table, when
-
     opened = store(settings)
     in_use, found = opened.default, opened.graphs()
     columns = [
@@ -92,11 +88,7 @@ def _list(settings: Settings) -> None:
         values = [(g.name, g.name == in_use, g.pools, g.seq, g.created) for g in found]
         return {"store": opened.url, "graphs": [dict(zip(keys, value, strict=True)) for value in values]}
 
-    answer(
-        settings,
-        document=document,
-        lines=lambda style: table(columns, rows, header=settings.header, style=style),
-    )
+    answer_table(settings, columns, rows, document)
 
 
 @graphs_command.command("use")
@@ -104,8 +96,6 @@ def _list(settings: Settings) -> None:
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
     """Make this graph the default for commands without --graph."""
-    from fluxres.cli.stores import store
-
     store(settings).use(name, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"in_use": name}, lines=lambda _style: [f"{name} is now in use"])
 
@@ -115,8 +105,6 @@ def use(settings: Settings, name: str) -> None:
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
     """Remove a graph from the store, with its jobs and its journal."""
-    from fluxres.cli.stores import store
-
     store(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"graph {name!r} removed"])
 
@@ -137,7 +125,6 @@ def save_command(
     Whatever the format cannot express is reported on standard error. A file whose name ends in .gz, .zst, .xz or .bz2 is
     compressed.
     """
-    from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
     from fluxres.store.files import save_stored
 
     if path is not None:
@@ -170,9 +157,7 @@ def check_command(ctx: click.Context, source: str | None) -> None:
 
     Ends with status 4 if a rule is broken.
     """
-    from fluxres.cli.stores import reading
     from fluxres.render import documents, listings
-    from fluxres.render.text import plural
     from fluxres.store.files import load
 
     settings = ctx.ensure_object(Settings)
@@ -182,9 +167,7 @@ def check_command(ctx: click.Context, source: str | None) -> None:
         settings,
         document=lambda: {"graph": graph.name, "pools": len(graph), "problems": [documents.problem(p) for p in found]},
         lines=lambda style: (
-            listings.problems(found, header=settings.header, style=style)
-            if found
-            else [f"{graph.name}: {plural(len(graph), 'pool')}, no problems"]
+            listings.problems(found, style=style) if found else [f"{graph.name}: {plural(len(graph), 'pool')}, no problems"]
         ),
     )
     if any(problem.severity == "error" for problem in found):
@@ -201,15 +184,14 @@ def log_command(settings: Settings, job: str | None, path: str | None, limit: in
 
     Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
-    from fluxres.cli.stores import store
     from fluxres.render import events
-    from fluxres.render.text import Column, table, when
 
     entries = store(settings).log(settings.graph, job=job, path=path, limit=limit)
     columns = [Column("NUMBER", right=True), Column("TIME"), Column("EVENT"), Column("WHAT")]
     rows = [[str(e.seq), when(e.time), e.event["event"], events.details(e.event)] for e in entries]
-    answer(
+    answer_table(
         settings,
-        document=lambda: {"log": [{"number": e.seq, "time": e.time, "command": e.command, **e.event} for e in entries]},
-        lines=lambda style: table(columns, rows, header=settings.header, style=style),
+        columns,
+        rows,
+        lambda: {"log": [{"number": e.seq, "time": e.time, "command": e.command, **e.event} for e in entries]},
     )

@@ -5,7 +5,7 @@ its own language, without a graph: users of these systems expect the same index,
 rules differ from each other and from a graph's (best fit and worst fit, stacks and backtracking, three kinds of refusal).
 
 `FORMATS` describes the files, `requests` reads requests for a graph, and the `inventory` modules turn hosts and their stocks
-into a machine and back.  What a peer system's pool forbids a request on a graph is in :mod:`fluxres.match.peer_rules`.
+into a machine and back.  What a peer system's pool forbids a request on a graph is in :mod:`fluxres.match.matcher`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from fluxres.formats.peers.inventory import (
 )
 from fluxres.graph.kinds import Kind, PropertyValue
 from fluxres.graph.structure import Structure
-from fluxres.match.peer_rules import MULTINODE
+from fluxres.match.matcher import MULTINODE
 
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Identity = Annotated[str, Meta(max_length=limits.VALUE_LENGTH_MAX)] | int

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import StoreError
-from fluxres.store import blob
+from fluxres.store import encoding
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SHAPES = st.one_of(
@@ -24,9 +24,9 @@ SHAPES = st.one_of(
 )
 
 
-def there_and_back(values: np.ndarray[Any, Any]) -> tuple[blob.Column, np.ndarray[Any, Any]]:
+def there_and_back(values: np.ndarray[Any, Any]) -> tuple[encoding.Column, np.ndarray[Any, Any]]:
     payloads: list[bytes] = []
-    column = blob.encode_column(values, payloads)
+    column = encoding.encode_column(values, payloads)
     left = iter(payloads)
 
     def take(length: int) -> bytes:
@@ -34,7 +34,7 @@ def there_and_back(values: np.ndarray[Any, Any]) -> tuple[blob.Column, np.ndarra
         assert len(payload) == length
         return payload
 
-    back = blob.decode_column(column, values.dtype, take)
+    back = encoding.decode_column(column, values.dtype, take)
     assert next(left, None) is None
     return column, back
 
@@ -69,26 +69,26 @@ def test_narrow_types_are_restored(dtype: Any, data: st.DataObject) -> None:
 )
 def test_regular_column_takes_little_space(values: np.ndarray[Any, Any], bytes_max: int) -> None:
     payloads: list[bytes] = []
-    blob.encode_column(values.astype(np.int64), payloads)
+    encoding.encode_column(values.astype(np.int64), payloads)
     assert sum(map(len, payloads)) <= bytes_max
 
 
 def test_inflated_data_never_exceeds_its_announced_size() -> None:
-    payload, zipped = blob.squeeze(bytes(1_000_000))
+    payload, zipped = encoding.squeeze(bytes(1_000_000))
     assert zipped
     with pytest.raises(StoreError, match="11 bytes instead of 10"):
-        blob.expand(payload, zipped, 10)
+        encoding.expand(payload, zipped, 10)
 
 
 @pytest.mark.parametrize(
     "column",
     [
-        blob.Column(-1),
-        blob.Column(3, width=3, length=6),
-        blob.Column(4, width=1, length=4),
-        blob.Column(0, width=1, length=0),
+        encoding.Column(-1),
+        encoding.Column(3, width=3, length=6),
+        encoding.Column(4, width=1, length=4),
+        encoding.Column(0, width=1, length=0),
     ],
 )
-def test_invalid_column_descriptions_are_refused(column: blob.Column) -> None:
+def test_invalid_column_descriptions_are_refused(column: encoding.Column) -> None:
     with pytest.raises(StoreError):
-        blob.decode_column(column, np.int64, lambda length: b"\0" * length)
+        encoding.decode_column(column, np.int64, lambda length: b"\0" * length)
