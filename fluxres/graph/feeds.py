@@ -241,7 +241,13 @@ class Feeds:
     def is_in_node(self, v: int) -> bool:
         """Whether a pool is a node or is in one."""
         at = bisect_right(self._nodes.data, v) - 1
-        return at >= 0 and v < self._pools.end.item(int(self._nodes[at]))
+        return at >= 0 and v < self._ends.item(at)
+
+    @cached_property
+    def _ends(self) -> Int32:
+        """By node, the farthest end of the nodes up to it: nodes may be nested."""
+        found: Int32 = np.maximum.accumulate(self._pools.end[self._nodes])
+        return found
 
     def onward(self, u: int) -> tuple[int, int]:
         """One step up from a supplier: the pool where its own supply arrives, and the pool that is charged with it, or -1."""

@@ -242,7 +242,8 @@ class Paths:
         for feeds in self.feeds:
             leaves[feeds.distributors] = False  # a distributor is included only if it supplies something kept
             at = nodes.searchsorted(feeds.below, "right") - 1
-            inside = (at >= 0) & (feeds.below < structure.end[nodes[at]]) if nodes.size else np.zeros(len(at), np.bool_)
+            ends = np.maximum.accumulate(structure.end[nodes])  # nodes may be nested
+            inside = (at >= 0) & (feeds.below < ends[at]) if nodes.size else np.zeros(len(at), np.bool_)
             taken[feeds.below[inside]] = True
         number = -1
         while number != (number := int(taken.sum())):

@@ -318,3 +318,25 @@ def test_nested_node_is_supplied_through_its_parent() -> None:
     assert g.pool("/c/node/inner").available() == 0
     g.set_state("network:/leaf", "up")
     assert g.pool("/c/node/inner").available() == 1
+
+
+def test_rule_f1_nested_node_does_not_hide_the_cards_of_the_node_around_it() -> None:
+    graph = sites.graph("""
+fluxres: 1
+name: site
+resources:
+  - type: node
+    with:
+      - {type: board, with: [{type: node, name: inner}]}
+      - {type: socket, with: [{type: core}, {type: nic}]}
+      - {type: nic, id: 7}
+graphs:
+  network:
+    pools: [{type: bandwidth, basename: switch, count: 2, size: 100}]
+    edges:
+      - {from: "network:/switch0", to: /site/node/socket/nic}
+      - {from: "network:/switch1", to: /site/node/nic7}
+""")
+    (feeds,) = graph.structure.feeds
+    core = graph.vertex("/site/node/socket/core")
+    assert [graph.structure.where(v) for v in feeds.entries(core)] == ["/site/node/socket/nic"]
