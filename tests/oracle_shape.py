@@ -73,13 +73,19 @@ class Shape:
             if graph.hierarchy and graph.touches(uuid) and self.at_uri(name, self.uri(name, uuid)) == [uuid]:
                 return self.uri(name, uuid)
         path = self.path_outside(uuid)
-        if [self.path_outside(u) for u in self.pools if u not in self.tree].count(path) > 1:
-            return uuid
         around = [name for name, graph in self.graphs.items() if graph.touches(uuid)]
         plain = [name for name in around if not self.graphs[name].hierarchy]
         if around and not plain:
-            return uuid  # in a hierarchy a name is a URI, which another pool has as well
-        return f"{plain[0] if plain else 'pools'}:/{path}"
+            return uuid  # the URI in the hierarchy is that of another pool too
+        name = plain[0] if plain else "pools"
+        named = [u for u in self.pools if u not in self.tree and self.path_outside(u) == path and self.is_named_by(name, u)]
+        return uuid if len(named) > 1 else f"{name}:/{path}"
+
+    def is_named_by(self, name: str, uuid: str) -> bool:
+        """Whether a name that begins with a graph without hierarchy, or with `pools`, may mean a pool outside the tree."""
+        if name not in self.graphs:
+            return True
+        return self.graphs[name].touches(uuid) or not any(graph.touches(uuid) for graph in self.graphs.values())
 
     def path_outside(self, uuid: str) -> str:
         return "/".join(self.pools[u]["name"] for u in [*reversed(list(self.ancestors(uuid))), uuid])

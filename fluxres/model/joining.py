@@ -55,8 +55,10 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
         free[u - v : structure.end.item(u) - v] = 0
     outside = None
     if structure.tree_end < structure.n:
-        beyond = slice(structure.tree_end, structure.n)
-        outside = np.where(ways[beyond], structure.size[beyond], planner.free_slice(structure.tree_end, structure.n, *window))
+        outside = planner.free_slice(structure.tree_end, structure.n, *window)
+        for u in (np.flatnonzero(ways[structure.tree_end :]) + structure.tree_end).tolist():
+            if planner.covered_by(u, *window) < 0:
+                outside[u - structure.tree_end] = structure.size.item(u)
         for u in barred[np.searchsorted(barred, structure.tree_end) :].tolist():
             outside[u - structure.tree_end : structure.end.item(u) - structure.tree_end] = 0
 
