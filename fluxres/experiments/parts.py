@@ -25,9 +25,8 @@ from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads
 from fluxres.simulation.cost import Cost, Fitted, Measured
 from fluxres.simulation.hierarchy import Hierarchy, fan_outs
-from fluxres.simulation.lublin import Lublin
 from fluxres.simulation.machine import Machine
-from fluxres.simulation.models import Bursts, Ensemble
+from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
