@@ -31,8 +31,7 @@ from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
-    from fluxres.experiments.study import Run
-    from fluxres.experiments.study_schema import CostEntry, HierarchyEntry, WorkloadEntry
+    from fluxres.experiments.study import CostEntry, HierarchyEntry, Run, WorkloadEntry
     from fluxres.graph.structure import Structure
 
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")

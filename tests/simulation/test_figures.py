@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError
-from fluxres.experiments.coverage import Rectangles, coverage, rectangles
+from fluxres.experiments.charts import Rectangles, coverage, rectangles
+from fluxres.experiments.comparison import estimate, ratio, student_t
 from fluxres.experiments.figures import FIGURES, columns, written
-from fluxres.experiments.statistics import estimate, ratio, student_t
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.numbering import laid_out
 from fluxres.simulation.schedule import Finished
