@@ -7,12 +7,11 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from fluxres.launch.facts import Facts
+from fluxres.launch.plan import Facts, Planned
 from fluxres.render.text import PLAIN, Column, Style, table
 
 if TYPE_CHECKING:
     from fluxres.launch.hierarchy import Ensemble, Outcome
-    from fluxres.launch.plan import Planned
     from fluxres.launch.protocol import Row
     from fluxres.simulation.hierarchy import Hierarchy
 

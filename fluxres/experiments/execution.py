@@ -23,13 +23,11 @@ from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
 from fluxres.simulation.cost import Fit
-from fluxres.simulation.metrics import Metrics, RunningMetrics
+from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
 from fluxres.simulation.numbering import Translated, laid_out
-from fluxres.simulation.outcome import Result
 from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
 from fluxres.simulation.schedule import Finished, Sink
-from fluxres.simulation.series import Series
-from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.simulator import Result, Simulator
 from fluxres.simulation.sites import InstanceRow
 from fluxres.syntax import idset
 

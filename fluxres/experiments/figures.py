@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from fluxres.simulation.outcome import Result
+    from fluxres.simulation.simulator import Result
 
 
 class Figure(NamedTuple):

@@ -25,15 +25,13 @@ from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads
 from fluxres.simulation.cost import Cost, Fitted, Measured
 from fluxres.simulation.hierarchy import Hierarchy, fan_outs
-from fluxres.simulation.lublin import Lublin
 from fluxres.simulation.machine import Machine
-from fluxres.simulation.models import Bursts, Ensemble
+from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
-    from fluxres.experiments.study import Run
-    from fluxres.experiments.study_schema import CostEntry, HierarchyEntry, WorkloadEntry
+    from fluxres.experiments.study import CostEntry, HierarchyEntry, Run, WorkloadEntry
     from fluxres.graph.structure import Structure
 
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")

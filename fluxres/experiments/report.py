@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from fluxres.errors import UsageError
 from fluxres.experiments import charts
-from fluxres.experiments.charts import Chart, Curve
-from fluxres.experiments.comparison import Checked, Comparison, Row, check, compare, comparison_csv, runs_csv
-from fluxres.experiments.coverage import rectangles
+from fluxres.experiments.charts import Chart, Curve, rectangles
+from fluxres.experiments.comparison import Checked, Comparison, Estimate, Row, check, compare, comparison_csv, runs_csv
 from fluxres.experiments.execution import JOBS
 from fluxres.experiments.figures import FIGURES, written
 from fluxres.experiments.folder import ResultsFolder, translated
-from fluxres.experiments.statistics import Estimate
 from fluxres.experiments.study import Study, value_text
 
 GANTTS_MAX: Final = 12

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from fluxres import limits
 from fluxres.documents import yaml_document
-from fluxres.errors import InputError, UsageError
-from fluxres.fluxion import jgf, recipe, rv1
+from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.fluxion import jgf, rv1
 from fluxres.fluxion.graph import CONTAINMENT, Edge, Graph, Vertex
 from fluxres.formats.flux import grug
+from fluxres.formats.flux.grug import Kind, Recipe, Rule
+
+if TYPE_CHECKING:
+    from fluxres.formats.hwloc.objects import Object
 
 _UNIQ_ID = re.compile(r"[0-9]{1,18}\Z")
 
@@ -33,7 +39,7 @@ def load(file: str, format_: str, allowlist: frozenset[str] = frozenset()) -> Gr
 
 
 def _grug(path: Path, _: frozenset[str]) -> Graph:
-    return recipe.build(grug.load(path))
+    return from_recipe(grug.load(path))
 
 
 def _jgf(path: Path, _: frozenset[str]) -> Graph:
@@ -49,9 +55,12 @@ def _rv1exec(path: Path, _: frozenset[str]) -> Graph:
 
 
 def _hwloc(path: Path, allowlist: frozenset[str]) -> Graph:
-    from fluxres.fluxion import hwloc
+    from fluxres.formats.hwloc import cluster
 
-    return hwloc.load(path, allowlist)
+    unknown = sorted(allowlist - set(HWLOC_TYPES))
+    if unknown:
+        raise UsageError(f"unknown hwloc type {unknown[0]!r} in the allowlist", hint=f"one of {', '.join(HWLOC_TYPES)}")
+    return from_topology(cluster.parse(path), allowlist)
 
 
 FORMATS: Final[dict[str, Callable[[Path, frozenset[str]], Graph]]] = {
@@ -160,3 +169,199 @@ def _add_below(graph: Graph, parent: Vertex, type_: str, name: str, number: int,
     graph.place(vertex, CONTAINMENT, f"{parent.path}/{name}")
     graph.connect(parent, vertex, CONTAINMENT)
     return vertex
+
+
+# -- GRUG recipes ------------------------------------------------------------------------------------------------------
+
+
+def from_recipe(recipe: Recipe) -> Graph:
+    """The graph of a recipe, with Fluxion's order and numbers of vertices.
+
+    Fluxion walks the recipe depth first from each of its nodes in turn. An edge met for the first time makes the vertices of its
+    target below every vertex of its source. Number, id and path of a vertex follow from the moment of its creation.
+
+    Cost O(vertices). Errors: LimitExceeded for recipes that make more than `limits.POOLS_MAX`; InputError for a rule that
+    connects pools before there are any.
+    """
+    builder = _Builder(recipe)
+    for kind in recipe.kinds:
+        builder.walk(kind)
+    return builder.graph
+
+
+class _Builder:
+    def __init__(self, recipe: Recipe) -> None:
+        self.graph = Graph()
+        self._kinds = {kind.key: kind for kind in recipe.kinds}
+        self._rules: dict[str, list[Rule]] = {}
+        for rule in recipe.rules:
+            self._rules.setdefault(rule.source, []).append(rule)
+        self._made: dict[str, list[Vertex]] = {}
+        self._seen: set[str] = set()
+        self._scales: list[int] = []
+        self._ranks = 0
+
+    def walk(self, start: Kind) -> None:
+        """Walk depth first from a node of the recipe, unless it was visited before."""
+        if start.key in self._seen:
+            return
+        self._meet(start)
+        path = [(start.key, 0)]
+        while path:
+            key, position = path.pop()
+            rules = self._rules.get(key, ())
+            while position < len(rules):
+                rule = rules[position]
+                position += 1
+                if rule.target in self._seen:
+                    continue
+                self._apply(rule)
+                self._meet(self._kinds[rule.target])
+                path.append((key, position))
+                self._scales.append(rule.scale)
+                key, position, rules = rule.target, 0, self._rules.get(rule.target, ())
+            if path:
+                self._scales.pop()
+
+    def _meet(self, kind: Kind) -> None:
+        self._seen.add(kind.key)
+        if kind.is_root:
+            vertex = self._make(kind, 0)
+            self.graph.place(vertex, kind.subsystem, f"/{vertex.name}")
+            self.graph.set_root(kind.subsystem, vertex)
+            self._made.setdefault(kind.key, []).append(vertex)
+
+    def _make(self, kind: Kind, id_: int) -> Vertex:
+        rank = -1
+        if kind.type == "node":
+            rank, self._ranks = self._ranks, self._ranks + 1
+        number = len(self.graph.vertices)
+        name = f"{kind.basename}{id_}"
+        return self.graph.add(Vertex(number, kind.type, kind.basename, name, id_, rank=rank, size=kind.size, unit=kind.unit))
+
+    def _apply(self, rule: Rule) -> None:
+        sources = self._made.get(rule.source, [])
+        target = self._kinds[rule.target]
+        if rule.method == "MULTIPLY":
+            if len(self.graph.vertices) + len(sources) * rule.scale > limits.POOLS_MAX:
+                raise LimitExceeded(f"the recipe makes more than {limits.POOLS_MAX} vertices", where=rule.target)
+            self._multiply(rule, sources, target)
+            return
+        existing = self.graph.by_type.get(target.type, [])
+        if not existing:
+            raise InputError(f"no {target.type} has been made yet that could be connected", where=f"edge to {rule.target}")
+        tied = self._made.setdefault(rule.target, [])
+        by_path = rule.method == "ASSOCIATE_BY_PATH_IN"
+        for source in sources:
+            near = _cut(source.paths.get(rule.target_subsystem, ""), rule.source_up)
+            for vertex in list(existing):
+                if not by_path or _cut(vertex.paths.get(rule.target_subsystem, ""), rule.target_up) == near:
+                    self._connect(source, vertex, rule.subsystem)
+                    tied.append(vertex)
+
+    def _multiply(self, rule: Rule, sources: list[Vertex], target: Kind) -> None:
+        made = self._made.setdefault(rule.target, [])
+        scope = min(rule.id_scope, len(self._scales))
+        period = prod(self._scales[len(self._scales) - scope :]) if scope else 1
+        for number, source in enumerate(sources):
+            base = number % period * rule.scale * rule.id_stride if period else 0
+            for position in range(rule.scale):
+                vertex = self._make(target, rule.id_start + base + position * rule.id_stride)
+                self._connect(source, vertex, rule.subsystem)
+                made.append(vertex)
+
+    def _connect(self, source: Vertex, target: Vertex, subsystem: str) -> None:
+        above = source.paths.get(subsystem)
+        if above is None:
+            raise InputError(f"{source.path or source.name} has no path in {subsystem}", where=f"edge to {target.name}")
+        self.graph.place(target, subsystem, f"{above}/{target.name}")
+        self.graph.connect(source, target, subsystem)
+
+
+def _cut(path: str, levels: int) -> str:
+    """A path without its last levels."""
+    return "/".join(path.split("/")[: -levels or None])
+
+
+# -- hwloc: the objects of a topology that become vertices, and their names --------------------------------------------
+
+HWLOC_TYPES: Final = (
+    "node", "group", "numanode", "socket", "L1cache", "L2cache", "L3cache", "core", "pu", "gpu", "storage",
+)  # fmt: skip
+"""Types allowed in the allowlist of a topology."""
+_PLAIN: Final = {"Group": "group", "NUMANode": "numanode", "Package": "socket", "Core": "core", "PU": "pu"}
+_CACHES: Final = {"1": "L1cache", "2": "L2cache", "3": "L3cache"}
+_GPU = re.compile(r"(?:cuda|rsmi|opencl[0-9]+d)([0-9]{1,9})\Z")
+_KIB = 1024
+_SIZE_DIVISOR = 1_000_000
+
+
+def from_topology(machine: Object, allowlist: frozenset[str] = frozenset()) -> Graph:
+    """A cluster with the node of a topology.
+
+    Args:
+        allowlist: names of `HWLOC_TYPES` to keep; empty keeps all.
+    """
+    graph = Graph()
+    root = graph.add(Vertex(0, "cluster", "cluster", "cluster0", 0))
+    graph.place(root, CONTAINMENT, "/cluster0")
+    graph.set_root(CONTAINMENT, root)
+    _add_object(graph, root, machine, allowlist)
+    return graph
+
+
+def _add_object(graph: Graph, parent: Vertex, found: Object, allowlist: frozenset[str]) -> None:
+    """Add an object below a vertex, or the children of an object that is not a vertex."""
+    vertex = _object_vertex(graph, found, allowlist)
+    if vertex is not None:
+        graph.add(vertex)
+        graph.place(vertex, CONTAINMENT, f"{parent.path}/{vertex.name}")
+        graph.connect(parent, vertex, CONTAINMENT)
+        parent = vertex
+    for child in found.children:
+        _add_object(graph, parent, child, allowlist)
+
+
+def _object_vertex(graph: Graph, found: Object, allowlist: frozenset[str]) -> Vertex | None:
+    number = len(graph.vertices)
+    if found.type == "Machine":
+        host = found.infos.get("HostName")
+        if not host or (allowlist and "node" not in allowlist):
+            return None
+        basename = host.rstrip("0123456789")
+        digits = host[len(basename) :]
+        return Vertex(number, "node", basename, host, int(digits) if 0 < len(digits) <= 18 else -1)
+    named = _named(found)
+    if named is None or (allowlist and named[1] not in allowlist):
+        return None
+    type_, basename, id_, size = named
+    vertex = Vertex(number, type_, basename, f"{basename}{id_}", id_, size=size)
+    if type_ == "storage":
+        vertex.properties["LinuxDeviceID"] = found.infos.get("LinuxDeviceID", "-1")
+    return vertex
+
+
+def _named(found: Object) -> tuple[str, str, int, int] | None:
+    """Type, basename, id and size of the vertex for an object; None if it is not a vertex."""
+    if found.type in _PLAIN:
+        return _PLAIN[found.type], _PLAIN[found.type], found.index, 1
+    if found.type == "Cache" or re.fullmatch(r"L[123]i?Cache", found.type):
+        level = found.attributes.get("depth", "")
+        if level not in _CACHES or not _brings_structure(found):
+            return None
+        return "cache", _CACHES[level], found.index, _number(found.attributes.get("cache_size", "")) // _KIB
+    gpu = _GPU.match(found.name)
+    if gpu and (found.device == "CoProc" or (found.device == "GPU" and found.name.startswith("rsmi"))):
+        return "gpu", "gpu", int(gpu[1]), 1
+    if found.device == "Block":
+        return "storage", "storage", found.index, _number(found.infos.get("Size", "")) // _SIZE_DIVISOR
+    return None
+
+
+def _brings_structure(found: Object) -> bool:
+    """Whether a cache contains more than one object for the same processors."""
+    return len([child for child in found.children if child.type not in ("NUMANode", "Bridge", "PCIDev", "OSDev")]) > 1
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0

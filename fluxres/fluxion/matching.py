@@ -13,13 +13,13 @@ from typing import Final, Literal
 
 from fluxres.clock import Clock
 from fluxres.errors import InputError
-from fluxres.fluxion import flexible, pruning
+from fluxres.fluxion import pruning
 from fluxres.fluxion.graph import Graph, Vertex
 from fluxres.fluxion.jobspec import Jobspec, Resource, exclusive_types, shared_in_exclusive, sum_needs
 from fluxres.fluxion.planner import HORIZON_S
 from fluxres.fluxion.policies import Policy
 from fluxres.fluxion.record import Holding, Recorder, release
-from fluxres.fluxion.traverser import Traverser, Window, accepts
+from fluxres.fluxion.traverser import FlexibleTraverser, Traverser, Window, accepts, expand
 from fluxres.fluxion.writers import WRITERS, Writer
 
 Operation = Literal[
@@ -94,7 +94,7 @@ class Scheduling:
         self.filters = filters
         self.holdings: dict[int, Holding] = {}
         self._clock = clock
-        kind = flexible.FlexibleTraverser if is_flexible else Traverser
+        kind = FlexibleTraverser if is_flexible else Traverser
         self.traverser = kind(graph, subsystem, policy)
         self._expands = is_flexible
         self._up: int | None = None
@@ -141,7 +141,7 @@ class Scheduling:
             raise InputError(f"duration: {duration} s exceeds the planning horizon ({HORIZON_S} s)")
         shared = shared_in_exclusive(request.resources)
         if shared is None:
-            variants = flexible.expand(request.resources) if self._expands else [request.resources]
+            variants = expand(request.resources) if self._expands else [request.resources]
             outcome = self._attempt(job, request, operation, duration, variants)
         else:
             reason = f"expected no sharing below a slot, got exclusive: false for {shared}"

@@ -15,7 +15,7 @@ from typing import Final, TextIO
 from fluxres.clock import Clock, system
 from fluxres.documents import source_text, yaml_document
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UnknownJob, UsageError
-from fluxres.fluxion import drawing, elastic, jobspec, loading, pruning, replay
+from fluxres.fluxion import changes, drawing, jobspec, loading, pruning
 from fluxres.fluxion import find as finding
 from fluxres.fluxion.graph import Vertex
 from fluxres.fluxion.matching import OPERATIONS, UNRECORDED, Operation, Outcome, Scheduling
@@ -184,7 +184,7 @@ class Session:
         job, at, duration = (_integer(word) for word in words[4:])
         text = source_text.read_file(Path(words[3]))
         try:
-            outcome = replay.update(self.scheduling, text, words[3], words[2], job, at, duration)
+            outcome = changes.update(self.scheduling, text, words[3], words[2], job, at, duration)
         except UsageError:
             raise
         except FluxresError as error:
@@ -194,12 +194,12 @@ class Session:
         self._report(job, outcome, words[3], "ALLOCATED")
 
     def _attach(self, words: list[str]) -> None:
-        elastic.attach(self.scheduling, words[1])
+        changes.attach(self.scheduling, words[1])
 
     def _remove(self, words: list[str]) -> None:
         if words[2] not in ("true", "false"):
             raise UsageError(f"remove: expected true for a path or false for ranks, got {words[2]!r}")
-        elastic.remove(self.scheduling, words[1], words[2] == "true")
+        changes.remove(self.scheduling, words[1], words[2] == "true")
 
     def _find(self, words: list[str]) -> None:
         text = " ".join(words[1:])
@@ -233,7 +233,7 @@ class Session:
         text = source_text.read_file(Path(words[3]))
         job = self._known_job(words[1])
         try:
-            if replay.partial_cancel(self.scheduling, job, words[2], text, words[3]):
+            if changes.partial_cancel(self.scheduling, job, words[2], text, words[3]):
                 del self._jobs[job]
         except InputError as error:
             self._error(error)
@@ -327,7 +327,7 @@ COMMANDS: Final = tuple(
         (
             "update",
             "u",
-            f"update allocate|reserve {'|'.join(replay.READERS)} FILE JOBID START DURATION",
+            f"update allocate|reserve {'|'.join(changes.READERS)} FILE JOBID START DURATION",
             "import an allocation",
             Session._update,
             7,
@@ -340,7 +340,7 @@ COMMANDS: Final = tuple(
         (
             "partial-cancel",
             "pc",
-            f"partial-cancel JOBID {'|'.join(replay.CANCEL_READERS)} FILE [stats]",
+            f"partial-cancel JOBID {'|'.join(changes.CANCEL_READERS)} FILE [stats]",
             "release a part of what a job has",
             Session._partial_cancel,
             4,

@@ -15,11 +15,9 @@ from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.launch import lifeline, work
 from fluxres.launch.children import Child, Spawn
-from fluxres.launch.facts import facts
+from fluxres.launch.plan import child_begins, facts
 from fluxres.launch.protocol import Begin, Row
-from fluxres.launch.shares import child_begins
-from fluxres.launch.turning import STARTS, turn, wind_down
-from fluxres.launch.work import ProcessRunner
+from fluxres.launch.work import STARTS, ProcessRunner, turn, wind_down
 from fluxres.syntax.jobspec import as_request
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from fluxres.clock import seconds, stopwatch
 from fluxres.errors import FluxresError
 from fluxres.launch import lifeline
-from fluxres.launch.facts import Facts, facts
+from fluxres.launch.plan import Facts, facts
 from fluxres.launch.protocol import Begin, Done, Failed, Go, Lines, Ready, Row, ToParent, Working, line, to_parent
 from fluxres.store import open_store
 

@@ -1,4 +1,5 @@
-"""Plan a hierarchy of processes before any of them is started.
+"""What each instance of a hierarchy has and how it divides that and its jobs among its children, and the plan made of it before
+any process is started.
 
 The parts are allocated and copied exactly as the instances will do it. So a hierarchy that needs more than the machine has, or
 whose smallest instance is too small for a job, is refused before anything is started.
@@ -6,23 +7,105 @@ whose smallest instance is too small for a job, is refused before anything is st
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import structs
 
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
+from fluxres.graph.auxiliary import Int32
 from fluxres.graph.draws import ONLY_A_WAY
+from fluxres.graph.kinds import WAY
 from fluxres.instance import Instance
 from fluxres.launch import work
-from fluxres.launch.facts import Facts, facts
 from fluxres.launch.protocol import Begin, line
-from fluxres.launch.shares import child_begins
-from fluxres.syntax.jobspec import as_request
+from fluxres.simulation.hierarchy import shares
+from fluxres.syntax.jobspec import Request, as_request, parse_shape
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
-    from fluxres.syntax.jobspec import Request
+
+
+class Facts(NamedTuple):
+    """Nodes (parts of nodes count as nodes), cores and GPUs."""
+
+    nodes: int
+    cores: int
+    gpus: int
+
+    @property
+    def cores_per_node(self) -> int:
+        """Rounded up if nodes differ."""
+        return _per(self.cores, self.nodes)
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Rounded up if nodes differ."""
+        return _per(self.gpus, self.nodes)
+
+
+def _per(units: int, nodes: int) -> int:
+    return -(-units // nodes) if nodes else units
+
+
+def facts(graph: ResourceGraph) -> Facts:
+    """The size of a graph.
+
+    >>> from fluxres.simulation.machine import of_shape
+    >>> facts(of_shape("node=4/[core=8;gpu=2]"))
+    Facts(nodes=4, cores=32, gpus=8)
+    """
+    structure = graph.structure
+
+    def pools(name: str) -> Int32:
+        found = structure.of_type(name)
+        return found[found < structure.tree_end]  # the roots of other trees are in auxiliary graphs
+
+    def units(name: str) -> int:
+        found = pools(name)
+        own = found[(structure.flags[found] & WAY) == 0]
+        return int(structure.size[own].sum())
+
+    return Facts(len(pools("node")), units("core"), units("gpu"))
+
+
+def child_begins(graph: ResourceGraph, begin: Begin) -> Iterator[tuple[Request, Begin]]:
+    """For each child of an instance: the request for its part, and its parameters.
+
+    Errors: InfeasibleRequest if there are fewer pools than children.
+    """
+    number = begin.fan_outs[0]
+    unit, sizes = shares(graph, number, begin.tree_id, finest=_wanted(as_request(begin.request)))
+    for child, size in enumerate(sizes):
+        name = f"{begin.tree_id}.{child + 1}"
+        yield (
+            Request(parse_shape(f"slot={size}/{unit}")),
+            structs.replace(
+                begin,
+                tree_id=name,
+                store=f"{begin.folder}/{begin.tree_id}.db",
+                graph=name,
+                parent=os.getpid(),
+                fan_outs=begin.fan_outs[1:],
+                queue_policies=begin.queue_policies[1:] or begin.queue_policies,
+                match_policies=begin.match_policies[1:] or begin.match_policies,
+                jobs=begin.jobs // number + (child < begin.jobs % number),
+            ),
+        )
+
+
+def _wanted(request: Request) -> str:
+    """What a job asks for: the content of its slots, or else its first resource."""
+    todo = list(request.resources)
+    for vertex in todo:
+        if vertex.is_slot:
+            return vertex.children[0].type
+        todo += vertex.children
+    return request.resources[0].type
 
 
 class Planned(NamedTuple):

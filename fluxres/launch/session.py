@@ -19,8 +19,7 @@ from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.launch import lifeline
 from fluxres.launch.loop import Loop
-from fluxres.launch.turning import turn, wind_down
-from fluxres.launch.work import Command, ProcessRunner, Running, Sleep, Work
+from fluxres.launch.work import Command, ProcessRunner, Running, Sleep, Work, turn, wind_down
 
 if TYPE_CHECKING:
     from fluxres.instance import Job

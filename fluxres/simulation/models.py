@@ -1,11 +1,17 @@
 """Workloads made by a model, reproducible by seed.
 
-Each job is drawn with its own random numbers, by seed and number, so that a share of a workload (every n-th job, for one of n
-instances) can be made without the rest.  A model can be arbitrarily long and takes no memory.
+A model can be arbitrarily long and takes no memory.  Each job of an ensemble is drawn with its own random numbers, by seed and
+number, so that a share of it (every n-th job, for one of n instances) can be made without the rest.
+
+The workload model of Lublin and Feitelson: U. Lublin and D. G. Feitelson, The workload on parallel supercomputers: modeling the
+characteristics of rigid jobs, J. Parallel Distrib. Comput. 63(11), 2003.  Fitted to logs of the 1990s: a quarter of the jobs is
+serial, most others use a power of two of processors, the logarithm of the run time is a mixture of two gamma distributions that
+depends on the size, and submissions follow a daily cycle.  Its constants are those the paper gives for all jobs together.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -115,3 +121,126 @@ class Bursts:
             run = max(1, round(drawn.expovariate(1 / self.run_s) * TICKS_PER_S))
             size: int = 1 << drawn.randint(0, self.size.bit_length() - 1)
             yield Submission(number, round(now * TICKS_PER_S), run, run, min(size, self.size))
+
+
+# -- Lublin and Feitelson ------------------------------------------------------------------------------------------------
+
+SERIAL, POWER_OF_TWO = 0.244, 0.576
+LOWEST, MOSTLY = 0.8, 0.86
+"""log2 of the smallest parallel size, and the fraction of jobs below the middle of the range."""
+BELOW_LARGEST: Final = 2.5
+"""How far that middle is below log2 of the machine size."""
+SHORT, LONG = (4.2, 0.94), (312.0, 0.03)
+"""Shape and scale of the two gamma distributions of the logarithm of the run time."""
+SLOPE, SHORT_MOST = -0.0054, 0.78
+"""Probability of the shorter one, which decreases with the size."""
+LOG_RUN_MAX: Final = 12.0
+ARRIVAL: Final = (10.2303, 0.4871)
+"""Shape and scale of the gamma distribution of the logarithm of the gap between submissions."""
+LOG_GAP_MAX: Final = 13.0
+"""Longer gaps (above five days) are drawn again, because no log has the long tail of this distribution."""
+DAY: Final = (8.1737, 3.9631)
+RUSH: Final = 1.0225
+DAY_BEGINS_H: Final = 11
+BUCKET_S: Final = 1800.0
+BUCKETS: Final = 48
+
+
+@dataclass(frozen=True)
+class Lublin:
+    """Jobs of the model.
+
+    Args:
+        jobs: number of jobs.
+        size: processors of the machine.
+        seed: for all random numbers.
+        overestimate: limits are the run time times a uniformly distributed factor from 1 to this; 1 for exact limits.
+
+    >>> [job.ask for job in Lublin(5, 128, seed=1)] == [job.ask for job in Lublin(5, 128, seed=1)]
+    True
+    """
+
+    jobs: int
+    size: int = 128
+    seed: int = 0
+    overestimate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.jobs < 0 or self.size < 1 or not 1 <= self.overestimate < 1e6:
+            raise UsageError("expected jobs of at least 0, a size and an overestimate of at least 1", where="lublin")
+
+    def __len__(self) -> int:
+        return self.jobs
+
+    def __iter__(self) -> Iterator[Submission]:
+        drawn = random.Random(self.seed)
+        moments = _arrivals(drawn)
+        for number in range(1, self.jobs + 1):
+            size = _processors(drawn, self.size)
+            run = _run_s(drawn, size)
+            limit = run * drawn.uniform(1.0, self.overestimate) if self.overestimate > 1 else run
+            yield Submission(
+                number,
+                round(next(moments) * TICKS_PER_S),
+                max(1, round(run)) * TICKS_PER_S,
+                max(1, round(limit)) * TICKS_PER_S,
+                size,
+            )
+
+
+def _processors(drawn: random.Random, machine: int) -> int:
+    if drawn.random() < SERIAL or machine == 1:
+        return 1
+    highest = math.log2(machine)
+    lowest = min(LOWEST, highest)
+    middle = max(lowest, highest - BELOW_LARGEST)
+    log = drawn.uniform(lowest, middle) if drawn.random() < MOSTLY else drawn.uniform(middle, highest)
+    if drawn.random() < POWER_OF_TWO:
+        log = math.floor(log + 0.5)
+    rounded: int = math.floor(2.0**log + 0.5)
+    return min(machine, max(1, rounded))
+
+
+def _run_s(drawn: random.Random, size: int) -> float:
+    likely = min(1.0, max(0.0, SLOPE * size + SHORT_MOST))
+    while True:
+        log = drawn.gammavariate(*(SHORT if drawn.random() <= likely else LONG))
+        if log <= LOG_RUN_MAX:
+            return math.exp(log)
+
+
+def _arrivals(drawn: random.Random) -> Iterator[float]:
+    """Submission times: gaps of the rush hours, stretched by how much busier these are than the current half hour."""
+    weights = _weights()
+    shape, scale = ARRIVAL[0] * RUSH, ARRIVAL[1]
+    now = 0.0
+    while True:
+        log = drawn.gammavariate(shape, scale)
+        if log > LOG_GAP_MAX:
+            continue
+        left = math.exp(log) / BUCKET_S
+        while True:
+            bucket = int(now / BUCKET_S)
+            weight = weights[bucket % BUCKETS]
+            until = (bucket + 1) * BUCKET_S
+            room = (until - now) / BUCKET_S * weight
+            if left <= room:
+                now += left / weight * BUCKET_S
+                break
+            left -= room
+            now = until
+        yield now
+
+
+def _weights() -> list[float]:
+    """How busy each half hour of the day is, with mean 1; the day of the model begins at eleven."""
+    found = [0.0] * BUCKETS
+    for at in range(BUCKETS):
+        found[(at + 2 * DAY_BEGINS_H) % BUCKETS] = _gamma(at + 1.0)
+    mean = sum(found) / BUCKETS
+    return [max(weight / mean, 1e-3) for weight in found]
+
+
+def _gamma(x: float) -> float:
+    shape, scale = DAY
+    return math.exp((shape - 1) * math.log(x) - x / scale - math.lgamma(shape) - shape * math.log(scale))

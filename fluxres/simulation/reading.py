@@ -8,8 +8,7 @@ from typing import Any, Final
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
 from fluxres.simulation import batsim, jobspecs, swf
-from fluxres.simulation.lublin import Lublin
-from fluxres.simulation.models import Bursts, Ensemble
+from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import duration as durations
 

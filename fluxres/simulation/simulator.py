@@ -1,5 +1,5 @@
-"""The event loop: a workload is submitted to instances, jobs run as long as the workload says, and a clock jumps from event to
-event.
+"""The simulator, an event loop: a workload is submitted to instances, jobs run as long as the workload says, and a clock jumps
+from event to event.
 
 The instances are the same that schedule real jobs; only time and the running of jobs are simulated.  Events are handled one
 after the other, each with the pass it causes.  At one moment, submissions come before ends, and ends in the order of starts;
@@ -9,11 +9,14 @@ into single decisions, each of which keeps its instance busy.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
 
-from fluxres.clock import FOREVER, stopwatch, ticks
+from fluxres.clock import FOREVER, seconds, stopwatch, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, PolicyError
 from fluxres.instance import Instance, Job
 from fluxres.instance.job import Scheduler
@@ -22,12 +25,10 @@ from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.simulation.cost import Cost, Decision
-from fluxres.simulation.events import BOOT, END, PASS, SUBMIT, TIMER, Events, SimulatedClock
 from fluxres.simulation.hierarchy import Hierarchy, shares
 from fluxres.simulation.machine import Machine
-from fluxres.simulation.metrics import RunningMetrics
+from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.models import Ensemble
-from fluxres.simulation.outcome import Refusals, Result
 from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.sites import Child, InstanceRow, Site
 from fluxres.simulation.watchdog import watching
@@ -36,6 +37,115 @@ from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
+
+
+# -- simulated time -----------------------------------------------------------------------------------------------------
+
+SUBMIT: Final = 0
+BOOT: Final = 1
+TIMER: Final = 2
+END: Final = 3
+PASS: Final = 4
+"""Kinds of events, in the order in which those of one moment are handled; ends are handled in the order of the starts."""
+
+
+class SimulatedClock:
+    """The current time of the simulator.
+
+    >>> clock = SimulatedClock(); clock.now = 1_500_000; clock()
+    1.5
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return seconds(self.now)
+
+    def ticks(self) -> int:
+        """Now in ticks."""
+        return self.now
+
+
+class Events:
+    """Future events, sorted by moment, kind and insertion order."""
+
+    __slots__ = ("_heap", "_made")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, Any]] = []
+        self._made = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, moment: int, kind: int, what: Any) -> None:
+        self._made += 1
+        heappush(self._heap, (moment, kind, self._made, what))
+
+    def pop(self) -> tuple[int, int, int, Any]:
+        return heappop(self._heap)
+
+
+# -- the result of a run ------------------------------------------------------------------------------------------------
+
+IDS_SHOWN = 100
+
+
+@dataclass
+class Refusals:
+    """Jobs that the machine can never run, or whose request stays undecided on the idle machine, by reason.
+
+    They do not count in any metric.
+
+    Args:
+        ids: the first of them.
+    """
+
+    reasons: Counter[str] = field(default_factory=Counter)
+    ids: list[int | str] = field(default_factory=list)
+
+    def add(self, job: int | str, reason: str) -> None:
+        self.reasons[reason] += 1
+        if len(self.ids) < IDS_SHOWN:
+            self.ids.append(job)
+
+    def listed(self, at_most: int = 10) -> str:
+        """The ids of the first of them, as text."""
+        shown = self.ids[:at_most]
+        more = len(self) - len(shown)
+        return ", ".join(map(str, shown)) + f" and {more} more" * (more > 0)
+
+    def __len__(self) -> int:
+        return self.reasons.total()
+
+
+@dataclass
+class Result:
+    """The result of a run.
+
+    Args:
+        schedule: all jobs, if they were kept.
+        metrics: metrics of the run.
+        refusals: jobs that can never run here.
+        errors: queue policies that failed, by the address of the instance they ended.
+        left: jobs still waiting when nothing more could happen, or never submitted because their instance had ended.
+        events: number of events handled.
+        instances: what each instance did.
+    """
+
+    schedule: Schedule | None
+    metrics: Metrics
+    refusals: Refusals
+    errors: list[str]
+    left: int
+    events: int
+    instances: list[InstanceRow]
+
+
+# -- the simulator ------------------------------------------------------------------------------------------------------
 
 _SHOWN_EVERY = 1024
 _AHEAD_LEAST = 64

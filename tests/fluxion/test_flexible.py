@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
-from fluxres.fluxion import flexible
+from fluxres.fluxion import traverser
 from fluxres.fluxion.jobspec import Count, Resource
 from tests.fluxion.conftest import Start, ask, grug
 
@@ -53,9 +53,9 @@ def test_variants_are_bounded() -> None:
     level = pick
     for _ in range(8):
         level = [Resource("node", Count(1, 1), children=level), Resource("socket", Count(1, 1), children=pick)]
-    assert len(flexible.expand(level)) == 2**9 <= limits.VARIANTS_MAX < 2**10
+    assert len(traverser.expand(level)) == 2**9 <= limits.VARIANTS_MAX < 2**10
     with pytest.raises(LimitExceeded):
-        flexible.expand([*level, Resource("gpu", Count(1, 1), children=pick)])
+        traverser.expand([*level, Resource("gpu", Count(1, 1), children=pick)])
 
 
 needs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), min_size=1, max_size=3)
@@ -66,7 +66,7 @@ def test_mix_has_the_most_slots(have: tuple[int, int], choices: list[tuple[int, 
     def fits(mix: tuple[int, ...]) -> bool:
         return all(sum(choices[number][side] for number in mix) <= have[side] for side in (0, 1))
 
-    found = flexible._most(have, choices)
+    found = traverser._most(have, choices)
     assert fits(found)
     longer = combinations_with_replacement(range(len(choices)), len(found) + 1)
     assert not any(map(fits, longer))
@@ -75,9 +75,9 @@ def test_mix_has_the_most_slots(have: tuple[int, int], choices: list[tuple[int, 
 
 
 def test_mixes_are_bounded() -> None:
-    alone = flexible._most((10 * limits.SLOTS_MIXED_MAX,), [(1,), (2,)])
+    alone = traverser._most((10 * limits.SLOTS_MIXED_MAX,), [(1,), (2,)])
     assert alone == (0,) * limits.SLOTS_MIXED_MAX
     # Twelve alternatives of twelve types make more than MIXES_MAX mixes from the sixth slot on.
     twelve = [tuple(int(side == number) for side in range(12)) for number in range(12)]
-    assert flexible._most((2,) * 12, twelve) == tuple(sorted([*range(12)] * 2))
+    assert traverser._most((2,) * 12, twelve) == tuple(sorted([*range(12)] * 2))
     assert comb(6 + 12 - 1, 6) > limits.MIXES_MAX

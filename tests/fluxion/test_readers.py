@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.documents import safe_xml, yaml_document
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from fluxres.fluxion import jgf, loading, recipe, rv1
+from fluxres.fluxion import jgf, loading, rv1
 from fluxres.fluxion.graph import Graph
 from fluxres.formats.flux import grug
 from fluxres.formats.hwloc import cluster as hwloc
@@ -29,7 +29,7 @@ def rows(graph: Graph) -> list[str]:
 
 
 def built(text: str) -> Graph:
-    return recipe.build(grug.parse(text.encode()))
+    return loading.from_recipe(grug.parse(text.encode()))
 
 
 def test_recipes_make_vertices_rule_by_rule() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluxres.fluxion.sorting import std_sort
+from fluxres.fluxion.scores import std_sort
 
 # 40 items with keys 3*i mod 5, and 120 with the worst possible medians of three, so that heap sort takes over.
 FIFTHS = [

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.fluxion import recipe
+from fluxres.fluxion import loading
 from fluxres.fluxion.graph import CONTAINMENT
 from fluxres.formats import registry
 from fluxres.formats.flux import grug
@@ -181,7 +181,7 @@ def recipes(draw: st.DrawFn) -> tuple[list[Node], list[Edge]]:
 def test_machine_equals_the_recipe_expanded_vertex_by_vertex(given_: tuple[list[Node], list[Edge]]) -> None:
     data = text(*given_)
     try:
-        graph = recipe.build(grug.parse(data))
+        graph = loading.from_recipe(grug.parse(data))
     except LimitExceeded:
         return  # pools linked below themselves have infinite paths there, which are not generated here
     except FluxresError:

@@ -13,14 +13,12 @@ from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy
 from fluxres.instance.states import ACTIVE, PENDING
 from fluxres.simulation.cost import Fitted
-from fluxres.simulation.events import TIMER
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.numbering import Translated
-from fluxres.simulation.outcome import Result
 from fluxres.simulation.schedule import RESULTS, Schedule
-from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.simulator import TIMER, Result, Simulator
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import idset
 from fluxres.syntax.jobspec import as_request

@@ -16,9 +16,8 @@ from fluxres.experiments import parts
 from fluxres.experiments.execution import INSTANCES, JOBS, METRICS, SWF, Outcome, execute
 from fluxres.simulation import swf
 from fluxres.simulation.cost import Fitted, Measured
-from fluxres.simulation.lublin import Lublin
 from fluxres.simulation.machine import of_shape
-from fluxres.simulation.models import Ensemble
+from fluxres.simulation.models import Ensemble, Lublin
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
 from fluxres.syntax import idset

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError
-from fluxres.experiments.coverage import Rectangles, coverage, rectangles
+from fluxres.experiments.charts import Rectangles, coverage, rectangles
+from fluxres.experiments.comparison import estimate, ratio, student_t
 from fluxres.experiments.figures import FIGURES, columns, written
-from fluxres.experiments.statistics import estimate, ratio, student_t
+from fluxres.simulation.metrics import Series
 from fluxres.simulation.numbering import laid_out
 from fluxres.simulation.schedule import Finished
-from fluxres.simulation.series import Series
 
 JOBS = st.lists(
     st.tuples(st.integers(0, 50), st.integers(0, 20), st.integers(0, 30), st.integers(1, 5), st.booleans()),

@@ -9,8 +9,7 @@ from itertools import pairwise
 import pytest
 
 from fluxres import UsageError
-from fluxres.simulation.lublin import Lublin
-from fluxres.simulation.models import Bursts, Ensemble
+from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload import Submission, Workload, share
 
 MAKERS: list[Callable[[int], Iterable[Submission]]] = [

@@ -14,7 +14,7 @@ import pytest
 
 from fluxres.errors import InputError, UsageError
 from fluxres.experiments import campaign, charts, comparison, report
-from fluxres.experiments.coverage import Rectangles
+from fluxres.experiments.charts import Rectangles
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.study import Study
 from tests.simulation.conftest import SMALL, Write

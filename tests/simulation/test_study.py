@@ -11,8 +11,7 @@ from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.experiments import checks, study
 from fluxres.experiments.figures import FIGURES
-from fluxres.experiments.study import label, matches, value_text
-from fluxres.experiments.study_schema import (
+from fluxres.experiments.study import (
     BurstsModel,
     CostEntry,
     EnsembleModel,
@@ -23,6 +22,9 @@ from fluxres.experiments.study_schema import (
     MeasuredCost,
     StudyDocument,
     WorkloadEntry,
+    label,
+    matches,
+    value_text,
 )
 from tests.simulation.conftest import SMALL, Write
 from tests.traceability import ROOT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fluxres.errors import StoreError
-from fluxres.experiments import campaign, sweep
+from fluxres.experiments import campaign
 from tests.simulation.conftest import SMALL, Write
 from tests.simulation.test_campaign import files
 
@@ -51,6 +51,6 @@ def test_a_run_that_fails_on_a_worker_is_reported(page: Write, tmp_path: Path, c
 
 
 def test_an_unreachable_scheduler_is_reported(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "CONNECT_S", 0.5)
+    monkeypatch.setattr(campaign, "CONNECT_S", 0.5)
     with pytest.raises(StoreError, match="no dask scheduler answers"):
         campaign.run(page(SMALL), tmp_path / "a", cluster="tcp://127.0.0.1:9")

@@ -16,8 +16,8 @@ from fluxres.errors import PolicyError
 from fluxres.render.text import Style, plural
 
 if TYPE_CHECKING:
-    from fluxres.simulation.outcome import Result
     from fluxres.simulation.schedule import Sink
+    from fluxres.simulation.simulator import Result
     from fluxres.simulation.workload import Workload
 
 
