@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from fluxres.documents.document import Document, Key, shown
-from fluxres.documents.place import Place
+from fluxres.documents.document import Document, Key, Place, shown
 from fluxres.errors import InputError, LimitExceeded
 
 T = TypeVar("T")

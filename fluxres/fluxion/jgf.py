@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fluxres import limits
-from fluxres.documents.document import Document
-from fluxres.documents.place import Place
+from fluxres.documents.document import Document, Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import idset
 

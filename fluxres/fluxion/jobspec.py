@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.documents.document import Document
-from fluxres.documents.place import Place
+from fluxres.documents.document import Document, Place
 from fluxres.errors import LimitExceeded
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax.constraint import Constraint

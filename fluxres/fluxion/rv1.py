@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fluxres.documents.document import Document
-from fluxres.documents.place import Place
+from fluxres.documents.document import Document, Place
 from fluxres.errors import InputError
 from fluxres.syntax import hostlist, idset
 

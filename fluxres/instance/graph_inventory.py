@@ -20,8 +20,7 @@ from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld, UnknownJob
 from fluxres.instance import recording
-from fluxres.instance.inventory import Hold, Running
-from fluxres.instance.measure import Measure
+from fluxres.instance.inventory import Hold, Measure, Running
 from fluxres.match import Matcher, Placement
 from fluxres.model import changes, matching
 from fluxres.syntax import fluid

@@ -36,7 +36,6 @@ from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, Holdings
-from fluxres.instance.ids import JobIds
 from fluxres.instance.inventory import Ask, Inventory, NotUniform
 from fluxres.instance.job import (
     BEGIN,
@@ -47,6 +46,7 @@ from fluxres.instance.job import (
     Event,
     Failure,
     Job,
+    JobIds,
     require_urgency,
 )
 from fluxres.instance.policy import policy as require_queue_policy

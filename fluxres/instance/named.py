@@ -16,8 +16,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
 from fluxres.instance.availability import AvailableSets, highest, lowest
-from fluxres.instance.inventory import Hold, NotUniform, Running, refusal
-from fluxres.instance.measure import Measure
+from fluxres.instance.inventory import Hold, Measure, NotUniform, Running, refusal
 from fluxres.instance.uniform import UniformRequest, interchangeable, uniform_request
 from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import Request

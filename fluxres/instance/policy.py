@@ -27,8 +27,8 @@ from typing import Any, Final
 
 from fluxres.clock import seconds
 from fluxres.errors import UsageError
+from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
-from fluxres.instance.measure import requested_units
 from fluxres.instance.queue import Queue, QueuePolicy
 
 ENTRY_POINTS: Final = "fluxres.queue_policies"

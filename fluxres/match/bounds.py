@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.match.charges import Charger
+from fluxres.match.accumulator import Charger
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.situation import Situation

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from fluxres.clock import FOREVER
 from fluxres.match.demand import Plan
-from fluxres.match.eligible import Eligible
 from fluxres.match.form import Form
 from fluxres.match.node_table import NodeTable
 from fluxres.match.policy import Policy
 from fluxres.match.result import Placement
+from fluxres.match.situation import Eligible
 from fluxres.match.vector import Search
 from fluxres.planner.block import Words
 from fluxres.planner.marks import Marks

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.supply import Supply
+from fluxres.match.paths import Supply
 from fluxres.match.typology import Typology
 
 

@@ -23,7 +23,6 @@ from fluxres.match import reasons
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
-from fluxres.match.eligible import Eligible
 from fluxres.match.form import Form, NeedsTraverser, form
 from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import plan as compile_plan
@@ -31,7 +30,7 @@ from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
 from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Placement
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Eligible, Situation
 from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology

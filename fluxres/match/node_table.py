@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.outage import Outage
-from fluxres.match.eligible import Eligible
-from fluxres.match.situation import PERFORMANCE_CLASS, Situation
+from fluxres.match.situation import PERFORMANCE_CLASS, Eligible, Situation
 from fluxres.match.typology import Typology
 from fluxres.planner.block import Words
 from fluxres.planner.level import Level

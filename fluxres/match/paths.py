@@ -1,9 +1,14 @@
-"""The supply path from a pool up a distribution graph, and what a demand is charged on along it (RFC 4, channeled pools).
+"""Paths through the auxiliary graphs, and what a demand is charged on along them (RFC 4, channeled pools).
 
 Power reaches a node through an outlet, a PDU and a feed; a job that draws 500 W draws them from each of these, and through each
 cable between them.  So a distributed resource cannot be picked from any pool that has some.  Instead, the supply paths lead up
 from the pools that a job gets, along the edges of an auxiliary graph, and every pool of the type on them, and every edge with a
 capacity, must have the units.
+
+A supply path leads from the pool where a supply enters up through all suppliers that pass it on (`Ways`).  A route leads to a
+pool that a request names, such as a storage server or a switch, along links that carry traffic in both directions (`Routes`).  In
+a tree there is exactly one route: up to where the supply paths of both pools meet, and down again; nothing beyond is on it.  If
+there are several, the shortest is taken, and among equally short ones the lowest vertex number at each step.
 
 Each graph has its own paths: a node without an edge in the power graph may still be in a rack that has one.
 
@@ -13,22 +18,238 @@ where they meet (`Meetings`): the lowest supplier above all of them.  There are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.graph.accounts import Accounts
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import WAY
-from fluxres.graph.outage import NOTHING_DEAD, Dead
+from fluxres.graph.outage import NOTHING_DEAD, Dead, reach
 from fluxres.graph.structure import Structure
-from fluxres.match.ways import Links, Routes, Way, Ways
+
+
+class Way(NamedTuple):
+    """What is on a supply path.
+
+    Args:
+        pools: suppliers, ascending.
+        edges: accounts of the edges with a capacity, ascending.
+    """
+
+    pools: tuple[int, ...]
+    edges: tuple[int, ...]
+
+
+class Ways:
+    """The supply paths of one graph.  Cost: each is walked once for all pools with the same suppliers.
+
+    Args:
+        dead: by edge, whether it comes from a supplier that gives nothing; such edges are ignored if there are others.
+        only_ways: whether suppliers are pass-through pools without units; called where one of several suppliers is enough.
+    """
+
+    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None, only_ways: Callable[[Feeds], NDArray[np.bool_]]) -> None:
+        self.feeds = feeds
+        self._dead = dead
+        self._only_ways = only_ways
+        self._farther: dict[tuple[int, ...], Way] = {}
+
+    def of(self, entry: int) -> Way:
+        """The supply path of a pool that has suppliers."""
+        feeds = self.feeds
+        rows = self._live(entry)
+        found = self.beyond(tuple(feeds.above.item(row) for row in rows))
+        if not feeds.is_limited:
+            return found
+        own = {v for row in rows for v in feeds.limits(row)}
+        return Way(found.pools, tuple(sorted(own.union(found.edges))))
+
+    def entries(self, v: int) -> list[int]:
+        """The pools through which a pool is supplied: of the cards of a node, those that receive anything, if there are any."""
+        entries = self.feeds.entries(v)
+        if self._dead is None or len(entries) < 2:
+            return entries
+        return [u for u in entries if not all(self._dead[row] for row in self.feeds.rows_into(u))] or entries
+
+    def _live(self, place: int) -> Sequence[int]:
+        """The edges into a pool through which anything comes; all of them if nothing does."""
+        every = self.feeds.rows_into(place)
+        rows = every if self._dead is None else [row for row in every if not self._dead[row]] or every
+        alternative = self.feeds.alternative
+        if alternative is None or len(rows) < 2:
+            return rows
+        # Of alternative suppliers, the first one with units of its own gives; the others stand by.
+        several = [row for row in rows if alternative[row]]
+        if len(several) > 1 and (spent := self._spent) is not None:
+            several = [row for row in several if not spent[row]] or several
+        return [row for row in rows if row in several[:1] or not alternative[row]]
+
+    def standing_by(self, u: int) -> list[int]:
+        """Suppliers in service from which the pools supplied by this one would draw if it gave nothing.
+
+        Cost: the edges from and to these pools.
+        """
+        feeds, alternative = self.feeds, self.feeds.alternative
+        if alternative is None:
+            return []
+        found: set[int] = set()
+        for place in feeds.below[(feeds.above == u) & alternative].tolist():
+            live = self._live(place)
+            others = [row for row in feeds.rows_into(place) if alternative[row] and row not in live]
+            found.update(feeds.above.item(row) for row in others if self._dead is None or not self._dead[row])
+        return sorted(found - {u})
+
+    @cached_property
+    def _spent(self) -> NDArray[np.bool_] | None:
+        """By edge, whether its supplier, or all suppliers farther up, are pass-through pools; None if none are."""
+        nothing = self._only_ways(self.feeds)
+        if not nothing.any():
+            return None
+        return reach(self.feeds, nothing if self._dead is None else nothing | self._dead)[0]
+
+    def beyond(self, suppliers: tuple[int, ...]) -> Way:
+        """The supply path from these suppliers on, including them."""
+        found = self._farther.get(suppliers)
+        if found is None:
+            found = self._farther[suppliers] = self._walk(suppliers)
+        return found
+
+    def _walk(self, suppliers: tuple[int, ...]) -> Way:
+        feeds = self.feeds
+        met: set[int] = set()
+        edges: set[int] = set()
+        todo = list(suppliers)
+        while todo:
+            u = todo.pop()
+            if u in met:
+                continue
+            met.add(u)
+            place, beside = feeds.onward(u)
+            rows = self._live(place)
+            todo += [feeds.above.item(row) for row in rows]
+            todo += [beside] * (beside >= 0)
+            if feeds.is_limited:
+                edges.update(v for row in rows for v in feeds.limits(row))
+        return Way(tuple(sorted(met)), tuple(sorted(edges)))
+
+
+class Links:
+    """Links between pools in service.  Cost: vectorised over the edges, and one step per supplier, once.
+
+    Args:
+        stated: topmost pools whose state forbids new work; no traffic passes through them.
+    """
+
+    def __init__(self, structure: Structure, feeds: Feeds, stated: Int32) -> None:
+        self.structure = structure
+        self.feeds = feeds
+        graph = feeds.graph
+        hops = np.array(list(self._unwired()), np.int32).reshape(-1, 2)
+        ends = np.concatenate([np.stack([graph.src, graph.dst], 1).astype(np.int32), hops])
+        ends = ends[~(_are_in(structure, stated, ends[:, 0]) | _are_in(structure, stated, ends[:, 1]))]
+        ends = np.concatenate([ends, ends[:, ::-1]])
+        ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
+        #: Both ends of each link, once in each direction, ascending.
+        self._one, self._other = (np.ascontiguousarray(column).data for column in ends.T)
+        #: By pool, whether it forwards traffic of others: nodes and the pools in them do not.
+        self.passes = ~_are_in(structure, structure.of_type("node"), np.arange(structure.n, dtype=np.int32))
+
+    def _unwired(self) -> Iterable[tuple[int, int]]:
+        """Steps without an edge: from a supplier to the pool that contains it."""
+        for u in self.feeds.distributors.tolist():
+            place, beside = self.feeds.onward(u)
+            if place != u and self.feeds.rows_into(place):
+                yield u, place
+            if beside >= 0:
+                yield u, beside
+
+    def is_member(self, v: int) -> bool:
+        """Whether a link in service begins at a pool."""
+        at = bisect_left(self._one, v)
+        return at < len(self._one) and self._one[at] == v
+
+    def beside(self, v: int) -> list[int]:
+        """The pools one hop away, ascending."""
+        first = bisect_left(self._one, v)
+        found: list[int] = self._other[first : bisect_right(self._one, v, first)].tolist()
+        return found
+
+    def ends(self, v: int) -> list[int]:
+        """Where the links of a pool begin: at the pool, at the cards in it, or at its nearest ancestor with links."""
+        return [v] if self.is_member(v) else [u for u in self.feeds.entries(v) if self.is_member(u)]
+
+
+def _are_in(structure: Structure, tops: Int32, vertices: Int32) -> NDArray[np.bool_]:
+    """Whether each pool is one of these or below one."""
+    if not len(tops):
+        return np.zeros(len(vertices), np.bool_)
+    at = tops.searchsorted(vertices, "right") - 1
+    reach = np.maximum.accumulate(structure.end[tops])  # nodes may be nested
+    found: NDArray[np.bool_] = (at >= 0) & (vertices < reach[at])
+    return found
+
+
+class Routes:
+    """Routes to one pool, by hops.  Cost, in time and memory: one step for each link close enough.
+
+    Args:
+        to: a pool at which links begin.
+        begin: the only pools from which routes are needed; all by default. Nothing farther away is looked at.
+    """
+
+    def __init__(self, links: Links, to: int, begin: Iterable[int] | None = None) -> None:
+        #: By pool, the number of hops to the named one.
+        self._far = {to: 0}
+        #: By pool, the next one on the route.
+        self._following: dict[int, int] = {}
+        left = None if begin is None else set(begin) - {to}
+        reached, hops = [to], 0
+        while reached and (left is None or left):
+            nearer, reached, hops = reached, [], hops + 1
+            for u in nearer:
+                for v in links.beside(u) if u == to or links.passes[u] else ():
+                    if v not in self._far:
+                        self._far[v], self._following[v] = hops, u
+                        reached.append(v)
+            reached.sort()
+            if left is not None:
+                left.difference_update(reached)
+        ends = np.array(list(self._following.items()), np.int32).reshape(-1, 2).T
+        between = links.structure.accounts.between
+        accounts = [between(links.feeds.graph, *of).tolist() for of in (ends, ends[::-1])]
+        #: By pool, the accounts of the link to the next one, if it has any.
+        self._limits = {
+            v: tuple(account for account in of if account >= 0)
+            for v, *of in zip(ends[0].tolist(), *accounts, strict=True)
+            if max(of) >= 0
+        }
+
+    def __len__(self) -> int:
+        return len(self._far)
+
+    def hops(self, v: int) -> int:
+        """The length of the route from a pool; -1 if there is none."""
+        return self._far.get(v, -1)
+
+    def of(self, v: int) -> Way | None:
+        """The pools and edges on the route from a pool at which links begin, without that pool; None if there is no route."""
+        if v not in self._far:
+            return None
+        met = [v]
+        while self._far[met[-1]]:
+            met.append(self._following[met[-1]])
+        edges = {account for u, _ in pairwise(met) for account in self._limits.get(u, ())}
+        return Way(tuple(sorted(met[1:])), tuple(sorted(edges)))
+
 
 Givers = tuple[int, ...]
 """Ascending accounts that together give what one supplier has, one after the other.  An edge gives alone."""
@@ -415,4 +636,179 @@ class Meetings:
             if reached:
                 channel = paths.meeting(self._kind, routes, frozenset(nodes[at] for at in reached))
                 found.append(Meeting(v, max(hops), np.array(reached, np.int64), channel))
+        return found
+
+
+Int64 = NDArray[np.int64]
+
+
+class Supply:
+    """Which pools of some distributed types supply which nodes, as columns.
+
+    Each supplier is a bound: only a limited number of its nodes can draw from it at once.  If of any two suppliers, one supplies
+    everything that the other one does, or nothing of it, these bounds are a laminar matroid: repeatedly taking the first node
+    that can be supplied gives as many as possible.  So nodes are found by looking at each supplier once, from the smallest group
+    to the largest, and no choice is ever undone.
+
+    Args:
+        paths: of the machine.
+        nodes: of the machine, ascending.
+        kinds: types that are distributed, and channels of routes.
+        over: further pools; the nodes in each of them form a group as well, though nothing draws from these pools.
+
+    Cost: the supply path of each node, found once.
+    """
+
+    def __init__(self, paths: Paths, nodes: NDArray[np.int32], kinds: frozenset[int], over: Sequence[int] = ()) -> None:
+        structure = paths.structure
+        self._number = len(nodes)
+        numbers: dict[Givers, int] = {}
+        rows: list[tuple[int, int]] = []
+        #: Whether each supplier of a node gives the full amount requested there, and none only a part.
+        self.is_whole = True
+        lacking = np.zeros(len(nodes), np.bool_)
+        charged: dict[int, list[int]] = {}
+        for kind in sorted(kinds):
+            first = len(rows)
+            for at, v in enumerate(nodes.tolist()):
+                charges = paths.charged(v, kind)
+                lacking[at] |= charges is None
+                rows += [(at, numbers.setdefault(givers, len(numbers))) for givers, _ in charges or ()]
+                self.is_whole = self.is_whole and all(part is ALL or part == 1 for _, part in charges or ())
+            charged[kind] = [number for _, number in rows[first:]]
+        #: Whether each supplier is a single pool.
+        self.is_single = all(len(givers) == 1 for givers in numbers)
+        for u in over:
+            lo, hi = nodes.searchsorted(np.array([u, structure.end.item(u)], np.int32)).tolist()
+            rows += [(at, numbers.setdefault((-1, u), len(numbers))) for at in range(lo, hi)]
+        #: By node ordinal, whether something of each type supplies it.
+        self.supplied: NDArray[np.bool_] = ~lacking
+        # The first account of each supplier, ascending.
+        firsts = np.array([givers[0] for givers in numbers], np.int32)
+        by_pool = np.argsort(firsts, kind="stable")
+        place = np.empty(len(firsts), np.int64)
+        place[by_pool] = np.arange(len(firsts))
+        self.pools = firsts[by_pool]
+        self._join(np.array(rows, np.int64).reshape(-1, 2), place)
+        self._count(charged, place)
+        self._read_units(structure.accounts, list(numbers), by_pool)
+
+    def _join(self, pairs: Int64, place: Int64) -> None:
+        """Store which node draws from which supplier: indexes, each pair once, by supplier and by node."""
+        codes = np.unique(place[pairs[:, 1]] * max(self._number, 1) + pairs[:, 0])
+        self._pool, self._node = np.divmod(codes, max(self._number, 1))
+
+    def _count(self, charged: dict[int, list[int]], place: Int64) -> None:
+        """Determine which suppliers are charged for which type, and whether all nodes that draw from them agree in that."""
+        every = np.bincount(self._pool, minlength=len(self.pools))
+        #: By type, whether each supplier (index in `pools`) is charged for it.
+        self.charged: dict[int, NDArray[np.bool_]] = {}
+        for kind, numbers in charged.items():
+            drawing = np.bincount(place[numbers], minlength=len(self.pools))
+            self.charged[kind] = drawing > 0
+            self.is_whole = self.is_whole and bool(((drawing == 0) | (drawing == every)).all())
+
+    def _read_units(self, accounts: Accounts, givers: list[Givers], by_pool: Int64) -> None:
+        """Number the units that suppliers are counted in."""
+        unit = accounts.unit
+        counted = [[unit(v) for v in givers[at]] if givers[at][0] >= 0 else [None] for at in by_pool.tolist()]
+        self.is_whole = self.is_whole and all(len(set(units)) == 1 for units in counted)
+        self.units = list(dict.fromkeys(units[0] for units in counted))
+        #: By supplier, the index of its unit in `units`.
+        self.unit_of = np.array([self.units.index(units[0]) for units in counted], np.int64)
+
+    @cached_property
+    def families(self) -> list[list[Int64]]:
+        """Sets of suppliers whose groups do not overlap partly, each by level from the smallest groups to the largest.
+
+        A level gives the supplier (index in `pools`) of each node, or -1.  There is one family if nothing overlaps partly at all;
+        otherwise each is a bound of its own.
+        """
+        starts = self._pool.searchsorted(np.arange(len(self.pools) + 1))
+        deepest: list[Int64] = []
+        depth = np.zeros(len(self.pools), np.int64)
+        found: list[list[Int64]] = []
+        for p in np.argsort(-np.diff(starts), kind="stable").tolist():
+            group = self._node[starts[p] : starts[p + 1]]
+            at = next((k for k, around in enumerate(deepest) if (around[group] == around[group[0]]).all()), len(found))
+            if at == len(found):
+                found.append([])
+                deepest.append(np.full(self._number, -1, np.int64))
+            around = int(deepest[at][group[0]])
+            depth[p] = 0 if around < 0 else depth[around] + 1
+            deepest[at][group] = p
+            if depth[p] == len(found[at]):
+                found[at].append(np.full(self._number, -1, np.int64))
+            found[at][depth[p]][group] = p
+        return [levels[::-1] for levels in found]
+
+    @property
+    def is_laminar(self) -> bool:
+        """Whether taking the first nodes that can be supplied leaves the most to others."""
+        return self.is_whole and len(self.families) <= 1
+
+    def of(self, node: int) -> Int64:
+        """The suppliers of a node, as indexes."""
+        return self._by_node[self._node_starts[node] : self._node_starts[node + 1]]
+
+    @cached_property
+    def _by_node(self) -> Int64:
+        return self._pool[np.argsort(self._node, kind="stable")]
+
+    @cached_property
+    def _node_starts(self) -> Int64:
+        return np.sort(self._node).searchsorted(np.arange(self._number + 1))
+
+    def limited(self, nodes: Int64, room: Int64, caps: Int64, family: int = 0) -> Int64:
+        """How many instances in each node one family can supply, of those there is room for, the first nodes first.
+
+        Args:
+            nodes: ordinals, in the order of use.
+            room: instances that each has room for.
+            caps: instances that each supplier can still supply.
+
+        Cost: vector operations over the nodes, once per level.
+        """
+        room = np.where(self.supplied[nodes], room, 0)
+        for level in self.families[family] if self.families else ():
+            group = level[nodes]
+            order = np.argsort(group, kind="stable")
+            groups, sizes = group[order], room[order]
+            reach = np.cumsum(sizes)
+            first = np.concatenate([[True], groups[1:] != groups[:-1]])
+            base = np.repeat((reach - sizes)[first], np.diff(np.flatnonzero(np.concatenate([first, [True]]))))
+            left = np.where(groups >= 0, caps[np.maximum(groups, 0)], np.iinfo(np.int64).max // 2)
+            room[order] = np.minimum(np.maximum(left - (reach - sizes - base), 0), sizes)
+        return room
+
+    def one_by_one(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
+        """As :meth:`limited`, if groups overlap: each node gets what is left; a search may find more.  Cost: a step per node."""
+        left = caps.copy()
+        found = np.zeros(len(nodes), np.int64)
+        for at, (node, most) in enumerate(zip(nodes.tolist(), room.tolist(), strict=True)):
+            if most and self.supplied[node]:
+                own = self.of(node)
+                found[at] = min(most, int(left[own].min()))
+                left[own] -= found[at]
+        return found
+
+    def drawn(self, nodes: Int64, amounts: Int64) -> Int64:
+        """By supplier, the instances drawn from it for `amounts` of them on the nodes."""
+        of, pools = self.of_all(nodes)
+        # Amounts are numbers of instances, far below 2^53: the weights are exact.
+        return np.bincount(pools, amounts[of], minlength=len(self.pools)).astype(np.int64)
+
+    def of_all(self, nodes: Int64) -> tuple[Int64, Int64]:
+        """(index in `nodes`, index in `pools`) of every supplier of every node."""
+        first, stop = self._node_starts[nodes], self._node_starts[nodes + 1]
+        lengths = stop - first
+        of = np.repeat(np.arange(len(nodes)), lengths)
+        at = np.arange(len(of)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(first, lengths)
+        return of, self._by_node[at]
+
+    def alone(self, nodes: Int64, room: Int64, caps: Int64) -> Int64:
+        """How many instances each node could get if it were the only one."""
+        found = np.where(self.supplied[nodes], room, 0)
+        of, pools = self.of_all(nodes)
+        np.minimum.at(found, of, caps[pools])
         return found

@@ -12,7 +12,6 @@ import numpy as np
 from fluxres.errors import LimitExceeded
 from fluxres.match.bounds import Bounds
 from fluxres.match.demand import Plan
-from fluxres.match.eligible import Eligible
 from fluxres.match.form import Form, NeedsTraverser, form
 from fluxres.match.node_table import NodeTable
 from fluxres.match.paths import Meeting
@@ -20,7 +19,7 @@ from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
 from fluxres.match.policy import Policy
 from fluxres.match.result import Placement
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Eligible, Situation
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.vector import search
 

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
-from fluxres.match.accumulator import Accumulator, Pick
+from fluxres.match.accumulator import Accumulator, Charger, Pick
 from fluxres.match.bounds import Bounds, SupplyBound
-from fluxres.match.charges import Charger
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.policy import Policy, nearest
 from fluxres.match.result import Placement

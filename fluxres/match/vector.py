@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import FEW, Drawing
-from fluxres.match.eligible import Eligible
 from fluxres.match.form import Form, LeafDemand, NeedsTraverser
 from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import settle
 from fluxres.match.policy import POLICIES, Policy, nearest
 from fluxres.match.result import NO_ROWS, MatchBuilder, Placement, SlotGroup
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Eligible, Situation
 from fluxres.planner.block import Words
 from fluxres.planner.columns import Columns
 from fluxres.planner.marks import ordinals_of

@@ -24,7 +24,7 @@ from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.match import Matcher, Policy
-from fluxres.match.eligible import Eligible
+from fluxres.match.situation import Eligible
 from fluxres.model import matching
 from fluxres.model.supply import downward
 from fluxres.syntax import unit

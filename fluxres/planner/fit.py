@@ -15,8 +15,7 @@ import numpy as np
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.planner.block import BEGINNING, Ceiling, Ints
-from fluxres.planner.columns import Columns
-from fluxres.planner.subtrees import Runs
+from fluxres.planner.columns import Columns, Runs
 from fluxres.planner.timeline import Timeline
 
 

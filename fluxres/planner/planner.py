@@ -21,10 +21,9 @@ from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.planner import fit
 from fluxres.planner.block import BEGINNING, Ints
-from fluxres.planner.columns import Columns, OfType
+from fluxres.planner.columns import NO_RUNS, Columns, OfType, Runs, Vertices
 from fluxres.planner.level import Levels
 from fluxres.planner.lines import FEW_POOLS_MAX, Lines, shown
-from fluxres.planner.subtrees import NO_RUNS, Runs, Vertices
 from fluxres.planner.timeline import Finding, Timeline
 
 

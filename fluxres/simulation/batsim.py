@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fluxres.clock import FOREVER, TICKS_PER_S
-from fluxres.documents.document import shown
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place, shown
 from fluxres.documents.source import Source
 from fluxres.simulation.workload import Submission, Workload, name_of
 

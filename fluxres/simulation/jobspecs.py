@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from fluxres import limits
 from fluxres.clock import FOREVER, ticks
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from fluxres import limits
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression

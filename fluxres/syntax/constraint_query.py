@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from fluxres import limits
-from fluxres.documents.document import excerpt
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place, excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import constraint
 from fluxres.syntax.constraint import Constraint

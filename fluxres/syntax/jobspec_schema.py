@@ -1,7 +1,7 @@
 """A jobspec document (Flux RFC 14) as msgspec types.
 
 Only fields with a single form in all dialects are checked here. Counts have four forms and their own language
-(:mod:`fluxres.syntax.count`), and so do constraints; dialects add rules (:mod:`fluxres.syntax.jobspec_dialects`).
+(:mod:`fluxres.syntax.count`), and so do constraints; dialects add rules (:mod:`fluxres.syntax.jobspec`).
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from fluxres import limits
-from fluxres.documents.document import excerpt
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place, excerpt
 from fluxres.errors import InputError, LimitExceeded, MergeConflict, UsageError
 from fluxres.syntax import constraint as constraints
 from fluxres.syntax import hostlist

@@ -16,8 +16,7 @@ from typing import Any, Final
 import orjson
 
 from fluxres import limits
-from fluxres.documents.document import excerpt, shown
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place, excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
 from fluxres.syntax.vertex import SLOT

@@ -10,8 +10,7 @@ from hypothesis import given
 
 from fluxres import limits
 from fluxres.documents import yaml_document
-from fluxres.documents.document import shown
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place, shown
 from fluxres.errors import InputError, LimitExceeded
 from tests.syntax.requests import plain_values, wild_values
 

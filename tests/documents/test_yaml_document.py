@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fluxres import limits
-from fluxres.documents import places, yaml_document, yaml_text
+from fluxres.documents import places, yaml_document
 from fluxres.documents.yaml_document import load
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 
@@ -183,10 +183,10 @@ def test_json_places_are_where_values_begin(value: dict[str, object]) -> None:
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=4), PLAIN, max_size=4).filter(bool))
 def test_emitted_documents_are_read_back(value: dict[str, object]) -> None:
-    text = yaml_text.block(value)
+    text = yaml_document.block(value)
     document = yaml_document.parse(text.encode())
     assert document.values == value
-    assert yaml_text.block(document.values) == text  # type: ignore[arg-type]
+    assert yaml_document.block(document.values) == text  # type: ignore[arg-type]
 
 
 TEXTS = st.text(st.sampled_from('a":,[]{}\\ é\n'), max_size=4)

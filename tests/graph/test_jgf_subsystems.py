@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fluxres.formats import registry
-from fluxres.graph import jgf, jgf_subsystems
+from fluxres.graph import jgf
 from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from tests.formats.fluxion_reader import Fluxion, Refused
@@ -36,7 +36,7 @@ FEEDS: Graph = [("pdu0", N0, "supplies"), ("pdu0", N1, "supplies")]
 
 def test_hierarchy_with_one_root_and_graph_with_one_outside_pool_are_accepted() -> None:
     s = machine(PDU0, SWITCH, power=FEEDS, net=[("switch", N0), (N0, "switch")], hierarchies=["power"])
-    assert jgf_subsystems.of(s) == ({"power": s.subsystems["power"], "net": s.subsystems["net"]}, {})
+    assert jgf.subsystems_of(s) == ({"power": s.subsystems["power"], "net": s.subsystems["net"]}, {})
     document = json.loads(registry.write(s, format="jgf").data)
     graph = document["graph"]
     assert "auxiliary" not in graph["metadata"]
@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[Structure, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_graphs_that_fluxion_would_refuse_are_written_to_metadata(case: str) -> None:
     s, reason = REFUSED[case]
-    assert dict(jgf_subsystems.of(s).refused) == {"g": reason}
+    assert dict(jgf.subsystems_of(s).refused) == {"g": reason}
     written = registry.write(s, format="jgf")
     assert (written.left_out, written.note) == ([], f"Fluxion does not see g: {reason}")
     document = json.loads(written.data)
@@ -78,8 +78,8 @@ def test_graphs_that_fluxion_would_refuse_are_written_to_metadata(case: str) -> 
     graph = document["graph"]
     for node in graph["nodes"] + beside["nodes"]:
         v = int(node["id"])
-        if s.subsystems["g"].hierarchy and jgf_subsystems.of(s).refused and v in s.subsystems["g"].members:
-            node["metadata"]["paths"]["g"] = jgf_subsystems.paths_in(s, s.subsystems["g"])(v)
+        if s.subsystems["g"].hierarchy and jgf.subsystems_of(s).refused and v in s.subsystems["g"].members:
+            node["metadata"]["paths"]["g"] = jgf.paths_in(s, s.subsystems["g"])(v)
         elif v >= s.tree_end and not node["metadata"]["paths"]:
             node["metadata"]["paths"]["g"] = f"/{s.name(v)}"
     graph["nodes"] += beside["nodes"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from fluxres.match.eligible import Eligible
+from fluxres.match.situation import Eligible
 from fluxres.match.typology import Typology
 from fluxres.syntax import constraint
 from fluxres.syntax.constraint import And, Constraint, Hostlist, Not, Or, Properties, Ranks, States

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fluxres import limits
 from fluxres.documents import yaml_document
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph import structure
 from fluxres.syntax import constraint, hostlist, idset

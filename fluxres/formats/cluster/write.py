@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents import yaml_document, yaml_text
+from fluxres.documents import yaml_document
 from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.cluster.edges import edge_entries, outside_homes
@@ -74,7 +74,7 @@ def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: st
     True
     """
     values = _values(structure, allocations, name)
-    text = yaml_text.block(values)
+    text = yaml_document.block(values)
     if len(text) <= limits.YAML_BYTES_MAX // 4 or len(text.encode()) <= limits.YAML_BYTES_MAX:
         return Document(values, "<cluster>", text)
     return Document(values, "<cluster>", json.dumps(values), is_json=True)

@@ -30,12 +30,11 @@ from fluxres.formats.flux.jgf_schema import Jgf, RawAuxiliary, RawGraph, RawGrap
 from fluxres.formats.format import ALL, Hold, Loaded, Output
 from fluxres.formats.losses import keys_passed_over
 from fluxres.formats.pool_uuids import give_uuids
-from fluxres.graph import jgf, jgf_subsystems
+from fluxres.graph import jgf
 from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, is_countable
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32, Subsystem
-from fluxres.graph.jgf import SHORTHAND, GraphPart
-from fluxres.graph.jgf_subsystems import CONTAINMENT
+from fluxres.graph.jgf import CONTAINMENT, SHORTHAND, GraphPart
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
 from fluxres.graph.structure import Structure
 from fluxres.syntax import idset
@@ -599,7 +598,7 @@ def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
 
 def note_of(structure: Structure) -> str:
     """A note on the parts of a machine that are hidden from Fluxion because it would refuse them; empty if there are none."""
-    refused = jgf_subsystems.of(structure).refused
+    refused = jgf.subsystems_of(structure).refused
     if not refused:
         return ""
     return f"Fluxion does not see {'; '.join(f'{name}: {reason}' for name, reason in refused.items())}"

@@ -32,7 +32,7 @@ from fluxres.formats.flux.jgf_schema import (
 )
 from fluxres.formats.format import Fail
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.jgf_subsystems import CONTAINMENT
+from fluxres.graph.jgf import CONTAINMENT
 from fluxres.syntax import template
 
 _OPTIONAL: Final = tuple(name for name in Metadata.__struct_fields__ if name not in ("type", "paths"))

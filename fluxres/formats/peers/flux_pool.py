@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fluxres import limits
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, NotHeld, UsageError
 from fluxres.syntax.flat_request import FlatRequest
 from fluxres.syntax.idset import Ids, IDset

@@ -15,9 +15,8 @@ from msgspec import Meta, Struct
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document, Key, shown
+from fluxres.documents.document import Document, Key, Place, shown
 from fluxres.documents.json_typed import collector_paused
-from fluxres.documents.place import Place
 from fluxres.documents.source import Source
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded

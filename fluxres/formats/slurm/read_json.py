@@ -16,8 +16,7 @@ from msgspec import Meta, Struct
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document
-from fluxres.documents.place import Place
+from fluxres.documents.document import Document, Place
 from fluxres.documents.source import Source
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded

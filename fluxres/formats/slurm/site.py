@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents.place import Place
+from fluxres.documents.document import Place
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.losses import Notes, listed
