@@ -22,11 +22,12 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from itertools import islice
+from math import isfinite, nan
 from operator import attrgetter
 from typing import Any, Final
 
 from fluxres.clock import seconds
-from fluxres.errors import UsageError
+from fluxres.errors import FluxresError, UsageError
 from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
 from fluxres.instance.queue import Queue, QueuePolicy
@@ -55,8 +56,10 @@ def policy(given: str | QueuePolicy) -> QueuePolicy:
     _require_known(given, factory, parameters)
     try:
         made = factory(**parameters)
-    except TypeError as error:
-        raise UsageError(f"{error}", where=f"queue policy {given}") from None
+    except FluxresError:
+        raise
+    except Exception as error:  # it may be the policy of another package
+        raise UsageError(f"{error}" or type(error).__name__, where=f"queue policy {given}") from error
     if not isinstance(made, QueuePolicy):
         raise UsageError(f"expected a QueuePolicy, got {made!r:.80}", where=f"queue policy {name}")
     return made
@@ -74,7 +77,14 @@ def _factories() -> dict[str, Any]:
 def _from_entry_point(name: str) -> Any:
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == name:
-            return entry.load()
+            try:
+                return entry.load()
+            except Exception as error:
+                raise UsageError(
+                    f"cannot be imported: {type(error).__name__}: {error}",
+                    where=f"queue policy {name}",
+                    hint=f"its package has the entry point {entry.value!r}: repair or uninstall it",
+                ) from error
     raise UsageError(f"no queue policy {name!r:.80}", hint=f"known are {', '.join(names())}")
 
 
@@ -99,8 +109,8 @@ def _parameters(given: str, text: str) -> dict[str, float | int]:
         try:
             number = float(value)
         except ValueError:
-            equals = ""
-        if not equals:
+            number = nan
+        if not equals or not isfinite(number):
             raise UsageError(f"expected parameters as name=number, got {pair!r:.80}", where=f"queue policy {given:.80}")
         found[key.strip().replace("-", "_")] = int(number) if number.is_integer() else number
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -430,3 +431,31 @@ def test_a_changed_limit_moves_only_reservations_that_overlap(inventory: str) ->
     instance.set_duration(runs[2], 4)
     assert (nodes_later.reserved_at, core_first.reserved_at) == (6.0, 4.0)
     assert instance.check() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("no_such_module:P", "cannot be imported: ModuleNotFoundError"),
+        ("fluxres.clock:NoSuchClass", "cannot be imported: AttributeError"),
+        ("json:loads", "missing 1 required positional argument"),
+        ("fluxres.syntax.options:of_words", "missing 1 required positional argument"),
+    ],
+)
+def test_policy_of_another_package_that_cannot_be_made_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, message: str
+) -> None:
+    metadata = tmp_path / "other-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: other\nVersion: 1.0\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(f"[fluxres.queue_policies]\nother = {value}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError, match=message) as caught:
+        policy("other")
+    assert caught.value.where == "queue policy other"
+
+
+@pytest.mark.parametrize("depth", ["nan", "inf", "-inf"])
+def test_policy_parameter_is_a_finite_number(depth: str) -> None:
+    with pytest.raises(UsageError, match=r"expected parameters as name=number"):
+        policy(f"easy:depth={depth}")
