@@ -189,7 +189,7 @@ class Place(NamedTuple):
             raise self.expected("a mapping", value)
         for key in value:
             if not isinstance(key, str):
-                raise self.expected("keys that are text", key)
+                raise self.expected("string keys", key)
             if keys and key not in keys:
                 raise self.error(f"unknown key {excerpt(key)}", f"known: {', '.join(keys)}")
         for key in required:
@@ -260,5 +260,5 @@ class Place(NamedTuple):
             elif isinstance(item, str | int) or (isinstance(item, float) and math.isfinite(item)):
                 holder[key] = str.__str__(item) if isinstance(item, str) else int(item) if isinstance(item, int) else float(item)
             else:
-                raise self.at(*path).expected("a value that JSON has", item)
+                raise self.at(*path).expected("a JSON value", item)
         return top[0]

@@ -86,7 +86,7 @@ def end_of(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length 
     given = _given(graph.records, job)
     if (end is None) == (duration_s is None):
         wrong = "both an end and a duration were given" if end is not None else "neither an end nor a duration was given"
-        raise UsageError(wrong, hint="give one of them; an end of math.inf never comes")
+        raise UsageError(wrong, hint="give one of them; an end must be finite")
     if end is not None:
         return ticks(end, "end")
     assert duration_s is not None  # one of the two is given
@@ -121,7 +121,7 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
         raise InsufficientResources(
             error.message,
             where=error.where,
-            hint="it cannot be held any longer" if latest is None else f"free until {in_message(seconds(latest))}",
+            hint="it cannot be extended" if latest is None else f"free until {in_message(seconds(latest))}",
             reasons=error.reasons,
         ) from None
 
@@ -142,7 +142,7 @@ def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> No
         raise UsageError(message, hint="to drop it, free it")
     if end >= FOREVER and max(starts) > now:
         message = f"job '{job}' holds something from {in_message(seconds(max(starts)))} on, later than now, which needs an end"
-        raise UsageError(message, hint="give an end that comes")
+        raise UsageError(message, hint="give a finite end")
 
 
 def _longer(graph: ResourceGraph, job: str, given: dict[int, Steps], end: int, now: int) -> list[Longer]:

@@ -78,13 +78,13 @@ class Selection:
             if any(part is not None and not hasattr(part, "__index__") for part in (at.start, at.stop, at.step)):
                 raise UsageError(f"expected whole numbers in a slice, got {at!r:.80}")
             if at.step is not None and index(at.step) < 1:
-                raise UsageError(f"a selection is in vertex order and takes no step {at.step}", hint="use reversed()")
+                raise UsageError(f"a selection is in vertex order: a step of {at.step} is not supported", hint="use reversed()")
             return Selection(self.graph, vertices[at])
         if isinstance(at, bool) or not hasattr(at, "__index__"):
             raise UsageError(f"expected a place in the selection or a slice, got {at!r:.80}")
         place = index(at)
         if not -len(vertices) <= place < len(vertices):
-            raise UnknownPool(f"no pool at place {place}: the selection has {len(vertices)}")
+            raise UnknownPool(f"index {place} is out of range: the selection has {len(vertices)} pools")
         return Pool(self.graph, vertices.item(place), self._generation)
 
     def __and__(self, other: Selection) -> Selection:
@@ -103,7 +103,7 @@ class Selection:
         if not isinstance(other, Selection):
             raise UsageError(f"expected another selection, got {other!r:.80}", hint="find returns one")
         if other.graph is not self.graph:
-            raise StaleHandle("these selections belong to two graphs", hint="search in one of them")
+            raise StaleHandle("these selections belong to different graphs", hint="search in one of them")
         return Selection(self.graph, joined(self.vertices, other.vertices).astype(np.int32))
 
     def __eq__(self, other: object) -> bool:

@@ -115,7 +115,7 @@ class _Walk:
         wanted, ordered = set(found), list[int]()
         for pool in given:
             if not isinstance(pool, Pool) or pool.graph is not self._graph or pool.vertex not in wanted:
-                raise UsageError(f"sort: expected pools of those it was given, each once, got {pool!r:.80}")
+                raise UsageError(f"sort: expected each of the pools it was given once, got {pool!r:.80}")
             wanted.discard(pool.vertex)
             ordered.append(pool.vertex)
         return ordered

@@ -217,7 +217,7 @@ def parse(content: bytes, where: str) -> Changes:
         )
     if header.version > VERSION:
         raise InputError(
-            f"has version {header.version}, but this fluxres knows only versions up to {VERSION}",
+            f"has version {header.version}, but this fluxres supports only versions up to {VERSION}",
             where=where,
             hint="use a newer fluxres",
         )

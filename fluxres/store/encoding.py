@@ -101,7 +101,7 @@ class Reader:
             raise StoreError(f"expected {magic!r}, found {found_magic!r}")
         if found_version != version:
             raise StoreError(
-                f"written in version {found_version} of its encoding, but this fluxres knows only version {version}",
+                f"written in version {found_version} of its encoding, but this fluxres supports only version {version}",
                 hint=way_out(found_version, version),
             )
         self._body = body

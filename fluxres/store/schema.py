@@ -239,6 +239,6 @@ def _check_version(db: sqlite3.Connection, path: Path) -> bool:
     if application != APPLICATION_ID:
         raise StoreError("is a database of another program", where=str(path), hint="name another file")
     if version != VERSION:
-        said = f"has version {version}, but this fluxres knows only version {VERSION}"
+        said = f"has version {version}, but this fluxres supports only version {VERSION}"
         raise StoreError(said, where=str(path), hint=way_out(version, VERSION))
     return True

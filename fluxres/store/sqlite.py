@@ -520,7 +520,7 @@ class SqliteStore:
                     raise UsageError(
                         f"a graph '{name}' already exists: {loss} would be lost",
                         where=self.url,
-                        hint="replace it (--replace), or choose another name",
+                        hint="replace it with --replace, or choose another name",
                     )
             seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
             rows.choose(name if use or chosen is None else chosen)

@@ -354,7 +354,7 @@ def _format_value(value: object, place: Place) -> str:
     try:
         return orjson.dumps(place.values(value)).decode()
     except orjson.JSONEncodeError:
-        raise place.expected("a value that JSON has", value) from None
+        raise place.expected("a JSON value", value) from None
 
 
 def _quoted(text: str, pattern: re.Pattern[str], place: Place) -> str:

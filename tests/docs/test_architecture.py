@@ -7,8 +7,8 @@ from configparser import ConfigParser
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROW = re.compile(r"^\| (`[a-z`, ]+`) \|[^|]*\|[^|]*\|([^|]*)\|$", re.MULTILINE)
-WORD = re.compile(r"`([a-z]+)`")
+ROW = re.compile(r"^\| (`[a-z_`, ]+`) \|[^|]*\|[^|]*\|([^|]*)\|$", re.MULTILINE)
+WORD = re.compile(r"`([a-z_]+)`")
 ENFORCED = re.compile(r"^- Enforced .*?(?=^- |\Z|^$)", re.MULTILINE | re.DOTALL)
 FOLDER = re.compile(r"`fluxres/([a-z]+)")
 

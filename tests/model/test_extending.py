@@ -65,7 +65,7 @@ def test_all_pools_are_extended_or_none() -> None:
     assert caught.value.reasons == {MEMORY: "b"}
     assert (trace(g), g.revision) == (before, revision)
     g.set_end("a", 50)
-    with pytest.raises(InsufficientResources, match="cannot be held any longer"):
+    with pytest.raises(InsufficientResources, match="cannot be extended"):
         g.set_end("a", 51)
     g.free("b")
     g.stage([(MEMORY, 6)], job="c", start=70, end=80)

@@ -476,7 +476,7 @@ def test_another_programs_database_is_left_alone(store: SqliteStore) -> None:
 def test_a_store_of_another_version_is_left_alone(store: SqliteStore, version: int, way_out: str) -> None:
     store.put("demo", machine())
     sql(store, f"PRAGMA user_version = {version}")
-    said = re.escape(f"has version {version}, but this fluxres knows only version 2 ({way_out})")
+    said = re.escape(f"has version {version}, but this fluxres supports only version 2 ({way_out})")
     for call in (store.names, store.load, lambda: store.put("x", machine()), lambda: store.drop("demo")):
         with pytest.raises(StoreError, match=said):
             call()

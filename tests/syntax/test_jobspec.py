@@ -101,7 +101,7 @@ VERTEX = "resources.0.with.0"
         ),
         ("attributes.system.shell", {"options": 1}, "attributes.system.shell.options", "mapping"),
         ("attributes.system.other", {"a": [b"x"]}, "attributes.system.other.a[0]", "bytes"),
-        ("attributes.system.other", {1: 2}, "attributes.system.other", "text"),
+        ("attributes.system.other", {1: 2}, "attributes.system.other", "expected string keys"),
     ],
 )
 def test_invalid_documents_are_refused_with_their_position(path: str, value: Any, where: str, message: str) -> None:
