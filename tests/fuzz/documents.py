@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.documents --minutes 5
 
-Valid files are damaged (:mod:`tests.fuzz.mutation`) and read as a user reads them: within a second of processor time and bounded
+Valid files are damaged (:mod:`tests.fuzz.mutation`) and read as a user reads them: within seconds of processor time and bounded
 memory.  A file that can still be read must pass the audit, and be saved and read again as the same machine (rule S1).  A seed and
 a number repeat a case.
 """
