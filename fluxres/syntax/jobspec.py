@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import accumulate, pairwise
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -317,7 +318,38 @@ def _of_text(text: str) -> Request:
     stripped = text.strip()
     if stripped.startswith("{") or ("\n" in stripped and _LINES_OF_DOCUMENT.match(text)):
         return _of_document(text.encode("utf-8", "surrogatepass"))
-    return Request(options.of_words(stripped) if stripped.startswith("-") else parse_shape(stripped))
+    return of_options(options.words(stripped)) if stripped.startswith("-") else of_shape(stripped)
+
+
+def of_options(given: options.Given, request: Request | None = None) -> Request:
+    """The request of options with values as typed.
+
+    Args:
+        request: what they apply to, in place of options that say how much.
+
+    Errors: those of `options.resources`, `constraint` and `duration_s`; UsageError if nothing says how much.
+
+    >>> of_options({"N": "2", "time": "1:00:00"}).duration_s
+    3600.0
+    """
+    if request is None:
+        sizes = options.resources(given)
+        if sizes is None:
+            message = "expected a number of nodes, tasks or cores"
+            raise UsageError(message, where=options.spelling(given), hint="such as -N4 or -n8 -c2")
+        request = Request(sizes)
+    found, duration_s = options.constraint(given), options.duration_s(given)
+    if found is not None:
+        found = found if request.constraint is None else constraints.And((request.constraint, found))
+        request = replace(request, constraint=found)
+    if duration_s is None:
+        return request
+    return replace(request, duration_s=None if duration_s == inf else seconds(positive_ticks(duration_s, "time")))
+
+
+def of_shape(text: str) -> Request:
+    """The request of a shape (RFC 46), in which a name in braces is a property. Errors: those of :func:`parse_shape`."""
+    return Request(parse_shape(text))
 
 
 def _of_document(source: str | bytes | Path) -> Request:

@@ -1,7 +1,7 @@
 """A point in time as people type it: `now`, `+30m`, `3600`, `2026-12-01T08:00`, `tomorrow 8pm`, `monday`, `-` for no end.
 
-A time of day or a day of the week without a date is the next one, as for `sbatch --begin` and `at`. All of this is local time. A time
-that the clocks skip in spring is the time shown an hour later; of a time that they repeat in autumn, the first one to come.
+A time of day or a day of the week without a date is the next one, as for `sbatch --begin` and `at`. All of this is local time. A
+time that the clocks skip in spring is the time shown an hour later; of a time that they repeat in autumn, the first one to come.
 
 Reading has two steps, because criteria are checked when they are written and resolved when they are evaluated: a
 :class:`Moment` is the checked text, `resolve(now)` the number. A bare `30m` is refused because it is ambiguous: it could mean
