@@ -23,12 +23,12 @@ from fluxres import clock, limits
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import reading, store
-from fluxres.documents.document import excerpt
-from fluxres.errors import FluxresError, UsageError
+from fluxres.errors import ErrorPlace, FluxresError, UsageError
 from fluxres.render.text import when
-from fluxres.syntax import moment, options
+from fluxres.syntax import moment, options, unit
 
 if TYPE_CHECKING:
+    from fluxres.graph.accounts import Accounts
     from fluxres.model import ResourceGraph, Selection
     from fluxres.syntax.jobspec import Request
 
@@ -37,7 +37,7 @@ _POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(=[0-9]+)?")
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 _AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)
-_WITH_UNIT = re.compile(r"[0-9][0-9.]*\s*[A-Za-z][A-Za-z/]*", re.ASCII)
+_WITH_UNIT = re.compile(r"(?P<where>.*[^=])=(?P<size>[0-9.]+\s*[A-Za-z][A-Za-z/]*)", re.DOTALL | re.ASCII)
 
 
 class Moment(click.ParamType[float]):
@@ -101,35 +101,31 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
             "neither pools nor a request were given",
             hint="name pools by path, such as /demo/rack0/node[0-3]=1, or give a request, such as slot=4/core=2",
         )
+    accounts = graph.structure.accounts
     named: list[tuple[int, int | None]] = []
     for word in words:
-        where, amount = _amount(graph, word)
+        match = _WITH_UNIT.fullmatch(word)
+        if match is not None and unit.is_size(match["size"]):
+            named += [(v, _in_units_of(accounts, v, match["size"])) for v in accounts_named(graph.structure, match["where"])]
+            continue
+        where, amount = _amount(word)
         named += [(v, amount) for v in accounts_named(graph.structure, where)]
     return named
 
 
-def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:
+def _amount(word: str) -> tuple[str, int | None]:
     match = _AMOUNT.fullmatch(word)
     if match is None or not match["where"]:
-        _refuse_unit(graph, word)
         return word, None
     if len(match["amount"]) > 20:
         raise UsageError(f"amount: expected at most {limits.SIZE_MAX} units", where=match["where"])
     return match["where"], int(match["amount"])
 
 
-def _refuse_unit(graph: ResourceGraph, word: str) -> None:
-    """Refuse an amount with a unit (`/demo/memory=10GiB`) for an existing pool. Errors: UsageError."""
-    where, equals, amount = word.rpartition("=")
-    if not equals or _WITH_UNIT.fullmatch(amount) is None:
-        return
-    try:
-        v = vertices(graph, [where])[0]
-    except FluxresError:
-        return
-    unit = graph.structure.kind_of(v).unit
-    counted = f"the pool is counted in {unit}: give a number without a unit" if unit else "give a number without a unit"
-    raise UsageError(f"amount: expected a number of units, got {excerpt(amount)}", where=where, hint=counted)
+def _in_units_of(accounts: Accounts, v: int, size: str) -> int:
+    """A size such as `10GiB` in the unit of a pool. Errors: InputError if it is not a whole number."""
+    with ErrorPlace(lambda: accounts.where(v)):
+        return unit.exactly(size, accounts.unit(v))
 
 
 def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> list[int]:

@@ -27,7 +27,7 @@ from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.policy import Policy
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Situation, having
 from fluxres.match.traverser import Traverser
 from fluxres.syntax.moment import in_message
 
@@ -45,11 +45,11 @@ class Cause:
     """One thing that rules out candidates.
 
     Args:
-        code: ``id``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``, ``held-above``,
-            ``held``, ``below`` (the pool is requested exclusively, and others hold something in it), ``inside`` (it contains too
-            little of what is requested), ``held-in-part`` (it has room, and others hold the rest of it), ``way`` (it is a
-            pass-through pool), ``supply`` (it is on the supply path of what is requested, and has too little to give) or
-            ``route`` (there is none from it to the named pool).
+        code: ``id``, ``property``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``,
+            ``held-above``, ``held``, ``below`` (the pool is requested exclusively, and others hold something in it), ``inside``
+            (it contains too little of what is requested), ``held-in-part`` (it has room, and others hold the rest of it),
+            ``way`` (it is a pass-through pool), ``supply`` (it is on the supply path of what is requested, and has too little
+            to give) or ``route`` (there is none from it to the named pool).
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
@@ -76,6 +76,7 @@ class Cause:
         tightest = "" if one else "tightest first: "
         return {
             "id": f"{have} another id",
+            "property": f"{'does' if one else 'do'} not have the requested properties",
             "unit": f"{are} counted in a unit that does not convert",
             "state": f"{are} {listed(self.detail)}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
@@ -307,6 +308,8 @@ class _Writer:
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """Each possible cause with a mask of the candidates it rules out, in the order in which causes count."""
         situation, structure = self.situation, self.structure
+        if demand.properties:
+            yield "property", ~having(structure, pools, demand.properties)
         yield "id", ~np.isin(pools, self.trial.of_ids(demand, pools)) if demand.named else np.zeros(len(pools), np.bool_)
         worthless = [n for n in np.unique(structure.kind[pools]).tolist() if not demand.per_unit(structure.kinds[n].unit)]
         yield "unit", np.isin(structure.kind[pools], worthless)

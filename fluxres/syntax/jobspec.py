@@ -98,6 +98,7 @@ class _V1(Rules):
         for number, resource in enumerate(resources):
             here = place.at(number)
             unknown: dict[str, Any] = {"id": resource.ids, "to": resource.to, "between": resource.between}
+            unknown["properties"] = resource.properties
             unknown |= {"exclusive": above == "slot" and isinstance(resource.exclusive, bool)}
             for key, stated in unknown.items():
                 if stated:
@@ -349,7 +350,35 @@ def of_options(given: options.Given, request: Request | None = None) -> Request:
 
 def of_shape(text: str) -> Request:
     """The request of a shape (RFC 46), in which a name in braces is a property. Errors: those of :func:`parse_shape`."""
-    return Request(parse_shape(text))
+    found = parse_shape(text)
+    properties = _of_all_nodes(found)
+    if not properties:
+        return Request(found)
+    required = tuple(name for name in properties if not name.startswith("^"))
+    excluded = tuple(name[1:] for name in properties if name.startswith("^"))
+    return Request(_without_properties(found), constraint=constraints.Properties(required, excluded))
+
+
+def _of_all_nodes(resources: Sequence[Vertex]) -> tuple[str, ...]:
+    """The properties that a constraint on nodes can express, which is matched much faster: those of all nodes, if nothing else is
+    sought outside of nodes, and nothing else has any.
+    """
+    found: set[tuple[str, ...]] = set()
+    todo = list(resources)
+    while todo:
+        vertex = todo.pop()
+        if vertex.type == "node":
+            if any(below.properties or below.type == "node" for below in preorder(vertex.children)):
+                return ()
+            found.add(vertex.properties)
+        elif vertex.properties or not vertex.children or (vertex.is_exclusive and not vertex.is_slot):
+            return ()
+        todo += () if vertex.type == "node" else vertex.children
+    return found.pop() if len(found) == 1 else ()
+
+
+def _without_properties(resources: Sequence[Vertex]) -> tuple[Vertex, ...]:
+    return tuple(replace(vertex, properties=(), children=_without_properties(vertex.children)) for vertex in resources)
 
 
 def _of_document(source: str | bytes | Path) -> Request:
@@ -380,12 +409,30 @@ def _of_values(values: Mapping[str, Any]) -> Request:
 
 
 def parse_shape(text: str) -> tuple[Vertex, ...]:
-    """The resources of a shape (RFC 46). Errors: as `shape.parse` and :func:`parse_resources`.
+    """The resources of a shape (RFC 46). A name in braces that is no key of a resource is a property: `node{ssd,!slow}`.
+
+    Errors: as `shape.parse` and :func:`parse_resources`.
 
     >>> [(v.type, v.count.min, v.label) for v in parse_shape("slot=4/[core=8;gpu]")]
     [('slot', 4, 'task')]
     """
-    return parse_resources(shape.parse(text, keep_counts=True))
+    found = shape.parse(text, keep_counts=True)
+    if "{" in text:
+        _name_properties(found)
+    return parse_resources(found)
+
+
+_KEYS: Final = frozenset(("type", "count", "unit", "exclusive", "label", "id", "to", "between", "with", "properties"))
+
+
+def _name_properties(resources: Sequence[shape.Resource]) -> None:
+    """Gather the names in braces under `properties`."""
+    for resource in resources:
+        names = [key for key, value in resource.items() if key not in _KEYS and isinstance(value, bool)]
+        said = [("" if resource.pop(key) != key.startswith("!") else "^") + key.removeprefix("!") for key in names]
+        if said:
+            resource["properties"] = [*resource.get("properties", ()), *said]
+        _name_properties(resource.get("with", ()))
 
 
 # -- jobspecs ----------------------------------------------------------------------------------------------------------
@@ -521,6 +568,8 @@ class _Reader:
             self.check_slot(given, self.at(*path))
         if given.to or given.between:
             _check_directed(given, self.at(*path))
+        if given.properties:
+            _check_properties(given, self.at(*path, "properties"))
         if given.count == 0 and type(given.count) is int and given.type in self.rules.may_be_none:
             count = counts.NOTHING
         else:
@@ -542,6 +591,7 @@ class _Reader:
             in_slot if exclusive is None else exclusive,
             given.to or None,
             given.between or None,
+            tuple(given.properties or ()),
         )
 
     def check_slot(self, given: schema.Resource, place: Place) -> None:
@@ -609,6 +659,12 @@ def _check_directed(given: schema.Resource, place: Place) -> None:
         raise place.at("between").expected("node", given.between)
 
 
+def _check_properties(given: schema.Resource, place: Place) -> None:
+    if given.type == SLOT:
+        raise place.error("a slot has no properties", "give them to what is in it, such as slot/node{ssd}")
+    constraints.parse({"properties": given.properties}, place)
+
+
 def to_plain(request: Request) -> dict[str, Any]:
     """The jobspec as plain values; :func:`parse` reads an equal one back. Cost O(length).
 
@@ -643,7 +699,7 @@ def resources_to_plain(resources: Iterable[Vertex]) -> list[dict[str, Any]]:
     for vertex in resources:
         made: dict[str, Any] = {"type": vertex.type, "count": vertex.count.to_plain()}
         stated = {"unit": vertex.unit, "exclusive": vertex.exclusive, "label": vertex.label, "id": vertex.ids}
-        stated |= {"to": vertex.to, "between": vertex.between}
+        stated |= {"to": vertex.to, "between": vertex.between, "properties": list(vertex.properties) or None}
         made |= {key: value for key, value in stated.items() if value is not None}
         if vertex.children:
             made["with"] = resources_to_plain(vertex.children)
