@@ -698,7 +698,7 @@ def resources_to_plain(resources: Iterable[Vertex]) -> list[dict[str, Any]]:
     found = []
     for vertex in resources:
         made: dict[str, Any] = {"type": vertex.type, "count": vertex.count.to_plain()}
-        stated = {"unit": vertex.unit, "exclusive": vertex.exclusive, "label": vertex.label, "id": vertex.ids}
+        stated: dict[str, Any] = {"unit": vertex.unit, "exclusive": vertex.exclusive, "label": vertex.label, "id": vertex.ids}
         stated |= {"to": vertex.to, "between": vertex.between, "properties": list(vertex.properties) or None}
         made |= {key: value for key, value in stated.items() if value is not None}
         if vertex.children:

@@ -151,13 +151,13 @@ def parse_options(
                     where="--cores",
                     hint="with tasks, give the cores of each: -n 4 -c 8",
                 )
-        inside, slots = _divided(_number("--cores", cores, 1), nodes)
+        inside, tasks = _divided(_number("--cores", cores, 1), nodes)
     else:
-        inside, slots = [_cores("-c", 1 if c is None else c)], tasks
+        inside = [_cores("-c", 1 if c is None else c)]
         if g is not None and _number("-g", g, 0):
             inside.append(Vertex("gpu", counts.exactly(g), is_exclusive=True))
     if nodes is None:
-        return (_slot(slots or 1, inside),)
+        return (_slot(tasks or 1, inside),)
     per_node = 1 if cores is not None else _tasks_per_node(nodes, tasks, each)
     beside = _on_each_node(gpus_per_node, g, per_node, inside)
     children = (_slot(per_node, inside), *beside)

@@ -88,4 +88,4 @@ def test_a_refusal_names_the_cause() -> None:
     assert [(cause.code, cause.number) for part in refusal.parts for cause in part.causes] == [("property", 1)]
     assert "1 does not have the requested properties" in str(refusal)
     with pytest.raises(InfeasibleRequest, match="2 do not have the requested properties"):
-        graph.allocate("slot/gpu{b200}", job="j")
+        graph.allocate("gpu=2{b200}", job="j")
