@@ -64,7 +64,7 @@ class Moment(click.ParamType[float]):
         if self.is_start and moment.EPOCH_FROM_S < found < now:
             from fluxres.cli.output import note
 
-            note(f"{'' if param is None else param.opts[0] + ' '}{when(found)} is in the past")
+            note(f"the start, {when(found)}, is in the past")
         return found
 
 

@@ -39,21 +39,21 @@ class Option:
 
 
 SIZES: Final = (
-    Option("N", ("-N", "--nodes"), "NODES", "Nodes, such as 4, 2-4 or 2+."),
-    Option("n", ("-n", "--ntasks"), "TASKS", "Tasks, each in its own slot. Default: one per node."),
-    Option("c", ("-c", "--cores-per-task", "--cpus-per-task"), "CORES", "Cores per task. Default: 1."),
+    Option("N", ("-N", "--nodes"), "NODES", "nodes, such as 4, 2-4 or 2+."),
+    Option("n", ("-n", "--ntasks"), "TASKS", "tasks, each in its own slot. Default: one per node."),
+    Option("c", ("-c", "--cores-per-task", "--cpus-per-task"), "CORES", "cores per task. Default: 1."),
     Option("g", ("-g", "--gpus-per-task"), "GPUS", "GPUs per task. Default: 0."),
-    Option("x", ("-x", "--exclusive"), "", "Allocate nodes exclusively."),
-    Option("tasks_per_node", ("--tasks-per-node", "--ntasks-per-node"), "TASKS", "Tasks on each node, instead of -n."),
+    Option("x", ("-x", "--exclusive"), "", "allocate nodes exclusively."),
+    Option("tasks_per_node", ("--tasks-per-node", "--ntasks-per-node"), "TASKS", "tasks on each node, instead of -n."),
     Option("gpus_per_node", ("--gpus-per-node",), "GPUS", "GPUs on each node, instead of -g."),
-    Option("cores", ("--cores",), "CORES", "Cores in total, divided evenly among nodes if -N is given."),
+    Option("cores", ("--cores",), "CORES", "cores in total, divided evenly among nodes if -N is given."),
 )
 """Options that say how much is asked for."""
 CONDITIONS: Final = (
-    Option("time", ("-t", "--time", "--time-limit"), "D", "Duration: 90m, 1:00:00, 1-12; a bare number is minutes."),
-    Option("requires", ("--requires",), "QUERY", "Only nodes that meet this query, such as 'ssd -host:node[0-7]'."),
-    Option("nodelist", ("-w", "--nodelist"), "HOSTS", "Only these nodes; all of them if no number is given."),
-    Option("constraint", ("-C", "--constraint"), "LIST", "Only nodes with these properties: 'a&b', 'a|b', 'a,b'."),
+    Option("time", ("-t", "--time", "--time-limit"), "D", "duration, such as 90m, 1:00:00 or 1-12. A number alone is minutes."),
+    Option("requires", ("--requires",), "QUERY", "only nodes that meet this query, such as 'ssd -host:node[0-7]'."),
+    Option("nodelist", ("-w", "--nodelist"), "HOSTS", "only these nodes; all of them if no number is given."),
+    Option("constraint", ("-C", "--constraint"), "LIST", "only nodes with these properties: 'a&b', 'a|b', 'a,b'."),
 )
 """Options that say when and where, of any request."""
 OPTIONS: Final = (*SIZES, *CONDITIONS)
@@ -287,6 +287,8 @@ def _is_number(value: str) -> bool:
 
 def constraint(given: Given) -> Constraint | None:
     """What the nodes must meet by `--requires`, `--nodelist` and `--constraint`, all of it. Errors: InputError."""
+    if given.keys().isdisjoint(("requires", "constraint", "nodelist")):
+        return None
     from fluxres.syntax.constraint import And, Hostlist
     from fluxres.syntax.constraint_query import constraint_of
 
@@ -298,15 +300,15 @@ def constraint(given: Given) -> Constraint | None:
     if "nodelist" in given:
         _host_count(str(given["nodelist"]))
         found.append(Hostlist((str(given["nodelist"]),)))
-    return None if not found else found[0] if len(found) == 1 else And(tuple(found))
+    return found[0] if len(found) == 1 else And(tuple(found))
 
 
 def duration_s(given: Given) -> float | None:
     """Seconds of `--time`, infinity for no end; 0 is no end as well, as in Flux and Slurm. Errors: InputError."""
-    from fluxres.syntax import duration
-
     if "time" not in given:
         return None
+    from fluxres.syntax import duration
+
     try:
         return duration.read(str(given["time"]), bare_s=60.0) or float("inf")
     except InputError as error:

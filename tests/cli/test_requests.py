@@ -186,7 +186,7 @@ def test_a_start_in_the_past_is_noted(tiny: Invoke, monkeypatch: pytest.MonkeyPa
         ["allocate", "-n1", "--job", "j", "--dry-run", "--end", "2028-01-01", "--at"],
     ):
         told = tiny(*words, "2020-01-01")
-        assert told.stderr.endswith("2020-01-01T00:00:00 is in the past\n"), words
+        assert told.stderr == "fluxres: the start, 2020-01-01T00:00:00, is in the past\n", words
         assert tiny(*words, "10:00").stderr == ""
     assert tiny("find", "type=node", "--at", "2020-01-01").stderr == ""
 

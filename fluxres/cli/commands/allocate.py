@@ -49,7 +49,7 @@ def allocate_command(
     """Allocate pools to a job, now or later, all or nothing.
 
     PATH starts with / or is name:/path; brackets fold several: /demo/rack0/node[0-3]. N units of each, all without =N. Anything
-    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], short options such as -N4
+    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], options such as -N4
     -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
 
     With several --job options, each word is for one of them, in the same order; all start at the same time, or nothing is
