@@ -27,8 +27,9 @@ from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.policy import Policy
-from fluxres.match.situation import Situation, having
+from fluxres.match.situation import Situation, having, unknown_properties
 from fluxres.match.traverser import Traverser
+from fluxres.syntax.constraint import required
 from fluxres.syntax.moment import in_message
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
@@ -53,7 +54,7 @@ class Cause:
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
-        detail: the states, or the missing parts.
+        detail: the states, the missing parts, or the requested properties that no pool has.
     """
 
     code: str
@@ -74,13 +75,14 @@ class Cause:
         one = self.number == 1
         are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
         tightest = "" if one else "tightest first: "
+        unknown = f" ({listed(self.detail)})" if self.detail else ""
         return {
             "id": f"{have} another id",
-            "property": f"{'does' if one else 'do'} not have the requested properties",
+            "property": f"{'does' if one else 'do'} not have the requested properties{unknown}",
             "unit": f"{are} counted in a unit that does not convert",
             "state": f"{are} {listed(self.detail)}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
-            "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
+            "constraint": f"{'does' if one else 'do'} not satisfy the constraint{unknown}",
             "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
             "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
             "held": f"{are} held{by}",
@@ -265,7 +267,7 @@ class _Writer:
         for code, out in self.ruled_out(demand, pools):
             out = out & left
             if out.any():
-                causes.append(self.cause(code, pools[out]))
+                causes.append(self.cause(code, pools[out], demand))
                 left &= ~out
         rest = pools[left]
         room = self.room(demand, rest)
@@ -276,7 +278,7 @@ class _Writer:
                 causes.append(self.inside(demand, rest[lacking]))
                 rest, room = rest[~lacking], room[~lacking]
         elif room.sum() < asked and (in_use := self.only_in_part(demand, rest)).any():
-            causes.append(self.cause("below", rest[in_use]))
+            causes.append(self.cause("below", rest[in_use], demand))
         if room.sum() < asked:
             causes += self.held_in_part(demand, rest)
         return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
@@ -288,11 +290,11 @@ class _Writer:
         if found.room < found.asked:
             worthless = [givers[0] for givers in found.short if not demand.per_unit(self.situation.accounts.unit(givers[0]))]
             if worthless:
-                causes.append(self.cause("unit", np.array(worthless, np.int32)))
+                causes.append(self.cause("unit", np.array(worthless, np.int32), demand))
             short = [givers for givers in found.short if givers[0] not in set(worthless)]
             below = [givers for givers in short if any(map(self.supplies.is_in_use_below, givers))]
             if below:
-                causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))
+                causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32), demand))
                 short = [givers for givers in short if givers not in below]
             if short:
                 some = short[: limits.WHY_POOLS_MAX]  # those with the least left
@@ -361,7 +363,7 @@ class _Writer:
             found[at] = known.get(inside, 1)
         return found
 
-    def cause(self, code: str, pools: NDArray[np.int32]) -> Cause:
+    def cause(self, code: str, pools: NDArray[np.int32], demand: Demand) -> Cause:
         situation, structure = self.situation, self.structure
         some = _some_of(pools)
         detail: tuple[str, ...] = ()
@@ -371,6 +373,11 @@ class _Writer:
         elif code == "cut-off":
             culprits = dict.fromkeys(u for v in some for u in structure.unavailable_because(v))
             detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
+        elif code in ("constraint", "property"):
+            asked = required(self.plan.request.constraint) if code == "constraint" else demand.properties
+            detail = tuple(
+                unknown_properties(structure, self.situation.eligible.targets if code == "constraint" else pools, asked)
+            )
         elif code == "held-above":
             held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]
         elif code == "held":

@@ -6,14 +6,16 @@ once however often the search returns to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, STATES, PropertyValue
 from fluxres.graph.structure import Structure
@@ -129,6 +131,17 @@ def having(structure: Structure, vertices: Int32, properties: Iterable[str]) -> 
         has = np.isin(kinds, kept) | _named(structure, vertices, [name])
         found &= has if name == text else ~has
     return found
+
+
+def unknown_properties(structure: Structure, vertices: Int32, properties: Iterable[str]) -> Iterator[str]:
+    """In words, each required property that no pool has, with the nearest of those that the vertices have."""
+    known = sorted(
+        {name for number in np.unique(structure.kind[vertices]).tolist() for name in _names(structure.kinds[number].properties)}
+    )
+    for name in dict.fromkeys(properties):
+        if not (name.startswith("^") or name in known or structure.named([name])):
+            close = get_close_matches(name[:64], known[: limits.WHY_POOLS_MAX], 3)
+            yield f"none has '{name[: limits.NAME_LENGTH_MAX]}'" + (f", did you mean {' or '.join(close)}?" if close else "")
 
 
 def _named(structure: Structure, vertices: Int32, names: list[str]) -> Mask:

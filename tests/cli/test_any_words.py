@@ -73,6 +73,10 @@ LIKELY_WORDS = {
     "output": "table json paths folded",
     "color": "always never",
     "wait_s": "1",
+    "N n c g tasks_per_node gpus_per_node cores": "1 2 2-3 x",
+    "time": "90 1:00:00 1-12 2h30m soon",
+    "nodelist": "node0 node[0-3] [",
+    "constraint requires": "ssd a&b [a] -slow",
 }
 REQUESTS = [
     "node{x}",
@@ -82,6 +86,10 @@ REQUESTS = [
     "-n2 -c2",
     "-N2 -x",
     "-N9",
+    "--nodes=2 --time 1:00:00",
+    "--cores 4 -w node[0-1]",
+    "node=2{x,!slow}",
+    "slot/[core;memory=2GiB]",
     "node=2",
     "slot/gpu",
     "-",

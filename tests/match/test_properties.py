@@ -89,3 +89,20 @@ def test_a_refusal_names_the_cause() -> None:
     assert "1 does not have the requested properties" in str(refusal)
     with pytest.raises(InfeasibleRequest, match="2 do not have the requested properties"):
         graph.allocate("gpu=2{b200}", job="j")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("slot=2/node{sdd}", "do not satisfy the constraint (none has 'sdd', did you mean ssd?)"),
+        ("slot/gpu{h101}", "none has 'h101', did you mean h100?"),
+        ("-N9 --requires 'ssd|bog'", "(none has 'bog')"),
+        ("-N9 --requires ssd", None),
+        ("-N9 --requires -bog", None),
+        ("-N9 --requires big3", None),  # the name of a node
+    ],
+)
+def test_a_refusal_names_properties_that_nothing_has(site: Matcher, text: str, said: str | None) -> None:
+    told = str(site.why_not(as_request(text), 0, 10))
+    assert "9 of type node requested" in told or said is not None
+    assert said in told if said is not None else "none has" not in told
