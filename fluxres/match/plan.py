@@ -23,6 +23,7 @@ from fluxres.graph.kinds import DRAW
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.paths import Meeting
 from fluxres.match.result import Placement
+from fluxres.match.situation import having
 from fluxres.match.typology import NODE, Typology
 from fluxres.syntax import hostlist
 from fluxres.syntax.count import Count, exactly
@@ -138,7 +139,7 @@ class _Reader:
             channel=kind,
             to=vertex.to,
             flow=flow,
-            properties=vertex.properties,
+            properties=self._selective(vertex.properties, kind),
         )
         if vertex.to is not None:
             made.channel = typology.paths.channel(kind, self._named(vertex.type, vertex.to, place))
@@ -158,6 +159,11 @@ class _Reader:
             and any(self._is_in_node(child) for child in made.children)
         )
         return made
+
+    def _selective(self, properties: tuple[str, ...], kind: int) -> tuple[str, ...]:
+        """The properties, or none if all pools of the type have them: then pools are as interchangeable as without."""
+        vertices = self.typology.vertices(kind) if properties else ()
+        return properties if len(vertices) and not having(self.typology.structure, vertices, properties).all() else ()
 
     def _charge_between(self, demand: Demand) -> None:
         if self.typology.node < 0:

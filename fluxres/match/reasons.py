@@ -373,11 +373,10 @@ class _Writer:
         elif code == "cut-off":
             culprits = dict.fromkeys(u for v in some for u in structure.unavailable_because(v))
             detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
-        elif code in ("constraint", "property"):
-            asked = required(self.plan.request.constraint) if code == "constraint" else demand.properties
-            detail = tuple(
-                unknown_properties(structure, self.situation.eligible.targets if code == "constraint" else pools, asked)
-            )
+        elif code == "constraint":
+            detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
+        elif code == "property":
+            detail = tuple(unknown_properties(structure, situation.typology.vertices(demand.kind), demand.properties))
         elif code == "held-above":
             held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]
         elif code == "held":

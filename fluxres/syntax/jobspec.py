@@ -1,4 +1,4 @@
-"""Requests: what a job asks for, from a jobspec (Flux RFC 14 and RFC 25), a shape or short options, and back.
+"""Requests: what a job asks for, from a jobspec (Flux RFC 14 and RFC 25), a shape or options, and back.
 
 :mod:`fluxres.syntax.jobspec_schema` has the form of the document.  Here its counts and constraints are parsed, exclusivity is
 decided, and labels are checked.
@@ -204,8 +204,8 @@ class Request:
         """A request from any form.
 
         Args:
-            source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; short options such as ``-N4 -c8``; a jobspec
-                (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
+            source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; options such as ``-N4 -c8`` or ``--nodes=4 --time 1h``; a
+                jobspec (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
             duration_s: seconds, in place of those of the jobspec.
             format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
                 honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).

@@ -59,7 +59,7 @@ LIKELY_WORDS = {
     "policy": "first high locality pack",
     "pools path where": "/tiny/rack0 /tiny/rack[0-1]/node[0-5] /tiny/rack0/node1 /tiny/rack1/node3/core[0-3] power:/pdu0",
     "criteria": "type=node type=memory job=j1 name=login1 size>=0",
-    "at start end after": "now +30m 3600 0 5000 2040-01-01 -",
+    "at start end after": "now +30m 3600 0 5000 2040-01-01 noon tomorrow monday -",
     "duration ttl": "30m 1h inf 0",
     "job": "j1 j2 j3",
     "depth limit": "1 2 100",

@@ -98,6 +98,7 @@ def test_a_refusal_names_the_cause() -> None:
         ("slot/gpu{h101}", "none has 'h101', did you mean h100?"),
         ("-N9 --requires 'ssd|bog'", "(none has 'bog')"),
         ("-N9 --requires ssd", None),
+        ("[node=9{ssd};node{slow}]", None),
         ("-N9 --requires -bog", None),
         ("-N9 --requires big3", None),  # the name of a node
     ],
