@@ -45,6 +45,9 @@ _UNITS: Final[dict[str, tuple[str, Fraction]]] = {
 }
 
 
+_BASES: Final = ("bit/s", "B/s", "b/s", "bps", "Hz", "B", "W")
+
+
 def dimension(unit: str) -> str | None:
     """The quantity that a unit measures: bytes, power, bandwidth, frequency or time; None for an unknown unit.
 
@@ -109,6 +112,41 @@ def common(units: Iterable[str]) -> str:
         for unit, least in sorted({**factors, **base}.items(), key=lambda item: -item[1])
         if all((factor / least).denominator == 1 for factor in factors.values())
     )
+
+
+def readable(amount: int, unit: str | None) -> str:
+    """An amount for people: three digits, in the unit with the largest prefix that leaves at least 1. Bytes and units with binary
+    prefixes are scaled by 1024, the others by 1000; unknown units and plain numbers stay as they are.
+
+    >>> readable(9087168512, "B"), readable(34600, "W"), readable(4096, "GiB"), readable(128, "GiB"), readable(3, None)
+    ('8.46 GiB', '34.6 kW', '4 TiB', '128 GiB', '3')
+    """
+    if unit is None:
+        return str(amount)
+    prefix, base = _prefix_and_base(unit)
+    if prefix is None:
+        return f"{amount} {unit}"
+    is_binary = prefix in _IEC or unit == "B"
+    prefixes, step = (("", *_IEC), 1024) if is_binary else (("", *_SI), 1000)
+    power, value = prefixes.index(prefix), Fraction(amount)
+    while abs(value) >= step and power < len(prefixes) - 1:
+        value, power = value / step, power + 1
+    return f"{_three_digits(value)} {prefixes[power]}{base}"
+
+
+def _prefix_and_base(unit: str) -> tuple[str | None, str]:
+    """Prefix and base of a known unit; the prefix is None for others, and for times."""
+    if dimension(unit) in (None, "time"):
+        return None, unit
+    base = next(base for base in _BASES if unit.endswith(base))
+    prefix = unit.removesuffix(base)
+    return "k" if prefix == "K" else prefix, base
+
+
+def _three_digits(value: Fraction) -> str:
+    digits = 0 if value.denominator == 1 or value >= 100 else 1 if value >= 10 else 2
+    text = f"{float(value):.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
 
 
 def _whole(amount: Fraction) -> int | Fraction:

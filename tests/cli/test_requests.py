@@ -178,7 +178,7 @@ def test_a_stage_is_listed_without_adding_units_that_differ(tiny: Invoke) -> Non
     staged = tiny("stage", "slot=2/[node{x};pdu=300]", "--job", "j1").stdout.splitlines()
     columns = slice(staged[0].index("PATH"), staged[0].index("START"))
     assert [" ".join(line[columns].split()) for line in staged] == [
-        "PATH POOLS UNITS",
+        "PATH POOLS EACH",
         "/tiny/rack0/node[0-1] 2 1",
         "power:/pdu0 1 600 W",
         "power: /tiny/rack0 -> /tiny/rack0/node[0-1] 2 300 W",
