@@ -10,7 +10,7 @@ unit (licences, tokens) converts only to itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
@@ -118,20 +118,42 @@ def readable(amount: int, unit: str | None) -> str:
     """An amount for people: three digits, in the unit with the largest prefix that leaves at least 1. Bytes and units with binary
     prefixes are scaled by 1024, the others by 1000; unknown units and plain numbers stay as they are.
 
-    >>> readable(9087168512, "B"), readable(34600, "W"), readable(4096, "GiB"), readable(128, "GiB"), readable(3, None)
+    >>> readable(9087168512, "B"), readable(34650, "W"), readable(4096, "GiB"), readable(128, "GiB"), readable(3, None)
     ('8.46 GiB', '34.6 kW', '4 TiB', '128 GiB', '3')
     """
-    if unit is None:
-        return str(amount)
-    prefix, base = _prefix_and_base(unit)
+    *_, (value, largest) = _scaled(amount, unit)
+    digits = 0 if value.denominator == 1 or value >= 100 else 1 if value >= 10 else 2
+    return _with_unit(f"{float(value):.{digits}f}", largest)
+
+
+def exact(amount: int, unit: str | None) -> str:
+    """An amount for people without rounding, in the largest unit that needs at most two decimals.
+
+    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None)
+    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3')
+    """
+    value, largest = [(value, scaled) for value, scaled in _scaled(amount, unit) if (value * 100).denominator == 1][-1]
+    return _with_unit(str(value) if value.denominator == 1 else f"{float(value):.2f}", largest)
+
+
+def _scaled(amount: int, unit: str | None) -> Iterator[tuple[Fraction, str | None]]:
+    """The amount in its unit, then in each larger one in which it is at least 1."""
+    value = Fraction(amount)
+    yield value, unit
+    prefix, base = (None, "") if unit is None else _prefix_and_base(unit)
     if prefix is None:
-        return f"{amount} {unit}"
-    is_binary = prefix in _IEC or unit == "B"
-    prefixes, step = (("", *_IEC), 1024) if is_binary else (("", *_SI), 1000)
-    power, value = prefixes.index(prefix), Fraction(amount)
-    while abs(value) >= step and power < len(prefixes) - 1:
-        value, power = value / step, power + 1
-    return f"{_three_digits(value)} {prefixes[power]}{base}"
+        return
+    prefixes, step = (("", *_IEC), 1024) if prefix in _IEC or unit == "B" else (("", *_SI), 1000)
+    for larger in prefixes[prefixes.index(prefix) + 1 :]:
+        value /= step
+        if value < 1:
+            return
+        yield value, larger + base
+
+
+def _with_unit(number: str, unit: str | None) -> str:
+    shown = number.rstrip("0").rstrip(".") if "." in number else number
+    return shown if unit is None else f"{shown} {unit}"
 
 
 def _prefix_and_base(unit: str) -> tuple[str | None, str]:
@@ -141,12 +163,6 @@ def _prefix_and_base(unit: str) -> tuple[str | None, str]:
     base = next(base for base in _BASES if unit.endswith(base))
     prefix = unit.removesuffix(base)
     return "k" if prefix == "K" else prefix, base
-
-
-def _three_digits(value: Fraction) -> str:
-    digits = 0 if value.denominator == 1 or value >= 100 else 1 if value >= 10 else 2
-    text = f"{float(value):.{digits}f}"
-    return text.rstrip("0").rstrip(".") if digits else text
 
 
 def _whole(amount: Fraction) -> int | Fraction:

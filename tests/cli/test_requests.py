@@ -224,9 +224,9 @@ def test_refusal_contains_dates() -> None:
     date, later = (clock_text(seconds) for seconds in (DAY_S, DAY_S + 1))
     assert refusals.lines(REFUSAL, "now") == [
         f"Not now. The earliest start is {later}.",
-        "resources[0]: 4 of type node requested, 2 available in 2 of 5 candidates",
+        "requested 4 nodes, only 2 of 5 are available",
         f"  3 are held by j1 until {date} and j2 without end",
-        "It would match with a count of 2 at resources[0].",
+        "It would match with 2 nodes.",
     ]
     error = refusals.error(REFUSAL)
     assert isinstance(error, InsufficientResources)
@@ -242,10 +242,7 @@ def clock_text(seconds: float) -> str:
 
 def test_permanent_and_undecided_refusals() -> None:
     for_good = replace(REFUSAL, never=True, earliest=None)
-    assert (
-        refusals.lines(for_good, "now")[-1]
-        == "It would match with a count of 2 at resources[0] with nothing held and everything up."
-    )
+    assert refusals.lines(for_good, "now")[-1] == "With nothing held and everything up, it would match with 2 nodes."
     never = refusals.error(for_good)
     assert isinstance(never, InfeasibleRequest)
     assert list(never.reasons) == ["resources[0]"]
