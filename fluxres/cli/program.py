@@ -15,7 +15,7 @@ import click
 
 from fluxres import __version__
 from fluxres.cli.failures import report, tell
-from fluxres.cli.settings import EverywhereOption, Settings, everywhere, keep
+from fluxres.cli.settings import PLAIN_OUTPUTS, EverywhereOption, Settings, everywhere, keep
 from fluxres.errors import FluxresError, InputWarning
 
 COMMANDS: Final = {
@@ -75,10 +75,10 @@ class _WithCommonOptions(click.Command):
         outputs: forms of output.
     """
 
-    def __init__(self, *args: Any, outputs: Sequence[str] = ("table", "json"), **settings: Any) -> None:
+    def __init__(self, *args: Any, outputs: Sequence[str] = PLAIN_OUTPUTS, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.outputs = tuple(outputs)
-        self.params = [*self.params, *everywhere()]
+        self.params = [*self.params, *everywhere(self.outputs)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)

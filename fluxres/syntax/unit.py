@@ -11,7 +11,7 @@ unit (licences, tokens) converts only to itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
@@ -44,6 +44,9 @@ _UNITS: Final[dict[str, tuple[str, Fraction]]] = {
     "ms": ("time", Fraction(1, 1000)),
     "us": ("time", Fraction(1, 1_000_000)),
 }
+
+
+_BASES: Final = ("bit/s", "B/s", "b/s", "bps", "Hz", "B", "W")
 
 
 def dimension(unit: str) -> str | None:
@@ -182,6 +185,57 @@ def common(units: Iterable[str]) -> str:
         for unit, least in sorted({**factors, **base}.items(), key=lambda item: -item[1])
         if all((factor / least).denominator == 1 for factor in factors.values())
     )
+
+
+def readable(amount: int, unit: str | None) -> str:
+    """An amount for people: three digits, in the unit with the largest prefix that leaves at least 1. Bytes and units with binary
+    prefixes are scaled by 1024, the others by 1000; unknown units and plain numbers stay as they are.
+
+    >>> readable(9087168512, "B"), readable(34650, "W"), readable(4096, "GiB"), readable(128, "GiB"), readable(3, None)
+    ('8.46 GiB', '34.6 kW', '4 TiB', '128 GiB', '3')
+    """
+    *_, (value, largest) = _scaled(amount, unit)
+    digits = 0 if value.denominator == 1 or value >= 100 else 1 if value >= 10 else 2
+    return _with_unit(f"{float(value):.{digits}f}", largest)
+
+
+def exact(amount: int, unit: str | None) -> str:
+    """An amount for people without rounding, in the largest unit that needs at most two decimals.
+
+    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None)
+    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3')
+    """
+    value, largest = [(value, scaled) for value, scaled in _scaled(amount, unit) if (value * 100).denominator == 1][-1]
+    return _with_unit(str(value) if value.denominator == 1 else f"{float(value):.2f}", largest)
+
+
+def _scaled(amount: int, unit: str | None) -> Iterator[tuple[Fraction, str | None]]:
+    """The amount in its unit, then in each larger one in which it is at least 1."""
+    value = Fraction(amount)
+    yield value, unit
+    prefix, base = (None, "") if unit is None else _prefix_and_base(unit)
+    if prefix is None:
+        return
+    prefixes, step = (("", *_IEC), 1024) if prefix in _IEC or unit == "B" else (("", *_SI), 1000)
+    for larger in prefixes[prefixes.index(prefix) + 1 :]:
+        value /= step
+        if value < 1:
+            return
+        yield value, larger + base
+
+
+def _with_unit(number: str, unit: str | None) -> str:
+    shown = number.rstrip("0").rstrip(".") if "." in number else number
+    return shown if unit is None else f"{shown} {unit}"
+
+
+def _prefix_and_base(unit: str) -> tuple[str | None, str]:
+    """Prefix and base of a known unit; the prefix is None for others, and for times."""
+    if dimension(unit) in (None, "time"):
+        return None, unit
+    base = next(base for base in _BASES if unit.endswith(base))
+    prefix = unit.removesuffix(base)
+    return "k" if prefix == "K" else prefix, base
 
 
 def _whole(amount: Fraction) -> int | Fraction:

@@ -10,7 +10,7 @@ import pytest
 from fluxres import limits
 from fluxres.cli import arguments
 from fluxres.cli.program import COMMANDS, Group, program
-from fluxres.cli.settings import JOB_OUTPUTS, OUTPUTS
+from fluxres.cli.settings import JOB_OUTPUTS, RECORD_OUTPUTS
 from fluxres.errors import FluxresError, LimitExceeded
 from fluxres.model import ResourceGraph
 from fluxres.store import open_store
@@ -82,7 +82,7 @@ def test_errors_are_json_if_the_output_would_be(tiny: Invoke) -> None:
 def test_every_command_answers_in_json(name: str) -> None:
     command = commands()[name]
     assert "json" in command.outputs  # type: ignore[attr-defined]  # commands are Command or Group
-    assert set(command.outputs) <= {*OUTPUTS, *JOB_OUTPUTS}  # type: ignore[attr-defined]  # as above
+    assert set(command.outputs) <= {*RECORD_OUTPUTS, *JOB_OUTPUTS}  # type: ignore[attr-defined]  # as above
 
 
 def test_subcommands_have_the_common_options() -> None:

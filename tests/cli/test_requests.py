@@ -263,7 +263,7 @@ def test_a_stage_is_listed_without_adding_units_that_differ(tiny: Invoke) -> Non
     staged = tiny("stage", "slot=2/[node{x};pdu=300]", "--job", "j1").stdout.splitlines()
     columns = slice(staged[0].index("PATH"), staged[0].index("START"))
     assert [" ".join(line[columns].split()) for line in staged] == [
-        "PATH POOLS UNITS",
+        "PATH POOLS EACH",
         "/tiny/rack0/node[0-1] 2 1",
         "power:/pdu0 1 600 W",
         "power: /tiny/rack0 -> /tiny/rack0/node[0-1] 2 300 W",
@@ -309,9 +309,9 @@ def test_refusal_contains_dates() -> None:
     date, later = (clock_text(seconds) for seconds in (DAY_S, DAY_S + 1))
     assert refusals.lines(REFUSAL, "now") == [
         f"Not now. The earliest start is {later}.",
-        "resources[0]: 4 of type node requested, 2 available in 2 of 5 candidates",
+        "requested 4 nodes, only 2 of 5 are available",
         f"  3 are held by j1 until {date} and j2 without end",
-        "It would match with a count of 2 at resources[0].",
+        "It would match with 2 nodes.",
     ]
     error = refusals.error(REFUSAL)
     assert isinstance(error, InsufficientResources)
@@ -327,10 +327,7 @@ def clock_text(seconds: float) -> str:
 
 def test_permanent_and_undecided_refusals() -> None:
     for_good = replace(REFUSAL, never=True, earliest=None)
-    assert (
-        refusals.lines(for_good, "now")[-1]
-        == "It would match with a count of 2 at resources[0] with nothing held and everything up."
-    )
+    assert refusals.lines(for_good, "now")[-1] == "With nothing held and everything up, it would match with 2 nodes."
     never = refusals.error(for_good)
     assert isinstance(never, InfeasibleRequest)
     assert list(never.reasons) == ["resources[0]"]

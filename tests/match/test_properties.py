@@ -105,5 +105,5 @@ def test_a_refusal_names_the_cause() -> None:
 )
 def test_a_refusal_names_properties_that_nothing_has(site: Matcher, text: str, said: str | None) -> None:
     told = str(site.why_not(as_request(text), 0, 10))
-    assert "9 of type node requested" in told or said is not None
+    assert "requested 9 nodes" in told or said is not None
     assert said in told if said is not None else "none has" not in told

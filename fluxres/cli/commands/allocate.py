@@ -10,12 +10,12 @@ import click
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
-from fluxres.cli.settings import OUTPUTS, Duration, Settings
+from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, trying
 from fluxres.errors import UsageError
 
 
-@click.command("allocate", cls=RequestCommand, outputs=OUTPUTS)
+@click.command("allocate", cls=RequestCommand, outputs=RECORD_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option("--find", "criteria", metavar="CRITERIA", help="Allocate all pools that meet the criteria, exclusively.")
 @click.option(
@@ -114,7 +114,7 @@ def _allocate_together(
     answer_granted_together(settings, graph, granted)
 
 
-@click.command("free", cls=Command)
+@click.command("free", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
 @click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
 @click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
@@ -144,7 +144,7 @@ def free_command(
     answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [line])
 
 
-@click.command("grow", cls=RequestCommand, has_time=False, outputs=OUTPUTS)
+@click.command("grow", cls=RequestCommand, has_time=False, outputs=RECORD_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option(
@@ -167,7 +167,7 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
     answer_granted(settings, graph, granted)
 
 
-@click.command("shrink", cls=RequestCommand, has_time=False, policy="high")
+@click.command("shrink", cls=RequestCommand, has_time=False, outputs=TABLE_OUTPUTS, policy="high")
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
@@ -185,7 +185,7 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     answer_shrunk(settings, graph, taken)
 
 
-@click.command("extend", cls=Command)
+@click.command("extend", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
 @click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(

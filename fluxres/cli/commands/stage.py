@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ import click
 from fluxres import limits
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted
-from fluxres.cli.settings import Duration, Settings
+from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, reading
 from fluxres.errors import UsageError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-@click.command("stage", cls=RequestCommand)
+@click.command("stage", cls=RequestCommand, outputs=TABLE_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option("--job", metavar="J", shell_complete=complete_job, help="Job that the lock is for.")
 @click.option(
@@ -91,4 +92,5 @@ def _answer_stages(settings: Settings, graph: ResourceGraph, found: Sequence[Sta
         settings,
         document=lambda: {"stages": [documents.stage(graph, staged) for staged in found]},
         lines=lambda style: listings.stages(graph, found, style=style),
+        rows=lambda: (pool | facts for facts in map(partial(documents.stage, graph), found) for pool in facts.pop("pools")),
     )

@@ -10,7 +10,7 @@ from fluxres.cli.arguments import complete_graph, complete_job, complete_pool
 from fluxres.cli.output import answer, answer_summary, answer_table
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import Settings
+from fluxres.cli.settings import TABLE_OUTPUTS, Settings
 from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
 from fluxres.errors import UsageError
 from fluxres.render.text import Column, plural, when
@@ -63,7 +63,7 @@ def _words(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(word.strip() for word in text.split(","))
 
 
-@click.group("graphs", cls=Group, invoke_without_command=True)
+@click.group("graphs", cls=Group, outputs=TABLE_OUTPUTS, invoke_without_command=True)
 @click.pass_context
 def graphs_command(ctx: click.Context) -> None:
     """List the graphs of the store, select the default one, or remove one."""
@@ -149,7 +149,7 @@ def save_command(
 BROKEN = 4
 
 
-@click.command("check", cls=Command)
+@click.command("check", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("source", required=False)
 @click.pass_context
 def check_command(ctx: click.Context, source: str | None) -> None:
@@ -174,7 +174,7 @@ def check_command(ctx: click.Context, source: str | None) -> None:
         ctx.exit(BROKEN)
 
 
-@click.command("log", cls=Command)
+@click.command("log", cls=Command, outputs=TABLE_OUTPUTS)
 @click.option("--job", metavar="J", shell_complete=complete_job, help="Only events of this job.")
 @click.option("--path", metavar="PATH", shell_complete=complete_pool, help="Only events that name this pool or one below it.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N events.")
@@ -187,11 +187,15 @@ def log_command(settings: Settings, job: str | None, path: str | None, limit: in
     from fluxres.render import events
 
     entries = store(settings).log(settings.graph, job=job, path=path, limit=limit)
-    columns = [Column("NUMBER", right=True), Column("TIME"), Column("EVENT"), Column("WHAT")]
+    columns = [Column("NUMBER", right=True, drop=1), Column("TIME"), Column("EVENT"), Column("WHAT")]
     rows = [[str(e.seq), when(e.time), e.event["event"], events.details(e.event)] for e in entries]
     answer_table(
         settings,
         columns,
         rows,
         lambda: {"log": [{"number": e.seq, "time": e.time, "command": e.command, **e.event} for e in entries]},
+        lambda: [
+            {"number": e.seq, "time": e.time, "event": e.event["event"], "what": events.details(e.event), "command": e.command}
+            for e in entries
+        ],
     )
