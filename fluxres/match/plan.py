@@ -162,8 +162,9 @@ class _Reader:
 
     def _selective(self, properties: tuple[str, ...], kind: int) -> tuple[str, ...]:
         """The properties, or none if all pools of the type have them: then pools are as interchangeable as without."""
-        vertices = self.typology.vertices(kind) if properties else ()
-        return properties if len(vertices) and not having(self.typology.structure, vertices, properties).all() else ()
+        if not properties:
+            return ()
+        return () if having(self.typology.structure, self.typology.vertices(kind), properties).all() else properties
 
     def _charge_between(self, demand: Demand) -> None:
         if self.typology.node < 0:
