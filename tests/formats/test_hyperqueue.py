@@ -124,6 +124,13 @@ def test_two_workers_on_one_host() -> None:
     assert registry.write(s, format="hyperqueue").text.count("--hostname a ") == 2
 
 
+def test_resources_defined_before_the_cpus_keep_their_place() -> None:
+    s = read("mem=sum(64)\ncpus=range(0-1)")
+    text = registry.write(s, format="hyperqueue").text
+    assert "--resource 'mem=sum(64)' --resource 'cpus=range(0-1)'" in text
+    assert [read(text).path(v) for v in range(5)] == [s.path(v) for v in range(5)]
+
+
 def test_fractions_are_pools_below_each_index_on_request() -> None:
     s = read("cpus=1x1\ngpus=[x]\nmem=sum(2)", fractions=True)
     assert [s.path(v) for v in s.of_type("share").tolist()] == ["/cluster/node0/core0/share", "/cluster/node0/x/share"]
