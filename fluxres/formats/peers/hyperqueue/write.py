@@ -244,8 +244,8 @@ class _Edges:
 def _line(worker: Started) -> str:
     words = ["hq", "worker", "start", "--hostname", str(worker.name)]
     words += ["--group", worker.group] if worker.group is not None else []
-    for number, pool in enumerate(worker.pools):
-        if number == 0 and pool.name == CPUS and not isinstance(pool.kind, Sum):  # --cpus is read before any --resource
+    for pool in worker.pools:
+        if pool.name == CPUS and not isinstance(pool.kind, Sum):
             words += ["--cpus", hyperqueue.format_kind(pool.kind)]
         else:
             words += ["--resource", hyperqueue.format(pool)]
