@@ -133,6 +133,9 @@ PENDING_EVENTS_MAX: Final = 1_000_000
 PATH_CACHE_MAX: Final = 65_536
 """Parent paths remembered by a graph (about 10 MB at most)."""
 
+NEAREST_MAX: Final = 100_000
+"""Names that an unknown one is compared with."""
+
 STAGE_SECONDS_DEFAULT: Final = 60.0
 """Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
 

@@ -129,8 +129,14 @@ def concerns(event: Event, job: str | None, path: str | None) -> bool:
         return False
     if path is None:
         return True
-    below = path if path.endswith("/") else path + "/"
-    return any(named == path or named.startswith(below) for named in _pools(event))
+    place = _place(path)
+    below = place if place.endswith("/") else place + "/"
+    return any(named == place or named.startswith(below) for named in map(_place, _pools(event)))
+
+
+def _place(name: str) -> str:
+    """A name in one form: ``network:/leaf0`` is also written ``network:leaf0``."""
+    return name if name.startswith("/") else name.replace(":/", ":", 1)
 
 
 def _parts(event: Event) -> list[Event]:

@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 
 import click
 
-from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
+from fluxres.cli.arguments import (
+    Asked,
+    Moment,
+    RequestCommand,
+    check_window,
+    complete_job,
+    complete_pool,
+    each_on,
+    endless,
+    targets,
+)
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
@@ -48,9 +58,10 @@ def allocate_command(
 ) -> None:
     """Allocate pools to a job, now or later, all or nothing.
 
-    PATH starts with / or is name:/path; brackets fold several: /demo/rack0/node[0-3]. N units of each, all without =N. Anything
-    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], options such as -N4
-    -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
+    PATH is a path or URI, a host (node3), a pool in one (core0@node3) or the name of a pool; brackets fold several:
+    node[0-3], /demo/rack0/node[0-3]. N units of each, all without =N. Anything else, and the name of a type, is a REQUEST, for
+    which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], options such as -N4 -c8, a jobspec in a file
+    (.json, .yaml, .yml) or on standard input (-).
 
     With several --job options, each word is for one of them, in the same order; all start at the same time, or nothing is
     allocated.
@@ -80,12 +91,12 @@ def _allocate(
     settings: Settings, asked: Asked, criteria: str | None, job: str, window: Window, *, or_reserve: bool, dry_run: bool
 ) -> None:
     start, end, duration = window
-    if criteria is not None and asked.request is not None:
-        raise UsageError("both a request and --find were given", hint="give one of them")
-    if or_reserve and asked.request is None:
-        raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
-        wanted, policy = asked.request, asked.policy
+        wanted, policy = asked.on(graph).request, asked.policy
+        if criteria is not None and wanted is not None:
+            raise UsageError("both a request and --find were given", hint="give one of them")
+        if or_reserve and wanted is None:
+            raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
         if wanted is None:
             granted = graph.allocate(targets(graph, asked.pools, criteria), job=job, start=start, end=end, duration_s=duration)
         elif or_reserve:
@@ -99,10 +110,11 @@ def _allocate_together(
     settings: Settings, asked: list[Asked], jobs: tuple[str, ...], window: Window, *, or_reserve: bool, dry_run: bool
 ) -> None:
     start, end, duration = window
-    policy = next((one.policy for one in asked if one.request is not None), "first")
-    if or_reserve and any(one.request is None for one in asked):
-        raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
+        each_on(graph, asked)
+        policy = next((one.policy for one in asked if one.request is not None), "first")
+        if or_reserve and any(one.request is None for one in asked):
+            raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
         pairs: list[tuple[Any, str]] = [
             (one.request if one.request is not None else targets(graph, one.pools), job)
             for one, job in zip(asked, jobs, strict=True)
@@ -162,7 +174,7 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
     if start is not None or end is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        wanted = targets(graph, asked.pools) if asked.request is None else asked.request
+        wanted = asked.on(graph).request or targets(graph, asked.pools)
         granted = graph.grow(job, wanted, start=start, end=end, policy=asked.policy)
     answer_granted(settings, graph, granted)
 
@@ -178,10 +190,11 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     if start is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        if asked.request is None:
+        wanted = asked.on(graph).request
+        if wanted is None:
             taken = graph.shrink(job, targets(graph, asked.pools), start=start, end=end)
         else:
-            taken = graph.shrink(job, asked.request, start=start, end=end, policy=asked.policy)
+            taken = graph.shrink(job, wanted, start=start, end=end, policy=asked.policy)
     answer_shrunk(settings, graph, taken)
 
 

@@ -141,7 +141,7 @@ def move_command(settings: Settings, path: str, to: str) -> None:
         uuid = graph.pool(path).uuid
         graph.move(path, to)
     pool = graph.pool(uuid)
-    hierarchy = to.partition(":/")[0] if not to.startswith("/") else graph.structure.hierarchy
+    hierarchy, _ = graph.structure.lookup.graph_and_path(to)
     place = next((uri for uri in pool.uris if uri.startswith(f"{hierarchy}:/") and hierarchy in graph.subsystems), pool.path)
     answer(
         settings,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fluxres.cli.arguments import complete_graph, complete_job, complete_pool
+from fluxres.cli.arguments import complete_graph, complete_job, complete_pool, names_pool
 from fluxres.cli.output import answer, answer_summary, answer_table
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
@@ -186,6 +186,10 @@ def log_command(settings: Settings, job: str | None, path: str | None, limit: in
     """
     from fluxres.render import events
 
+    if path is not None and not names_pool(path):  # the journal has complete names
+        from fluxres.model.targets import spelled_out
+
+        path = spelled_out(reading(settings).structure, path)
     entries = store(settings).log(settings.graph, job=job, path=path, limit=limit)
     columns = [Column("NUMBER", right=True, drop=1), Column("TIME"), Column("EVENT"), Column("WHAT")]
     rows = [[str(e.seq), when(e.time), e.event["event"], events.details(e.event)] for e in entries]
