@@ -243,4 +243,4 @@ JOBS_NAMED_MAX: Final = 32
 """Jobs that the refusal of a new description names in its sentence; its value has all of them."""
 
 UNDO_BYTES_MAX: Final = 64 << 20
-"""Bytes of a graph up to which the store keeps its previous version for `undo`: two hundred machines of the size of El Capitan."""
+"""Bytes of a graph up to which the store keeps its previous version for `undo`: El Capitan has a fifth of a megabyte."""

@@ -1,8 +1,8 @@
 """Make the next structure of a machine from a new description of it.
 
-The result has the pools of the description, in its order, and those pools of the present machine that are to be kept although they
-are not described any more.  A pool that both have keeps what belongs to the machine and not to its description: uuid, rank, a state
-other than `up`, and tags.
+The result has the pools of the description, in its order, and those pools of the present machine that are to be kept although
+they are not described any more.  A pool that both have keeps what belongs to the machine and not to its description: uuid, rank,
+a state other than `up`, and tags.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class _Update:
         return np.where(above >= 0, self.same.to_other[above], -1).astype(np.int32)
 
     def _in_order(self, tops: Int32) -> Int32:
-        # A kept subtree goes after the last descendant of its parent; where several parents end together, the deepest comes first.
+        # A kept subtree goes after the last descendant of its parent; of parents that end together, the deepest comes first.
         under = self._under(tops)
         place = np.where(under >= 0, self.other.end[under], self.other.n)
         return tops[np.lexsort((tops, -np.where(under >= 0, self.other.depth[under], -1), place))]
 
     def _number(self) -> None:
-        s, other, tops = self.s, self.other, self.tops
+        other, tops = self.other, self.tops
         under = self._under(tops)
         place = np.where(under >= 0, other.end[under], other.n)
         lengths = np.bincount(self._block, minlength=len(tops))

@@ -1,7 +1,7 @@
 """Bring a new description onto a machine that is in use.
 
-Nothing that a job holds, now or later, is taken from it, and a pool that a job holds exclusively stays as it is.  Everything that a
-change would take is found first, so that one refusal names all jobs in the way.
+Nothing that a job holds, now or later, is taken from it, and a pool that a job holds exclusively stays as it is.  Everything that
+a change would take is found first, so that one refusal names all jobs in the way.
 """
 
 from __future__ import annotations
@@ -211,9 +211,9 @@ class _Obstacles:
         if number >= 0 and self._after.accounts.size.item(number) >= used:
             return
         name, src, dst = accounts.edge(v)[0].name, *(int(self._new[end]) for end in accounts.edge(v)[1:])
-        if number < 0 and min(src, dst) >= 0 and (after := self._after.subsystems.get(name)) is not None:
-            if len(rows_between(after, src, dst)):
-                return  # it has no limit any more
+        after = self._after.subsystems.get(name)
+        if number < 0 and min(src, dst) >= 0 and after is not None and len(rows_between(after, src, dst)):
+            return  # it has no limit any more
         carries = f"would carry {self._after.accounts.size.item(number)}" if number >= 0 else "is not in the description"
         yield self._held(v, f"{carries}, and jobs draw {used} units through it")
 

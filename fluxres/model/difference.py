@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -189,7 +190,7 @@ def _objects(column: NDArray[Any] | None, at: NDArray[np.int64]) -> list[Any]:
     if column is None:
         return [None] * len(at)
     values = column[at].tolist()
-    return [None if value != value else value for value in values] if column.dtype.kind == "f" else values
+    return [None if isnan(value) else value for value in values] if column.dtype.kind == "f" else values
 
 
 class Difference:

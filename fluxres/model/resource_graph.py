@@ -843,6 +843,14 @@ class ResourceGraph:
         return self.allocation(job)
 
     @locked
+    def latest_end(self, job: str) -> float:
+        """The latest end that :meth:`set_end` can give a job, in seconds; infinity if nothing is in the way.
+
+        Errors: as for `set_end`; UsageError for a job that begins later and that nothing stops, because it needs an end.
+        """
+        return seconds(extending.latest_end(self, job, self.now()))
+
+    @locked
     def expire(self, before: Time | None = None) -> list[str]:
         """Drop the records that ended by now, or by `before`, and expired stages; return the jobs concerned.
 
@@ -1130,9 +1138,10 @@ class ResourceGraph:
     def apply(self, change: ResourceGraph | events.Event, *, drain: bool = False) -> Difference | None:
         """Change the machine into what another graph describes, or replay one event of a journal.
 
-        Pools of the containment tree are the same if they have the same path, pools of auxiliary graphs if they have the same name
-        there; else if they have the same uuid, or the same host name. These keep what they are allocated to, their uuids, ranks,
-        tags, and states other than `up`; everything else is as described. Handles are stale afterwards, unless nothing differs.
+        Pools of the containment tree are the same if they have the same path, pools of auxiliary graphs if they have the same
+        name there; else if they have the same uuid, or the same host name. These keep what they are allocated to, their uuids,
+        ranks, tags, and states other than `up`; everything else is as described. Handles are stale afterwards, unless nothing
+        differs.
 
         Args:
             change: the description, whose own allocations do not count; or an event, which may allocate pools that are out of
