@@ -133,4 +133,5 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "load": _load,
     "apply": _apply,
     "undo": _undo,
+    "redo": _undo,
 }

@@ -236,6 +236,8 @@ class Rows:
         if found is None:
             raise self._undoable(row)
         before, snapshot_seq, shape, marks = found
+        if not (type(before) is type(snapshot_seq) is int and all(isinstance(blob, bytes | None) for blob in (shape, marks))):
+            raise self._damaged(row, "its previous version")
         if self.oldest(row) > snapshot_seq + 1:
             raise self._undoable(row)
         then = replace(row, seq=before, snapshot_seq=snapshot_seq)
@@ -598,15 +600,16 @@ class SqliteStore:
         with self._changing(name, command, wait_s) as rows:
             row = rows.graph(name)
             graph, undone = rows.previous(row, self.clock)
-            was_undo = undone[-1].event["event"] == "undo"
-            if was_undo != redo:
-                said = "was itself an undo" if was_undo else "was not an undo"
-                hint = "`fluxres undo --redo` brings back what it undid" if was_undo else "`fluxres undo` undoes it"
+            last = undone[-1].event
+            if (last["event"] == "undo") != redo:
+                said = "was not an undo" if redo else "was itself an undo"
+                hint = "`fluxres undo` undoes it" if redo else "`fluxres undo --redo` brings back what it undid"
                 raise UsageError(f"the last change {said}", where=f"graph '{row.name}'", hint=hint)
             # Stages never share an id, and the next one must not get that of an undone one.
             stages_made = rows.read(row).records.stages_made if any(e.event["event"] == "stage" for e in undone) else 0
             graph.records.stages_made = max(graph.records.stages_made, stages_made)
-            event = {"event": "undo", "first": undone[0].seq, "last": undone[-1].seq, "undone": undone[-1].command}
+            what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
+            event = {"event": "redo" if redo else "undo", **what}
             rows.append(row, graph, [event], self.clock(), command)
         return undone
 

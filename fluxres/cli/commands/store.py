@@ -74,14 +74,16 @@ def _same(opened: SqliteStore, graph: ResourceGraph) -> ResourceGraph | None:
     except MergeConflict as error:
         said = error.message
     if not said and graph.records.jobs() and digest(there) != digest(graph):
-        said = "its allocations differ"
+        said = "other allocations"
     if said:
         jobs = len(there.jobs())
         what = f"its {plural(jobs, 'job')}" if jobs else "it (it has no jobs)"
         hint = (
             f"`fluxres diff` shows what differs, `fluxres apply` changes the graph and keeps its jobs, --replace discards {what}"
         )
-        raise UsageError(f"a graph '{graph.name}' exists already and differs: {said}", where=opened.url, hint=hint)
+        raise UsageError(
+            f"a graph '{graph.name}' exists already, and this one differs from it: {said}", where=opened.url, hint=hint
+        )
     return there
 
 
