@@ -49,8 +49,8 @@ class _Update:
         block = np.full(self.s.n + 1, -1, np.int64)  # one more, for pools that stay
         block[self.tops] = np.arange(len(self.tops))
         block = block[same.gone_top]
-        kept = np.flatnonzero(block >= 0)
-        self.kept = kept[np.argsort(block[kept], kind="stable")].astype(np.int32)
+        chosen = np.flatnonzero(block >= 0)
+        self.kept = chosen[np.argsort(block[chosen], kind="stable")].astype(np.int32)
         self._block = block[self.kept]
         self._number()
         self.n = self.other.n + len(self.kept)

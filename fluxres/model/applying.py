@@ -30,7 +30,9 @@ from fluxres.model.supply import may_draw
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
-_HINT: Final = "free it or wait until it ends; `apply --drain` keeps what is gone until then, without new work"
+_HINT: Final = "free it, or wait until it ends"
+_DRAIN: Final = "free it or wait until it ends; `apply --drain` keeps what is gone until then, without new work"
+_GONE: Final = "is not in the description"
 
 
 def diff(graph: ResourceGraph, other: ResourceGraph) -> Difference:
@@ -178,7 +180,7 @@ class _Obstacles:
     def _of_pool(self, v: int) -> Iterator[_Obstacle]:
         s, new = self._before, int(self._new[v])
         if new < 0:
-            yield self._held(v, "is not in the description")
+            yield self._held(v, _GONE)
         elif self._moved[v]:
             yield self._held(v, "would move")
         elif self._found.of_other_units[v]:
@@ -257,7 +259,7 @@ def _require_kept(obstacles: _Obstacles) -> None:
         message = f"{first.why} ({_list(first.jobs)})"
     if more:
         message += f"; {more} more pool{'s are' if more > 1 else ' is'} in the way; jobs: {_list(jobs)}"
-    raise StillHeld(message, where=first.where, hint=_HINT, jobs=jobs)
+    raise StillHeld(message, where=first.where, hint=_DRAIN if all(each.why == _GONE for each in found) else _HINT, jobs=jobs)
 
 
 def _list(jobs: Sequence[str]) -> str:

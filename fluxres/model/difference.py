@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.accounts import CAPACITY
+from fluxres.graph.accounts import capacities
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, Kind
@@ -181,8 +181,8 @@ def _rows_differ(a: Subsystem, b: Subsystem, at_a: NDArray[np.int64], at_b: NDAr
             x, y = left[at_a], right[at_b]
             differ |= (x != y) & ~(np.isnan(x) & np.isnan(y))
         else:
-            x, y = _objects(left, at_a), _objects(right, at_b)
-            differ |= np.fromiter((p != q for p, q in zip(x, y, strict=True)), np.bool_, len(at_a))
+            pairs = zip(_objects(left, at_a), _objects(right, at_b), strict=True)
+            differ |= np.fromiter((p != q for p, q in pairs), np.bool_, len(at_a))
     return differ
 
 
@@ -383,8 +383,12 @@ def _shown(fact: tuple[type, object] | None) -> object:
 def gains_capacity(rows: EdgeRows) -> NDArray[np.int64]:
     """The rows, in the machine, of changed edges that had no capacity and get one."""
     mine, theirs = rows.changed
-    before, after = (graph and graph.attributes.get(CAPACITY) for graph in (rows.before, rows.after))
-    if after is None or not len(theirs):
+    if rows.before is None or rows.after is None or not len(mine):
         return mine[:0]
-    had = np.zeros(len(mine), np.bool_) if before is None else ~np.isnan(before[mine].astype(np.float64))
-    return mine[~had & ~np.isnan(after[theirs].astype(np.float64))]
+    found: NDArray[np.int64] = mine[~is_finite(rows.before, mine) & is_finite(rows.after, theirs)]
+    return found
+
+
+def is_finite(graph: Subsystem, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these edges have a capacity."""
+    return np.isfinite(capacities(graph)[rows])

@@ -11,9 +11,11 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model.difference import Changed, Difference, EdgeChange, Part
 from fluxres.render.events import folded_paths
-from fluxres.render.folding import fold_all
+from fluxres.render.folding import fold
 from fluxres.render.text import plural, printable
 
+_FOLDS_MAX: Final = 4
+"""Texts of folded paths in one line; the pools of more are counted."""
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 
 
@@ -38,7 +40,14 @@ def _parts(sign: str, structure: Structure, tops: Int32, parts: Sequence[Part], 
         groups.setdefault((part.pools, what(part)), []).append(v)
     for (pools, said), vertices in groups.items():
         each = " each" if len(vertices) > 1 else ""
-        yield f"{sign} {fold_all(structure, vertices)} ({plural(pools, 'pool')}{each}){said}"
+        yield f"{sign} {_folded(structure, vertices)} ({plural(pools, 'pool')}{each}){said}"
+
+
+def _folded(structure: Structure, vertices: list[int]) -> str:
+    """Paths folded, or the first of them if they make many texts."""
+    items = fold(structure, np.array(vertices, np.int32), np.zeros(len(vertices), np.uint64))
+    rest = sum(item.count for item in items[_FOLDS_MAX:])
+    return ",".join(item.text for item in items[:_FOLDS_MAX]) + (f" and {plural(rest, 'more pool')}" if rest else "")
 
 
 def _kept(part: Part, drained: bool) -> str:
@@ -49,7 +58,7 @@ def _kept(part: Part, drained: bool) -> str:
 
 
 def _changed(each: Changed, structure: Structure) -> str:
-    where, kind = fold_all(structure, each.vertices.tolist()), structure.kind_of(int(each.vertices[0]))
+    where, kind = _folded(structure, each.vertices.tolist()), structure.kind_of(int(each.vertices[0]))
     unit = f" {kind.unit}" if each.attribute == "size" and kind.unit else ""
     before, after = (None if value is None else f"{_value(value)}{unit}" for value in (each.before, each.after))
     if before is None:

@@ -57,7 +57,7 @@ def test_store_is_an_option_a_variable_or_the_data_directory(
 
 
 def test_a_graph_is_named_or_the_one_in_use(tiny: Invoke) -> None:
-    tiny("load", str(MACHINE), "--name", "other")
+    tiny("load", str(MACHINE), "--name", "other", "--use")
     tiny("tag", "/tiny", "seen")
     assert "seen" in tiny("find", "tag=seen", "--graph", "other").stdout
     assert tiny("find", "tag=seen", "--graph", "tiny").stdout == ""

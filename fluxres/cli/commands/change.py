@@ -23,7 +23,7 @@ DIFFERENT = 1
 @click.command("diff", cls=Command)
 @source_options
 @click.pass_context
-def diff_command(ctx: click.Context, **given: Any) -> None:
+def diff_command(ctx: click.Context, /, **given: Any) -> None:
     """Show what a changed description would change on the graph in use.
 
     + appears, - goes, > moves, ~ changes. Ends with status 0 if nothing differs, with 1 if something does.
@@ -41,7 +41,7 @@ def diff_command(ctx: click.Context, **given: Any) -> None:
 @click.option("--drain", is_flag=True, help="Keep what is gone and held by jobs in state drain; a later apply removes it.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and whether jobs are in the way, without making them.")
 @click.pass_obj
-def apply_command(settings: Settings, drain: bool, dry_run: bool, **given: Any) -> None:
+def apply_command(settings: Settings, /, drain: bool, dry_run: bool, **given: Any) -> None:
     """Bring a changed description onto the graph in use, all or nothing.
 
     What is new appears. What is gone is removed unless a job holds it. Jobs, reservations, tags, states other than up, and the

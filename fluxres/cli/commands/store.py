@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @click.option("--replace", is_flag=True, help="Replace an existing graph of this name; its allocations are lost.")
 @click.option("--changes", multiple=True, metavar="FILE", help="Then apply files written by save --changed-only, in order.")
 @click.pass_obj
-def load_command(settings: Settings, name: str | None, use: bool, replace: bool, changes: tuple[str, ...], **given: Any) -> None:
+def load_command(
+    settings: Settings, /, name: str | None, use: bool, replace: bool, changes: tuple[str, ...], **given: Any
+) -> None:
     """Load a machine into the store and print a summary.
 
     SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, hwloc: for the local machine,
