@@ -187,8 +187,7 @@ def _require_one_machine(s: Structure, other: Structure) -> None:
     mine, theirs = f"{s.kind_of(0).type} '/{s.hierarchy}'", f"{other.kind_of(0).type} '/{other.hierarchy}'"
     if mine != theirs:
         raise MergeConflict(
-            f"describes the {theirs}, not the {mine}",
-            where=f"/{other.hierarchy}",
+            f"the description is of the {theirs}, not of the {mine}",
             hint="`fluxres load` loads it as another graph; --graph NAME names the graph to change",
         )
 

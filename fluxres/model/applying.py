@@ -205,7 +205,7 @@ class _Obstacles:
             changed = [u for u in range(inside.start, inside.stop) if self._touched[u + 1] > self._touched[u]] if lost else []
             what = self._before.path(changed[0]) if changed else "what is in it"
             jobs = tuple(sorted({self._records.job_behind(owner) for owner in owners}))
-            yield _Obstacle(self._before.where(v), jobs, f"is held exclusively, and {what} would change")
+            yield _Obstacle(self._before.where(v), jobs, f"is held as a whole, and {what} would change")
 
     def _of_edge(self, v: int) -> Iterator[_Obstacle]:
         number, accounts = int(self._accounts[v]), self._records.accounts
@@ -254,12 +254,12 @@ def _require_kept(obstacles: _Obstacles) -> None:
     first = found[0]
     jobs = sorted({job for each in found for job in each.jobs})
     more = len({each.where for each in found}) - 1
-    message = f"{first.why}, and {_list(first.jobs)} hold{'s' * (len(first.jobs) == 1)} units of it"
-    if "jobs" in first.why or "held" in first.why:
-        message = f"{first.why} ({_list(first.jobs)})"
+    message = f"{first.why} (held by {_list(first.jobs)})"
     if more:
         message += f"; {more} more pool{'s are' if more > 1 else ' is'} in the way; jobs: {_list(jobs)}"
-    raise StillHeld(message, where=first.where, hint=_DRAIN if all(each.why == _GONE for each in found) else _HINT, jobs=jobs)
+    raise StillHeld(
+        message, where=first.where, hint=_DRAIN if all(each.why.startswith(_GONE) for each in found) else _HINT, jobs=jobs
+    )
 
 
 def _list(jobs: Sequence[str]) -> str:

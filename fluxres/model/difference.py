@@ -234,11 +234,12 @@ class Difference:
     @cached_property
     def summary(self) -> str:
         """The numbers of differences, in words."""
-        rows = self.edge_rows.values()
+        rows, drained = self.edge_rows.values(), set(self.drained)
         edges = sum(int(each.added_between.sum() + each.removed_between.sum()) + len(each.changed[0]) for each in rows)
         facts = [
             (sum(part.pools for part in self.added), "pool", "added"),
-            (sum(part.pools for part in self.removed), "pool", "removed"),
+            (sum(part.pools for part in self.removed if part.path not in drained), "pool", "removed"),
+            (sum(part.pools for part in self.removed if part.path in drained), "pool", "drained"),
             (len(self.moved), "pool", "moved"),
             (len(self.pools_changed), "pool", "changed"),
             (edges, "edge", "added, removed or changed"),
