@@ -7,13 +7,14 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
+from threading import Thread
 
 import pytest
 
 from fluxres import limits
 from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, open_store, sqlite
+from fluxres.store import SqliteStore, files, open_store, sqlite
 from tests.store.graphs import change, facts, machine
 
 
@@ -184,3 +185,39 @@ def test_one_version_is_kept_and_dropped_with_its_graph(store: SqliteStore) -> N
     assert sql(store, "SELECT count(*) FROM previous") == [(1,)]
     store.drop("demo")
     assert sql(store, "SELECT count(*) FROM previous") == [(0,)]
+
+
+def test_of_two_who_undo_at_once_one_is_refused(store: SqliteStore) -> None:
+    put(store)
+    with store.writing() as tx:
+        tx.graph.free("j1")
+    done: list[str] = []
+
+    def undo() -> None:
+        try:
+            open_store(str(store.path)).undo()
+            done.append("undone")
+        except UsageError as error:
+            done.append(error.message)
+
+    threads = [Thread(target=undo) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == ["the last change was itself an undo", "undone"]
+    assert store.load().jobs() == ["j1", "j2"]
+
+
+def test_changes_are_saved_after_an_undo_and_an_apply(store: SqliteStore, tmp_path: Path) -> None:
+    put(store)
+    files.save_stored(store, None, tmp_path / "base.yaml")
+    with store.writing() as tx:
+        tx.graph.apply(machine(3, 3, origin=9))
+    store.undo()
+    with store.writing() as tx:
+        tx.graph.apply(machine(4, 3, origin=9))
+    report = files.save_stored(store, None, tmp_path / "changes.json", changed_only=True)
+    assert report.events == 3
+    again = files.load(tmp_path / "base.yaml", changes=[tmp_path / "changes.json"])
+    assert [len(again), sorted(again.jobs())] == [len(store.load()), ["j1", "j2"]]
