@@ -132,9 +132,21 @@ class MergeConflict(FluxresError):
 
 
 class StillHeld(FluxresError):
-    """A structural change that would take resources away from a job."""
+    """A structural change that would take resources away from a job.
+
+    Args:
+        jobs: all jobs in the way, where there may be several.
+    """
 
     code = "still-held"
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", jobs: Sequence[str] = ()) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.jobs = tuple(jobs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As :meth:`FluxresError.to_dict`, with the jobs if they were counted."""
+        return super().to_dict() | ({"jobs": list(self.jobs)} if self.jobs else {})
 
 
 class InsufficientResources(FluxresError):

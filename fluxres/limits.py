@@ -241,3 +241,9 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 
 GRACE_SECONDS_DEFAULT: Final = 3.0
 """Seconds between SIGTERM and SIGKILL for a job that has to end."""
+
+JOBS_NAMED_MAX: Final = 32
+"""Jobs that the refusal of a new description names in its sentence; its value has all of them."""
+
+UNDO_BYTES_MAX: Final = 64 << 20
+"""Bytes of a graph up to which the store keeps its previous version for `undo`: El Capitan has a fifth of a megabyte."""

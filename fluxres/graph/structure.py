@@ -245,13 +245,13 @@ class Structure:
         """
         if v < self.tree_end:
             return self.path(v)
-        for name in self._outside_names(v):
+        for name in self.names_outside(v):
             with suppress(UnknownPool):  # skip a name that two pools share, because lookups refuse it
                 if self.vertex(name) == v:
                     return name
         return self.uuid(v)
 
-    def _outside_names(self, v: int) -> Iterator[str]:
+    def names_outside(self, v: int) -> Iterator[str]:
         for subsystem in self.subsystems.values():
             if subsystem.hierarchy and self.is_member(subsystem, v):
                 yield self.auxiliary_uri(subsystem, v)

@@ -20,7 +20,7 @@ from fluxres.errors import InputError, StoreError
 
 Event = dict[str, Any]
 
-STRUCTURAL: Final = frozenset({"load", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
+STRUCTURAL: Final = frozenset({"load", "undo", "redo", "apply", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
 """Events that change the shape: they are stored with a new snapshot and never replayed."""
 _TICKS: Final = ("start", "end", "expires", "before")
 _ZIP_FROM_BYTES: Final = 4096

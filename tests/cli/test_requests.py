@@ -453,6 +453,6 @@ def test_an_expired_stage_does_not_affect_queries(tiny: Invoke, monkeypatch: pyt
 def test_a_relative_duration_cannot_move_a_missing_end(tiny: Invoke, by: str) -> None:
     tiny("allocate", "slot=1/node", "--job", "endless")
     refused = tiny("extend", "endless", "--duration", by, status=2)
-    assert f"--duration {by} moves the current end, but job 'endless' has none" in refused.output
+    assert f"ERROR {by} moves the current end, but job 'endless' has none" in refused.output
     tiny("extend", "endless", "--duration", "2h")
     tiny("extend", "endless", "--duration", by)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+import re
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -198,8 +199,26 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     answer_shrunk(settings, graph, taken)
 
 
-@click.command("extend", cls=Command, outputs=TABLE_OUTPUTS)
+_SHORTER: Final = re.compile(r"-[0-9.]+[a-z]*", re.ASCII)
+LATEST: Final = "max"
+
+
+class _ExtendCommand(Command):
+    """`extend`, whose second word may begin with `-`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with a word such as `-30m` as the value of --duration."""
+        before = ["", *args]
+        changed = [
+            f"--duration={word}" if _SHORTER.fullmatch(word) and before[i] not in ("--duration", "--until", "--end") else word
+            for i, word in enumerate(args)
+        ]
+        return super().parse_args(ctx, changed)
+
+
+@click.command("extend", cls=_ExtendCommand, outputs=TABLE_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
+@click.argument("change", required=False, metavar="[+D|-D|T|max]")
 @click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(
     "--duration",
@@ -207,19 +226,34 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     help="New total duration from the start of the job; +D moves the current end later, -D earlier.",
 )
 @click.pass_obj
-def extend_command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
-    """Move the end of a job's allocation, later or earlier: of all its pools, or of none."""
-    if (end is None) == (duration is None):
-        given = "both --until and --duration were given" if end is not None else "neither --until nor --duration was given"
-        raise UsageError(given, hint="give one of them, such as --until +2h or --duration +30m")
+def extend_command(settings: Settings, job: str, change: str | None, end: float | None, duration: str | None) -> None:
+    """Move the end of a job's allocation, later or earlier: of all its pools, or of none.
+
+    +2h moves the current end two hours later, -30m half an hour earlier. A time such as 2026-12-01T08:00 is the new end, - is
+    none, and max the latest possible one.
+    """
+    _require_one(change, end, duration)
+    if change is not None and change.startswith("+"):
+        duration = change
+    elif change is not None and change != LATEST:
+        end = Moment().convert(change, None, None)
     sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
     length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
     with changing(settings) as graph:
+        if change == LATEST:
+            end = graph.latest_end(job)
         if sign and length is not None:
             before = graph.allocation(job).end
             if before == math.inf:
-                message = f"--duration {duration} moves the current end, but job '{job}' has none"
+                message = f"{duration} moves the current end, but job '{job}' has none"
                 raise UsageError(message, hint="set an end: --until T, or --duration D from its start")
             end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)
+
+
+def _require_one(change: str | None, end: float | None, duration: str | None) -> None:
+    given = [name for name, value in (("--until", end), ("--duration", duration), (change, change)) if value is not None]
+    if len(given) != 1:
+        wrong = f"both {given[0]} and {given[1]} were given" if given else "no new end was given"
+        raise UsageError(wrong, hint="give one new end, such as +2h, -30m, 2026-12-01T08:00, max or --duration 3h")

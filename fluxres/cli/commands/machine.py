@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool, key_value
-from fluxres.cli.output import answer, answer_summary
+from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import changing, is_file, note_supply, reading, save_file, store
@@ -126,6 +128,8 @@ def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None
         document=lambda: {"path": path, "hierarchy": hierarchy, "removed": gone, "pools": len(graph)},
         lines=lambda _style: [f"{path}: {plural(gone, 'pool')} removed, {len(graph)} remain"],
     )
+    if gone > 1 and sys.stderr.isatty():
+        note("`fluxres undo` brings them back")
 
 
 @click.command("move", cls=Command)
