@@ -48,10 +48,10 @@ def document(racks: Racks, *, pdus: bool = False, cap: int = 1000, **root: Any) 
         ]
         pools = [{"type": "pdu", "id": rack, "size": 1000, "unit": "W"} for rack in racks]
         links = [
-            {"from": "network:/spine", "to": f"network:/leaf{rack}", "relation": "connects", "capacity": 40} for rack in racks
+            {"from": "network:/spine", "to": f"network:leaf{rack}", "relation": "connects", "capacity": 40} for rack in racks
         ]
         links += [
-            {"from": f"network:/leaf{rack}", "to": f"/site/rack{rack}/node*", "relation": "connects"}
+            {"from": f"network:leaf{rack}", "to": f"/site/rack{rack}/node*", "relation": "connects"}
             for rack in racks
             if racks[rack]
         ]
@@ -114,7 +114,7 @@ def test_diff_says_what_apply_does() -> None:
     assert [(part.path, part.pools) for part in found.added] == [
         ("/site/rack2", 5),
         ("power:/pdu2", 1),
-        ("network:/leaf2", 1),
+        ("network:leaf2", 1),
     ]
     assert [(part.path, part.pools) for part in found.removed] == [("/site/rack0/node1", 4)]
     assert {(c.attribute, c.before, c.after, *c.paths) for c in found.changed} == {
@@ -184,7 +184,7 @@ def test_drain_keeps_what_is_held_until_a_later_apply() -> None:
     g.allocate("slot/[node;power=100]", job="j1", policy="high")
     before = spans(g)
     done = g.apply(wanted, drain=True)
-    assert done.drained == ["/site/rack1", "power:/pdu1", "network:/leaf1"]
+    assert done.drained == ["/site/rack1", "power:/pdu1", "network:leaf1"]
     assert {g.pool(path).state for path in done.drained} == {"drain"}
     assert spans(g) == before
     assert g.check() == []

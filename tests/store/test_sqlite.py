@@ -267,7 +267,7 @@ def test_loading_over_a_name_reports_what_would_be_lost(store: SqliteStore) -> N
     assert facts(store.load()) == before
     store.put("demo", machine(1, 1), replace=True)
     assert len(store.load()) == len(machine(1, 1))
-    assert store.log()[-1].event["replaced"] == "39 pools and 3 spans of 2 jobs"
+    assert store.log()[-1].event["replaced"] == "39 pools and the allocations of 2 jobs"
     assert len(store.log()) == 4
 
 
