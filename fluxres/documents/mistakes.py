@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, Mistake, TextPlace
@@ -29,6 +30,10 @@ class Mistakes:
         self._found: dict[Mistake, None] = {}
         self._is_limit = True
         self.unlisted = 0
+        self._raised: InputError | None = None
+
+    def __len__(self) -> int:
+        return len(self._found) + self.unlisted
 
     def __enter__(self) -> None:
         pass
@@ -56,9 +61,25 @@ class Mistakes:
         self.unlisted += others.unlisted
 
     def require_none(self) -> None:
-        """Raise what was found, in the order of files and lines."""
+        """Raise what was found, if anything."""
         if self._found:
-            raise (LimitExceeded if self._is_limit else InputError).of(_in_order(self._found), self.unlisted)
+            raise self.error()
+
+    def error(self) -> InputError:
+        """All that was found, at least one, in the order of files and lines."""
+        self._raised = (LimitExceeded if self._is_limit else InputError).of(_in_order(self._found), self.unlisted)
+        return self._raised
+
+    @contextmanager
+    def all(self) -> Iterator[None]:
+        """The whole of a document: what it raises is raised together with what was found before."""
+        try:
+            yield
+        except InputError as error:
+            if error is not self._raised:
+                self.add(error)
+            raise self.error() from None
+        self.require_none()
 
 
 def _in_order(mistakes: Iterable[Mistake]) -> list[Mistake]:

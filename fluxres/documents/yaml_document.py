@@ -211,7 +211,7 @@ class _Composer:
             raise
         except InputError as error:
             self.mistakes.add(error)
-            self.mistakes.require_none()
+            raise self.mistakes.error() from None
         return self.root
 
     def _compose(self) -> None:

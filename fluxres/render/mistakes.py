@@ -41,14 +41,12 @@ def excerpt(place: TextPlace) -> list[str]:
         return []
     before, after = _shown(place.text[: place.offset]), _shown(place.text[place.offset :])
     lead, tail = "…" * place.cut[0], "…" * place.cut[1]
-    if width(lead + before) > _COLUMNS // 2 and width(before + after) > _COLUMNS:
-        while width(before) > _COLUMNS // 2:
-            before, lead = before[1:], "…"
-    room = _COLUMNS - width(lead + before)
-    if width(after) > room:
-        tail = "…"
-        while width(after) > room - 1:
-            after = after[:-1]
+    room = max(_COLUMNS // 2, _COLUMNS - 1 - width(after))
+    while width(before) > room:
+        before, lead = before[1:], "…"
+    room = _COLUMNS - width(lead + before) - 1
+    while width(after) > room:
+        after, tail = after[:-1], "…"
     number = f"{place.line:>3}"
     return [f"{number} | {lead}{before}{after}{tail}", f"{' ' * len(number)} | {' ' * width(lead + before)}^"]
 

@@ -85,8 +85,8 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
         "size",
     ),
     "alias bomb": (f"{ALIASES}\nresources: []\n", "8:", "aliases expand to more than", "'count' or 'use'"),
-    "tab": ("resources:\n\t- type: node\n", "3:1: resources", "cannot start", "not with tabs"),
-    "NUL": ("name: a\0b\n", "2:8", "NUL", "remove it"),
+    "tab": ("resources:\n\t- type: node\n", "3:1: resources", "a tab in the indentation", "not with tabs"),
+    "NUL": ("name: a\0b\n", "2:8", "NUL", "remove the byte"),
     "not UTF-8": ("name: caf\udce9\n", "2:10", "0xe9", "UTF-8"),
     "nothing but a comment": ("# nothing\n", "1:1", "resources", "list what the machine has"),
     "a window that ends before it begins": (

@@ -50,7 +50,7 @@ resources:
     count: 2
     name: "r${id:02}"
     with:
-      - {type: node, hosts: "n[01-04]", tags: {site: a}, state: drain, with: [{use: cpu}, {use: blade, exclusive: true}]}
+      - {type: node, count: 2, hosts: "n[01-04]", tags: {site: a}, state: drain, with: [{use: cpu}, {use: blade, exclusive: true}]}
       - {type: switch, names: [s, t], id: {start: 4, within: cluster}, rank: null}
 pools: [{type: license, size: 10, uuid: mine}]
 graphs:
@@ -61,8 +61,8 @@ graphs:
   network:
     edges:
       - {from: "/m/r00/s", to: "/m/r00/n*", direction: both, attributes: {colour: red}}
-      - {from: ["/m/r00/s", "/m/r00/t"], to: "/m/r01/n[01-04]", pairing: share}
-allocations: [{job: j1, start: 0, end: 10, pools: {"/m/r00/n01": 1, "/m/r01/n0[2-3]/blade0/memory": 4}}]
+      - {from: ["/m/r00/s", "/m/r00/t"], to: "/m/r01/n0[3-4]", pairing: share}
+allocations: [{job: j1, start: 0, end: 10, pools: {"/m/r00/n01": 1, "/m/r01/n0[3-4]/blade0/memory": 4}}]
 """
 
 
