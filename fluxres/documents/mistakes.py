@@ -54,6 +54,10 @@ class Mistakes:
             elif mistake not in self._found:
                 self.unlisted += 1
 
+    def has(self, where: str) -> bool:
+        """Whether a mistake at this place is listed: another one there may follow from it."""
+        return any(mistake.where == where for mistake in self._found)
+
     def take(self, others: Mistakes) -> None:
         """Keep those of a part that was read on its own."""
         for mistake in others._found:

@@ -1,8 +1,8 @@
 """Convert plain values to msgspec documents, with readable messages.
 
 msgspec converts and checks at C speed, but its messages (``Expected `int`, got `str` - at `$.parts[...].count```) lack the value,
-the line and the key, and it stops at the first. So when it refuses, the values are walked again along the same type definitions to
-find all errors.
+the line and the key, and it stops at the first. So when it refuses, the values are walked again along the same type definitions
+to find all errors.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _describe(kind: Any) -> str:
     match kind:
         case inspect.UnionType():
             words = {str(value) for choice in kind.types if isinstance(choice, inspect.LiteralType) for value in choice.values}
-            return " or ".join(dict.fromkeys(said for choice in kind.types if (said := _describe(choice)) not in words))
+            said = dict.fromkeys(text for choice in kind.types if (text := _describe(choice)) not in words)
+            return " or ".join(text for text in said if text != "int" or "number" not in said)
         case inspect.IntType():
             return "int" + _bounds(kind)
         case inspect.FloatType():
@@ -274,8 +275,10 @@ class _Walk:
                     made[fields[key].name] = inside
             elif kind.forbid_unknown_fields:
                 self._fail((*path, key), lambda key=key: (f"unknown key {shown(key)}", self._meant(key, kind)), key=True)  # type: ignore[misc]
+        unknown = [key for key in value if isinstance(key, str) and key not in fields]
         for name, field in fields.items():
-            if field.required and name not in value:
+            # A misspelt key is one mistake, not two.
+            if field.required and name not in value and not any(repr(name) in self._meant(key, kind) for key in unknown):
                 self._fail(path, lambda name=name: (f"the key {name!r} is missing", ""))  # type: ignore[misc]
             if field.required:
                 made.setdefault(field.name, UNSET)

@@ -14,6 +14,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -254,10 +255,24 @@ class _Composer:
 
         starts = source_text.line_starts(self.text)
         lines = [self.text[start:end].rstrip("\r\n\x85\u2028\u2029") for start, end in pairwise([*starts, None])]
-        found = yaml_errors.explained(error, lines)
+        found = yaml_errors.explained(error, lines, self._quoted_over_lines())
         mark = error.problem_mark
         is_there = mark is not None and (mark.line, mark.column) == (found.line, found.column)
-        return InputError(found.message, where=self._where(found.line, found.column, self._path() if is_there else []), hint=found.hint)
+        where = self._where(found.line, found.column, self._path() if is_there else [])
+        return InputError(found.message, where=where, hint=found.hint)
+
+    def _quoted_over_lines(self) -> Any:
+        """The last value in quotes before the error that goes over several lines; None if there is none."""
+        last = None
+        with suppress(yaml.YAMLError):
+            for event in places.events(self.text):
+                if (
+                    isinstance(event, yaml.ScalarEvent)
+                    and event.style in ("'", '"')
+                    and event.start_mark.line < event.end_mark.line
+                ):
+                    last = event
+        return last
 
     def _where(self, line: int, column: int, path: list[Key]) -> TextPlace:
         """The place of line and column, from 0, and the path that is there."""
@@ -382,7 +397,9 @@ class _Composer:
             sources = value if isinstance(value, list) else [value]
             if not all(isinstance(source, dict) for source in sources):
                 where = self._where(line, column, self._path())
-                raise InputError("'<<' merges a mapping or a list of mappings", where=where, hint="put the key in quotes if it is one")
+                raise InputError(
+                    "'<<' merges a mapping or a list of mappings", where=where, hint="put the key in quotes if it is one"
+                )
             frame.merged = [*(frame.merged or ()), *sources]
         else:
             frame.value[frame.key] = value

@@ -13,6 +13,8 @@ from fluxres.documents.document import excerpt
 
 _TAB: Final = "YAML is indented with spaces, not with tabs"
 _QUOTE: Final = "put the value in quotes"
+_COLON: Final = "write 'key: value', with a ':' and a blank"
+_SAME: Final = "in the same column"
 _ENTRY: Final = re.compile(r"[ ]*(?:- +)*")
 _KEY: Final = re.compile(r"[ ]*(?:- +)*(?:\"[^\"]*\"|'[^']*'|[^\s#'\"\[\]{},&*!|>%@`][^:#\"'{}\[\]]*?):(?:\s|$)")
 _GLUED: Final = re.compile(r"[ ]*(?:- +)*([A-Za-z_][\w-]*):(?=[^\s:/])(\S+)")
@@ -58,11 +60,12 @@ class _Fault(NamedTuple):
         return Explanation(message, hint, *(at or (self.line, self.column)))
 
 
-def explained(error: Any, lines: list[str]) -> Explanation:
+def explained(error: Any, lines: list[str], quoted: Any = None) -> Explanation:
     """The explanation of an error of a parser, a MarkedYAMLError.
 
     Args:
         lines: of the text, as the parser counts them.
+        quoted: the event of the last value in quotes that goes over several lines, if any.
     """
     mark = error.problem_mark or error.context_mark
     begin = error.context_mark
@@ -74,12 +77,23 @@ def explained(error: Any, lines: list[str]) -> Explanation:
         (begin.line, begin.column) if begin is not None else None,
         lines,
     )
+    if quoted is not None and quoted.end_mark.line == fault.line and _opens_another(lines, quoted):
+        message = f"this {quoted.style} is closed only in line {fault.line + 1}, by a quote that begins another value"
+        at = (quoted.start_mark.line, quoted.start_mark.column)
+        return fault.said(message, "write the closing quote at the end of this value", at)
     if "\t" in fault.here[: fault.column + 1] and not fault.here[: fault.column + 1].strip():
         return fault.said("a tab in the indentation", _TAB, (fault.line, fault.here.index("\t")))
     for pattern, explain in _EXPLAIN:
         if pattern.search(fault.problem):
             return explain(fault)
     return fault.said(fault.problem, "")
+
+
+def _opens_another(lines: list[str], quoted: Any) -> bool:
+    """Whether the quote at the end of a text seems to be the first one of another."""
+    line: int = quoted.end_mark.line
+    column: int = quoted.end_mark.column
+    return line < len(lines) and lines[line][: max(column - 1, 0)].rstrip().endswith((":", "-", "[", "{", ","))
 
 
 # -- indentation and keys --------------------------------------------------------------------------------------------------
@@ -90,16 +104,22 @@ def _key_above(fault: _Fault) -> int | None:
     for line in range(fault.line - 1, max(-1, fault.line - 200), -1):
         text = fault.text(line)
         if _KEY.match(text) and not text.lstrip().startswith("#"):
-            return _ENTRY.match(text).end()  # type: ignore[union-attr]  # it also matches nothing
+            return _indent(text)
     return None
+
+
+def _indent(line: str) -> int:
+    """The column at which the first key or value of a line begins, after the dashes."""
+    found = _ENTRY.match(line)
+    return found.end() if found else 0
 
 
 def _not_aligned(fault: _Fault, columns: int, expected: int | None) -> Explanation:
     at = (fault.line, columns)
     message = f"this line is indented by {_spaces(columns)}, which fits no line above"
     if expected is None:
-        return fault.said(message, "entries of one mapping or list begin in the same column", at)
-    return fault.said(message, f"the keys above it begin after {_spaces(expected)}; keys of one mapping begin in the same column", at)
+        return fault.said(message, f"entries of one mapping or list begin {_SAME}", at)
+    return fault.said(message, f"the keys above it begin after {_spaces(expected)}; keys of one mapping begin {_SAME}", at)
 
 
 def _spaces(count: int) -> str:
@@ -111,32 +131,34 @@ def _value_not_allowed(fault: _Fault) -> Explanation:
     before = fault.here[: fault.column]
     earlier = _KEY.match(before + " ") or re.match(r"[ ]*(?:- +)*[^\s:]+:\s", before)
     if earlier:
-        at = before[: earlier.end()].rstrip().removesuffix(":")
+        key = before[: earlier.end()].rstrip().removesuffix(":")
         value = fault.here[earlier.end() :].strip()
-        message = f"a second ': ' in the value of {excerpt(at.strip().removeprefix('- '))}"
+        message = f"a second ': ' in the value of {excerpt(key.strip().removeprefix('- '))}"
         return fault.said(message, f'{_QUOTE}, as in "{value[:40]}"; or begin the inner key on a line of its own')
     above = fault.text(fault.line - 1) if fault.line else ""
     glued = _GLUED.match(above)
     if glued:
-        at = (fault.line - 1, glued.end(1))
-        return fault.said(f"no blank after the ':' of {excerpt(glued[1])}", f"write '{glued[1]}: {glued[2]}'", at)
-    column = _ENTRY.match(fault.here).end()  # type: ignore[union-attr]  # it also matches nothing
+        return _no_blank(fault, glued, fault.line - 1)
+    column = _indent(fault.here)
     expected = _key_above(fault)
     if expected is not None and column != expected and _KEY.match(above):
         return _not_aligned(fault, column, expected)
     if above.strip() and not _KEY.match(above):
         word = above.strip().removeprefix("- ").split("#")[0].strip()
-        at = (fault.line - 1, _ENTRY.match(above).end())  # type: ignore[union-attr]
-        hint = f"write 'key: value', with a ':' and a blank; {_spaces(column)} before the next line"
-        return fault.said(f"{excerpt(word)} has no ':'", hint.partition(";")[0], at)
+        return fault.said(f"{excerpt(word)} has no ':'", _COLON, (fault.line - 1, _indent(above)))
     if fault.column > 1000:
         return fault.said("a key of more than 1000 characters", "keys are short")
     return fault.said("a ':' where no key can end", f"{_QUOTE}, or check the indentation of this line and the one above")
 
 
+def _no_blank(fault: _Fault, glued: re.Match[str], line: int) -> Explanation:
+    message = f"no blank after the ':' of {excerpt(glued[1])}"
+    return fault.said(message, f"write '{glued[1]}: {glued[2]}'", (line, glued.end(1)))
+
+
 def _no_key(fault: _Fault) -> Explanation:
     """In a mapping in block style, what follows is neither a key of it nor the end of it."""
-    column = _ENTRY.match(fault.here).end()  # type: ignore[union-attr]
+    column = _indent(fault.here)
     lead = len(fault.here) - len(fault.here.lstrip(" "))
     rest = fault.here[fault.column :]
     if fault.character and fault.character in "]}":
@@ -153,7 +175,7 @@ def _no_key(fault: _Fault) -> Explanation:
         expected = len(above) - len(above.lstrip())
         if above and expected != lead:
             message = f"this '-' is indented by {_spaces(lead)}, unlike the list above it"
-            return fault.said(message, f"that list begins after {_spaces(expected)}; entries of one list begin in the same column")
+            return fault.said(message, f"that list begins after {_spaces(expected)}; its entries begin {_SAME}")
         hint = "a list goes below a key of its own, such as 'with:'; the keys of one entry have no '-'"
         return fault.said("a list entry among the keys of a mapping", hint)
     return _not_aligned(fault, lead if not rest.startswith("-") else column, _key_above(fault))
@@ -171,6 +193,10 @@ def _no_dash(fault: _Fault) -> Explanation:
     return _not_aligned(fault, lead, _key_above(fault))
 
 
+def _no_entry(fault: _Fault) -> Explanation:
+    return _no_dash(fault) if "collection" in fault.context else _no_key(fault)
+
+
 def _dash_not_allowed(fault: _Fault) -> Explanation:
     return fault.said("a list entry after a key on the same line", "begin the list on the next line, or write it as [a, b]")
 
@@ -180,8 +206,8 @@ def _no_colon(fault: _Fault) -> Explanation:
     text = fault.text(at[0])
     glued = _GLUED.match(text)
     if glued:
-        return fault.said(f"no blank after the ':' of {excerpt(glued[1])}", f"write '{glued[1]}: {glued[2]}'", (at[0], glued.end(1)))
-    return fault.said(f"{excerpt(text[at[1] :].strip())} has no ':'", "write 'key: value', with a ':' and a blank", at)
+        return _no_blank(fault, glued, at[0])
+    return fault.said(f"{excerpt(text[at[1] :].strip())} has no ':'", _COLON, at)
 
 
 # -- brackets and quotes ---------------------------------------------------------------------------------------------------
@@ -196,12 +222,14 @@ def _not_closed(fault: _Fault) -> Explanation:
     if fault.character == other:
         return fault.said(f"'{other}' where '{closing}' has to close {opened}", f"write '{closing}'")
     if fault.is_end or (fault.line > begin[0] and _KEY.match(fault.here)):
-        message = f"this '{opening}' is never closed" if fault.is_end else f"this '{opening}' is not closed before line {fault.line + 1}"
+        until = "never closed" if fault.is_end else f"not closed before line {fault.line + 1}"
+        message = f"this '{opening}' is {until}"
         return fault.said(message, f"write the '{closing}'", begin)
-    if fault.character in "[{" and not fault.here[: fault.column].endswith((" ", ",")):
+    if fault.character and fault.character in "[{" and not fault.here[: fault.column].endswith((" ", ",")):
         word = re.split(r"[\s,\[{]", fault.here[: fault.column])[-1]
-        return fault.said(f"brackets within a word of {opened}", f'put the word in quotes: "{word}{fault.here[fault.column :].split("]")[0]}]"')
-    if fault.character in "#" and fault.character:
+        rest = fault.here[fault.column :].split("]")[0]
+        return fault.said(f"brackets within a word of {opened}", f'put the word in quotes: "{word}{rest}]"')
+    if fault.character == "#":
         return fault.said("a comment begins here", "put a value with '#' in quotes")
     word = re.split(r"[\s,\[\]{}]", fault.here[: fault.column].rstrip())[-1] if fault.character == ":" else ""
     missing = f"no ',' before {excerpt(word or fault.here[fault.column :].strip())}"
@@ -217,7 +245,7 @@ def _no_content(fault: _Fault) -> Explanation:
     if fault.character == ",":
         return fault.said("a ',' with nothing before it", "remove it, or write the value")
     if fault.character and fault.character in "]}":
-        return fault.said(f"'{fault.character}' where a value is expected", "write the value, and close each bracket with its own kind")
+        return fault.said(f"'{fault.character}' where a value is expected", "write it, and close each bracket with its kind")
     return fault.said("a value is missing here", "write it; null is the value that says nothing")
 
 
@@ -263,9 +291,10 @@ def _directive(fault: _Fault) -> Explanation:
 def _no_document(fault: _Fault) -> Explanation:
     first = next((line for line in fault.lines if line.strip() and not line.lstrip().startswith("#")), "")
     if first.startswith(" "):
-        hint = f"the first key begins after {_spaces(len(first) - len(first.lstrip()))}; begin all keys of the top level in the same column"
+        spaces = _spaces(len(first) - len(first.lstrip()))
+        hint = f"the first key begins after {spaces}; all keys of the top level begin {_SAME}"
         return fault.said("this line is not indented like the first one", hint)
-    return fault.said("the document has ended before this line", "a file has a single document; remove the '...' or what ended it")
+    return fault.said("the document has ended before this line", "a file has one document; remove the '...' above")
 
 
 def _block_text(fault: _Fault) -> Explanation:
@@ -280,12 +309,19 @@ def _tag(fault: _Fault) -> Explanation:
     return fault.said("'!' begins a tag, which is not supported", f"{_QUOTE} if it begins with '!'", at)
 
 
+def _no_line_break(fault: _Fault) -> Explanation:
+    return (_block_text if "block" in fault.context else _tag if "tag" in fault.context else _directive)(fault)
+
+
 #: words of a message, and what explains it; the first that fits
 _EXPLAIN: Final[tuple[tuple[re.Pattern[str], Callable[[_Fault], Explanation]], ...]] = tuple(
     (re.compile(words), explain)
     for words, explain in (
         (r"mapping values are not allowed", _value_not_allowed),
-        (r"did not find expected key|expected <block end>, but found", lambda f: _no_dash(f) if "collection" in f.context else _no_key(f)),
+        (
+            r"did not find expected key|expected <block end>, but found",
+            _no_entry,
+        ),
         (r"did not find expected '-' indicator", _no_dash),
         (r"sequence entries are not allowed", _dash_not_allowed),
         (r"mapping keys are not allowed", lambda f: f.said("'? ' begins a key here", _QUOTE)),
@@ -301,6 +337,9 @@ _EXPLAIN: Final[tuple[tuple[re.Pattern[str], Callable[[_Fault], Explanation]], .
         (r"directive|incompatible YAML|version number|YAML document", _directive),
         (r"tag handle|tag URI|expected '>'|expected '!'|tag", _tag),
         (r"expected '?<document start>", _no_document),
-        (r"comment or (a )?line break|whitespace or line break", lambda f: _block_text(f) if "block" in f.context else _tag(f) if "tag" in f.context else _directive(f)),
+        (
+            r"comment or (a )?line break|whitespace or line break",
+            _no_line_break,
+        ),
     )
 )

@@ -579,9 +579,7 @@ class Check:
         for child in recipe.children:
             self._walk_chain(child, counts, above)
 
-    def _in_chain(
-        self, recipe: Recipe, measure: Expansion, counts: list[int], above: dict[str, bool], *, is_root: bool
-    ) -> None:
+    def _in_chain(self, recipe: Recipe, measure: Expansion, counts: list[int], above: dict[str, bool], *, is_root: bool) -> None:
         """Check what depends on the ancestors of one recipe."""
         if recipe in self._wrong:
             return
@@ -657,7 +655,7 @@ class NamePattern:
 class Refuse(Protocol):
     """Raises an error at the place of a recipe."""
 
-    def __call__(self, recipe: Recipe, message: str, hint: str = "") -> NoReturn: ...
+    def __call__(self, recipe: Recipe, message: str, hint: str = "", *, key: str = "") -> NoReturn: ...
 
 
 class SiblingNames:
@@ -743,8 +741,11 @@ class SiblingNames:
                 self._twice(lists[-1][1], int(twice[0]))
 
     def _twice(self, recipe: Recipe, number: int) -> NoReturn:
-        message = f"two {recipe.type} pools with id {number} in one parent"
-        self._fail(recipe, message, "sibling pools of the same name must have distinct ids")
+        form = self._measures[recipe].form
+        name = f"{form.prefix}{number:0{max(form.width, 1)}d}{form.suffix}"
+        named = f", both named '{name}'" if "\0" not in name else ""
+        hint = "sibling pools of the same name must have distinct ids"
+        self._fail(recipe, f"two {recipe.type} pools with id {number} in one parent{named}", hint, key="id")
 
     def compare(self, structure: Structure, starts: Iterable[tuple[Recipe, list[NDArray[np.int64]]]]) -> None:
         """Compare the sibling names that the recipes could not decide.

@@ -86,11 +86,14 @@ class Doubts:
         self.mistakes = mistakes
         self.graphs = {str(path[1]) for path in self.wrong if path[:1] == ("graphs",) and len(path) > 1}
 
-    def of(self, *texts: str) -> Mistakes:
-        """Where mistakes in an entry go that names these pools: nowhere if they may follow from others."""
-        if not self.graphs:
-            return self.mistakes
-        return Mistakes() if {text.partition(":/")[0] for text in texts if ":/" in text} & self.graphs else self.mistakes
+    def of(self, *texts: str, inside: str = "") -> Mistakes:
+        """Where mistakes in an entry go that names these pools: nowhere if they may follow from others.
+
+        Args:
+            inside: the graph that the entry is in, whose edges it cannot use.
+        """
+        named = {text.partition(":/")[0] for text in texts if self.graphs and ":/" in text} - {inside}
+        return Mistakes() if named & self.graphs else self.mistakes
 
 
 def _listed(texts: str | list[str]) -> list[str]:
@@ -124,7 +127,7 @@ class Edges:
             place = (*path, "edges", i)
             if place in self._doubts.wrong:
                 continue
-            with self._doubts.of(*_listed(edge.from_), *_listed(edge.to)):
+            with self._doubts.of(*_listed(edge.from_), *_listed(edge.to), inside=name):
                 blocks.append(self._block(edge, place))
                 continue
             self._doubts.graphs.add(name)

@@ -7,6 +7,7 @@ ids that the rule gives back.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -150,13 +151,22 @@ class Parts:
                 self._wrong.add((layer.document, layer.path))
                 break
             if part is None:
-                hint = typed.nearest(name, list(self._parts)) if self._parts else "there are no parts"
-                raise InputError(f"no part {name!r}", where=layers[-1].where("use"), hint=hint)
+                part = self._meant(name, layers[-1])
             if name in around:
                 raise InputError(f"the part {name!r} contains itself", where=layers[-1].where("use"), hint="remove the recursion")
             around = (*around, name)
             layers.append(part)
         return Entry(layers, around)
+
+    def _meant(self, name: str, layer: Layer) -> Layer:
+        """The part whose name was misspelt, so that it is read as well. Errors: InputError if no name is near."""
+        hint = typed.nearest(name, list(self._parts)) if self._parts else "there are no parts"
+        error = InputError(f"no part {name!r}", where=layer.where("use"), hint=hint)
+        near = difflib.get_close_matches(name, self._parts, 1)
+        if not near:
+            raise error
+        self._mistakes.add(error)
+        return self._parts[near[0]]
 
     def is_wrong(self, entry: Entry) -> bool:
         """Whether a value in it could not be read: what else seems wrong may follow from that."""

@@ -17,6 +17,7 @@ from fluxres.graph.recipe import Recipe
 from fluxres.syntax import template
 
 _DIGITS = "0123456789"
+_OF_A_PART = "give each entry that uses this part hosts of its own, beside 'use'"
 _UNIQUE = "a host name is unique in its machine; 'names' only differ within their parent"
 
 
@@ -31,14 +32,11 @@ def require_once(
         where: the place of the hosts of a recipe.
     """
     pools, parents = _multiplied(recipes)
-    once: list[Recipe] = []
     for recipe in with_hosts:
         number, total = _number(recipe), pools[id(recipe)]
         if total > number and total % number == 0:  # another number of hosts is refused by its length
             mistakes.add(_repeated(recipe, number, total, parents[id(recipe)], where(recipe)))
-        else:
-            once.append(recipe)
-    _require_apart(once, where, mistakes)
+    _require_apart(with_hosts, where, mistakes)
 
 
 def _number(recipe: Recipe) -> int:
@@ -62,12 +60,13 @@ def _repeated(recipe: Recipe, number: int, total: int, parents: Sequence[Recipe]
     around = total // recipe.count
     what = parents[0].type if parents else "parent"
     if len({id(parent) for parent in parents}) > 1:
-        hint = "give each of its parents an entry with hosts of its own"
+        hint = _OF_A_PART
     elif number % around == 0:
         hint = f"with 'count: {number // around}' beside 'hosts' they run on over the {around} pools of type {what}"
     else:
-        hint = f"name all {total} hosts and keep 'count: {recipe.count}', so that they run on over the {around} pools of type {what}"
-    message = f"{number} host {'name' if number == 1 else 'names'} for {total} pools: each name would occur {total // number} times"
+        hint = f"name all {total} hosts beside 'count: {recipe.count}': they run on over the {around} pools of type {what}"
+    names = "1 host name" if number == 1 else f"{number} host names"
+    message = f"{names} for {total} pools: each name would occur {total // number} times"
     return InputError(message, where=where, hint=hint)
 
 
@@ -87,7 +86,7 @@ def _require_apart(recipes: Sequence[Recipe], where: Callable[[Recipe], str], mi
     seen: dict[str, Recipe] = {}
     for recipe in compared:
         for name in _names(recipe):
-            if name in seen:
+            if name in seen and not mistakes.has(where(recipe)):
                 mistakes.add(_twice(name, recipe, seen[name], where))
                 break
             seen[name] = recipe
@@ -97,14 +96,17 @@ def _require_disjoint(members: Sequence[Recipe], where: Callable[[Recipe], str],
     """The same for ranges of one template, which are compared by their ends."""
     spans = sorted((int(np.min(recipe.ids)), int(np.max(recipe.ids)), i) for i, recipe in enumerate(members))  # type: ignore[arg-type]
     for (_, last, i), (first, _, k) in pairwise(spans):
-        if first <= last:
-            one, other = sorted((i, k))
+        one, other = sorted((i, k))
+        if first <= last and not mistakes.has(where(members[other])):
             mistakes.add(_twice(_named(members[k], first), members[other], members[one], where))
 
 
 def _twice(name: str, recipe: Recipe, first: Recipe, where: Callable[[Recipe], str]) -> InputError:
-    other = "" if first is recipe else f", also in {where(first)}"
-    return InputError(f"the host name {name!r:.80} occurs twice{other}", where=where(recipe), hint=_UNIQUE)
+    place, other = where(recipe), where(first)
+    if place == other and first is not recipe:  # a part that several entries use
+        return InputError(f"the host name {name!r:.80} would occur several times", where=place, hint=_OF_A_PART)
+    also = "" if first is recipe else f", also in {other}"
+    return InputError(f"the host name {name!r:.80} occurs twice{also}", where=place, hint=_UNIQUE)
 
 
 def _is_range(recipe: Recipe) -> bool:

@@ -64,9 +64,11 @@ def _build(document: Document, origin: int | None, mistakes: Mistakes) -> Loaded
     cluster, wrong, entries, root, outside, roots = _recipes(document, mistakes)
     base = uuids.new_origin() if origin is None else origin
     before = len(mistakes)
+    structure: Structure | None = None
+    with mistakes:
+        structure = expand(root, more=outside, origin=base, where=partial(_where, document, entries))
     entries.require_hosts_once()
-    structure = expand(root, more=outside, origin=base, where=partial(_where, document, entries))
-    if len(mistakes) > before:
+    if structure is None or len(mistakes) > before:
         raise mistakes.error()
     if cluster.uuids is not UNSET:
         _set_uuids(document, structure, cluster.uuids)
