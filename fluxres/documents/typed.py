@@ -179,6 +179,12 @@ def _nothing_of(kind: Any) -> Any:
     return kind.cls(**{field.name: UNSET for field in kind.fields if field.required})
 
 
+def _missing(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"the key {names[0]!r} is missing"
+    return f"the keys {', '.join(map(repr, names[:-1]))} and {names[-1]!r} are missing"
+
+
 class _Walk:
     """Walks values along the definition of their type; makes what is right of them, and finds what is wrong.
 
@@ -275,13 +281,16 @@ class _Walk:
                     made[fields[key].name] = inside
             elif kind.forbid_unknown_fields:
                 self._fail((*path, key), lambda key=key: (f"unknown key {shown(key)}", self._meant(key, kind)), key=True)  # type: ignore[misc]
-        unknown = [key for key in value if isinstance(key, str) and key not in fields]
-        for name, field in fields.items():
-            # A misspelt key is one mistake, not two.
-            if field.required and name not in value and not any(repr(name) in self._meant(key, kind) for key in unknown):
-                self._fail(path, lambda name=name: (f"the key {name!r} is missing", ""))  # type: ignore[misc]
-            if field.required:
-                made.setdefault(field.name, UNSET)
+        unknown = [key for key in value if isinstance(key, str) and key not in fields and kind.forbid_unknown_fields]
+        missing = [name for name, field in fields.items() if field.required and name not in value]
+        # A misspelt key is one mistake, not two.
+        missing = [name for name in missing if not any(repr(name) in self._meant(key, kind) for key in unknown)]
+        if missing:
+            self._fail(path, lambda: (_missing(missing), ""))
+        if not path and len(missing) > 1 and len(unknown) > 1:
+            hint = f"it has {', '.join(unknown[:4])}: is this another kind of file?"
+            self.found, self.wrong = [_Found((), _missing(missing), hint)], [()]
+        made.update({field.name: UNSET for field in kind.fields if field.required and field.name not in made})
         return kind.cls(**made)
 
     @staticmethod

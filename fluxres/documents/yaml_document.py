@@ -255,22 +255,25 @@ class _Composer:
 
         starts = source_text.line_starts(self.text)
         lines = [self.text[start:end].rstrip("\r\n\x85\u2028\u2029") for start, end in pairwise([*starts, None])]
-        found = yaml_errors.explained(error, lines, self._quoted_over_lines())
+        found = yaml_errors.explained(error, lines, self._quoted_over_lines(), self._bracket(lines))
         mark = error.problem_mark
         is_there = mark is not None and (mark.line, mark.column) == (found.line, found.column)
         where = self._where(found.line, found.column, self._path() if is_there else [])
         return InputError(found.message, where=where, hint=found.hint)
 
+    def _bracket(self, lines: list[str]) -> tuple[int, int] | None:
+        """Where the innermost list or mapping begins that is open, if it is one in brackets."""
+        top = self.stack[-1] if self.stack else None
+        return (top.line, top.column) if top and lines[top.line][top.column : top.column + 1] in ("[", "{") else None
+
     def _quoted_over_lines(self) -> Any:
         """The last value in quotes before the error that goes over several lines; None if there is none."""
-        last = None
+        last: Any = None
         with suppress(yaml.YAMLError):
+            event: Any
             for event in places.events(self.text):
-                if (
-                    isinstance(event, yaml.ScalarEvent)
-                    and event.style in ("'", '"')
-                    and event.start_mark.line < event.end_mark.line
-                ):
+                is_quoted = isinstance(event, yaml.ScalarEvent) and event.style in ("'", '"')
+                if is_quoted and event.start_mark.line < event.end_mark.line:
                     last = event
         return last
 

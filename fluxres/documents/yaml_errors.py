@@ -38,6 +38,7 @@ class _Fault(NamedTuple):
     column: int
     begin: tuple[int, int] | None
     lines: list[str]
+    opened: tuple[int, int] | None
 
     def text(self, line: int) -> str:
         return self.lines[line] if 0 <= line < len(self.lines) else ""
@@ -60,12 +61,13 @@ class _Fault(NamedTuple):
         return Explanation(message, hint, *(at or (self.line, self.column)))
 
 
-def explained(error: Any, lines: list[str], quoted: Any = None) -> Explanation:
+def explained(error: Any, lines: list[str], quoted: Any = None, opened: tuple[int, int] | None = None) -> Explanation:
     """The explanation of an error of a parser, a MarkedYAMLError.
 
     Args:
         lines: of the text, as the parser counts them.
         quoted: the event of the last value in quotes that goes over several lines, if any.
+        opened: where the innermost list or mapping begins that is still open.
     """
     mark = error.problem_mark or error.context_mark
     begin = error.context_mark
@@ -76,6 +78,7 @@ def explained(error: Any, lines: list[str], quoted: Any = None) -> Explanation:
         mark.column if mark is not None else 0,
         (begin.line, begin.column) if begin is not None else None,
         lines,
+        opened,
     )
     if quoted is not None and quoted.end_mark.line == fault.line and _opens_another(lines, quoted):
         message = f"this {quoted.style} is closed only in line {fault.line + 1}, by a quote that begins another value"
@@ -238,10 +241,10 @@ def _not_closed(fault: _Fault) -> Explanation:
 
 
 def _no_content(fault: _Fault) -> Explanation:
-    if fault.is_end and fault.begin is not None:
-        rest = fault.lines[fault.begin[0]][fault.begin[1] :] if fault.begin[0] < len(fault.lines) else ""
-        if not rest.strip():
-            return fault.said("the text ends within brackets", "close each '[' with ']' and each '{' with '}'")
+    if fault.is_end and fault.opened is not None:
+        bracket = fault.text(fault.opened[0])[fault.opened[1]]
+        closing = "}" if bracket == "{" else "]"
+        return fault.said(f"this '{bracket}' is never closed", f"write the '{closing}'", fault.opened)
     if fault.character == ",":
         return fault.said("a ',' with nothing before it", "remove it, or write the value")
     if fault.character and fault.character in "]}":

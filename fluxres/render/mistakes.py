@@ -41,10 +41,10 @@ def excerpt(place: TextPlace) -> list[str]:
         return []
     before, after = _shown(place.text[: place.offset]), _shown(place.text[place.offset :])
     lead, tail = "…" * place.cut[0], "…" * place.cut[1]
-    room = max(_COLUMNS // 2, _COLUMNS - 1 - width(after))
+    room = max(_COLUMNS // 2, _COLUMNS - 2 - width(after))
     while width(before) > room:
         before, lead = before[1:], "…"
-    room = _COLUMNS - width(lead + before) - 1
+    room = max(1, _COLUMNS - width(lead + before) - 1)
     while width(after) > room:
         after, tail = after[:-1], "…"
     number = f"{place.line:>3}"

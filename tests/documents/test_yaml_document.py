@@ -311,7 +311,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     path.write_bytes(b"a: [\n")
     with path.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        assert refusal("-").where.startswith("<stdin>:2:1")
+        assert refusal("-").where == "<stdin>:1:4"
 
 
 def test_messages_have_the_name_of_the_file(tmp_path: Path) -> None:
