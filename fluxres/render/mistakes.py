@@ -18,7 +18,7 @@ def lines(error: InputError) -> list[str]:
     out: list[str] = []
     for mistake in error.mistakes:
         first, *more = str(mistake).splitlines() or [""]
-        out += [f"fluxres: ERROR {first}", *(f"  {line}" for line in more)]
+        out += [f"fluxres: ERROR {printable(first)}", *(f"  {printable(line)}" for line in more)]
         out += excerpt(mistake.where) if isinstance(mistake.where, TextPlace) else []
     total = len(error.mistakes) + error.unlisted
     if error.unlisted:
