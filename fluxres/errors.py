@@ -91,7 +91,7 @@ class InputError(FluxresError):
     """A document, a criteria text or a name that cannot be read.
 
     ``message``, ``where`` and ``hint`` are those of the first mistake. ``mistakes`` are all, in the order of the lines, up to
-    `limits.MISTAKES_MAX`; ``unlisted`` is the number of the others.
+    `limits.MISTAKES_MAX`; ``unlisted`` is the number of the others, of which ``is_all`` says whether all were looked for.
 
     >>> error = InputError.of([Mistake("m.yaml:2:3", "unknown key 'cuont'"), Mistake("m.yaml:7:3", "expected text, got 5")])
     >>> print(error)
@@ -101,14 +101,15 @@ class InputError(FluxresError):
 
     code = "input"
     unlisted = 0
+    is_all = True
     _all: tuple[Mistake, ...] = ()
 
     @classmethod
-    def of(cls, mistakes: Sequence[Mistake], unlisted: int = 0) -> InputError:
+    def of(cls, mistakes: Sequence[Mistake], unlisted: int = 0, *, is_all: bool = True) -> InputError:
         """The error of a document with these mistakes, at least one."""
         first = mistakes[0]
         error = cls(first.message, where=first.where, hint=first.hint)
-        error._all, error.unlisted = tuple(mistakes), unlisted
+        error._all, error.unlisted, error.is_all = tuple(mistakes), unlisted, is_all
         return error
 
     @property
@@ -116,7 +117,7 @@ class InputError(FluxresError):
         return self._all or (Mistake(self.where, self.message, self.hint),)
 
     def __str__(self) -> str:
-        more = [f"and {self.unlisted} more mistakes"] * (self.unlisted > 0)
+        more = [f"and {'' if self.is_all else 'at least '}{self.unlisted} more mistake{'s' * (self.unlisted > 1)}"] * (self.unlisted > 0)
         return "\n".join([*map(str, self.mistakes), *more])
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class Mistakes:
         self._found: dict[Mistake, None] = {}
         self._is_limit = True
         self.unlisted = 0
+        self._is_all = True
         self._raised: InputError | None = None
 
     def __len__(self) -> int:
@@ -40,6 +41,9 @@ class Mistakes:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if not isinstance(error, InputError) or isinstance(error, LimitExceeded):
+            return False
+        if len(self._found) >= limits.MISTAKES_MAX:
+            self._is_all = False  # each further one would only cost the search for its place
             return False
         self.add(error)
         return True
@@ -71,7 +75,9 @@ class Mistakes:
 
     def error(self) -> InputError:
         """All that was found, at least one, in the order of files and lines."""
-        self._raised = (LimitExceeded if self._is_limit else InputError).of(_in_order(self._found), self.unlisted)
+        self._raised = (LimitExceeded if self._is_limit else InputError).of(
+            _in_order(self._found), self.unlisted, is_all=self._is_all
+        )
         return self._raised
 
     @contextmanager

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -253,8 +254,8 @@ class _Composer:
     def _explained(self, error: yaml.MarkedYAMLError) -> InputError:
         from fluxres.documents import yaml_errors
 
-        starts = source_text.line_starts(self.text)
-        lines = [self.text[start:end].rstrip("\r\n\x85\u2028\u2029") for start, end in pairwise([*starts, None])]
+        starts = [*self._line_starts, None]
+        lines = [self.text[start:end].rstrip("\r\n\x85\u2028\u2029") for start, end in pairwise(starts)]
         found = yaml_errors.explained(error, lines, self._quoted_over_lines(), self._bracket(lines))
         mark = error.problem_mark
         is_there = mark is not None and (mark.line, mark.column) == (found.line, found.column)
@@ -277,11 +278,15 @@ class _Composer:
                     last = event
         return last
 
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return source_text.line_starts(self.text)
+
     def _where(self, line: int, column: int, path: list[Key]) -> TextPlace:
         """The place of line and column, from 0, and the path that is there."""
         name = f"{self.file}:{line + 1}:{column + 1}"
         name = f"{name}: {path_text(path)}" if path else name
-        return source_text.text_place(name, self.text, line + 1, column + 1, source_text.line_starts(self.text))
+        return source_text.text_place(name, self.text, line + 1, column + 1, self._line_starts)
 
     def _path(self, *more: Key) -> list[Key]:
         path: list[Key] = []
@@ -321,9 +326,15 @@ class _Composer:
             self.anchors[event.anchor] = (key, 1, 0)
         frame.merging = key == "<<" and event.implicit[0]
         if not frame.merging and key in frame.value:
-            with self.mistakes:
-                self._fail("duplicate key", event, hint="remove one", path=self._path(key))
+            self._duplicate(key, event)
         frame.key = key
+
+    def _duplicate(self, key: str, event: Any) -> None:
+        if len(self.mistakes) >= limits.MISTAKES_MAX:
+            self.mistakes.unlisted += 1
+            return
+        with self.mistakes:
+            self._fail("duplicate key", event, hint="remove one", path=self._path(key))
 
     def _value(self, event: Any) -> str | int | float | bool | None:
         text: str = event.value

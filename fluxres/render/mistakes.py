@@ -21,7 +21,9 @@ def lines(error: InputError) -> list[str]:
         out += [f"fluxres: ERROR {printable(first)}", *(f"  {printable(line)}" for line in more)]
         out += excerpt(mistake.where) if isinstance(mistake.where, TextPlace) else []
     total = len(error.mistakes) + error.unlisted
-    if error.unlisted:
+    if error.unlisted and not error.is_all:
+        out.append(f"fluxres: ERROR and at least {error.unlisted} more")
+    elif error.unlisted:
         out.append(f"fluxres: ERROR and {error.unlisted} more; {plural(total, 'mistake')} in all")
     elif total > 1:
         out.append(f"fluxres: ERROR {plural(total, 'mistake')}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 import yaml
 
+from fluxres import limits
 from fluxres.documents import places, yaml_document
 from fluxres.errors import InputError
 
@@ -82,3 +84,11 @@ def test_duplicate_keys_are_listed_with_what_follows() -> None:
     with pytest.raises(InputError) as caught:
         yaml_document.load(b"a: 1\na: 2\nb: 1\nb: 2\nc: [\n")
     assert [mistake.where for mistake in caught.value.mistakes] == ["<text>:2:1: a", "<text>:4:1: b", "<text>:5:4"]
+
+
+def test_very_many_duplicate_keys_are_counted_in_bounded_time() -> None:
+    began = time.process_time()
+    with pytest.raises(InputError) as caught:
+        yaml_document.load(b"a: 1\n" * 50_000)
+    assert (len(caught.value.mistakes), caught.value.unlisted) == (limits.MISTAKES_MAX, 49_999 - limits.MISTAKES_MAX)
+    assert time.process_time() - began < 10

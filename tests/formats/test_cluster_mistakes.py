@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fluxres
+from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.formats import registry
 
@@ -179,3 +180,11 @@ def test_hosts_are_refused_exactly_if_two_pools_would_have_one(entries: list[tup
     with pytest.raises(InputError) as caught:
         registry.read(text.replace("KEY", "hosts").encode())
     assert all(mistake.where.endswith(".hosts") for mistake in caught.value.mistakes)
+
+
+def test_reading_ends_when_as_many_mistakes_as_are_listed_were_found() -> None:
+    inner = ",".join('{"use": "a"}' for _ in range(5000))
+    with pytest.raises(InputError) as caught:
+        registry.read(f'{{"fluxres": 1, "resources": [{inner}]}}'.encode())
+    assert len(caught.value.mistakes) == limits.MISTAKES_MAX
+    assert str(caught.value).endswith("and at least 1 more mistake")
