@@ -117,7 +117,9 @@ class InputError(FluxresError):
         return self._all or (Mistake(self.where, self.message, self.hint),)
 
     def __str__(self) -> str:
-        more = [f"and {'' if self.is_all else 'at least '}{self.unlisted} more mistake{'s' * (self.unlisted > 1)}"] * (self.unlisted > 0)
+        more = [f"and {'' if self.is_all else 'at least '}{self.unlisted} more mistake{'s' * (self.unlisted > 1)}"] * (
+            self.unlisted > 0
+        )
         return "\n".join([*map(str, self.mistakes), *more])
 
     def to_dict(self) -> dict[str, Any]:
