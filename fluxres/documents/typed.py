@@ -268,7 +268,7 @@ class _Walk:
     def _keyed(self, value: Mapping[Any, Any], path: tuple[Key, ...]) -> list[tuple[str, Any]]:
         for key in value:
             if not isinstance(key, str):
-                self._fail(path, lambda key=key: (f"the key {shown(key)} is not text", ""))  # type: ignore[misc]
+                self._fail(path, lambda key=key: (f"the key {shown(key)} is not text", ""))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
         return [(key, item) for key, item in value.items() if isinstance(key, str)]
 
     def _struct(self, value: Mapping[str, Any], kind: Any, path: tuple[Key, ...]) -> Any:
@@ -280,7 +280,7 @@ class _Walk:
                 if inside is not UNSET:
                     made[fields[key].name] = inside
             elif kind.forbid_unknown_fields:
-                self._fail((*path, key), lambda key=key: (f"unknown key {shown(key)}", self._meant(key, kind)), key=True)  # type: ignore[misc]
+                self._fail((*path, key), lambda key=key: (f"unknown key {shown(key)}", self._meant(key, kind)), key=True)  # type: ignore[misc]  # mypy cannot infer a lambda with a default
         unknown = [key for key in value if isinstance(key, str) and key not in fields and kind.forbid_unknown_fields]
         missing = [name for name, field in fields.items() if field.required and name not in value]
         # A misspelt key is one mistake, not two.

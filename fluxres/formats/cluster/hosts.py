@@ -94,7 +94,7 @@ def _require_apart(recipes: Sequence[Recipe], where: Callable[[Recipe], str], mi
 
 def _require_disjoint(members: Sequence[Recipe], where: Callable[[Recipe], str], mistakes: Mistakes) -> None:
     """The same for ranges of one template, which are compared by their ends."""
-    spans = sorted((int(np.min(recipe.ids)), int(np.max(recipe.ids)), i) for i, recipe in enumerate(members))  # type: ignore[arg-type]
+    spans = sorted((int(np.min(recipe.ids)), int(np.max(recipe.ids)), i) for i, recipe in enumerate(members))  # type: ignore[arg-type]  # a range has ids
     for (_, last, i), (first, _, k) in pairwise(spans):
         one, other = sorted((i, k))
         if first <= last and not mistakes.has(where(members[other])):
