@@ -148,6 +148,9 @@ LOG_EVENTS_MAX: Final = 100_000
 LOG_BYTES_MAX: Final = 256 << 20
 """Bytes of those events: a job of a million cores is an event of megabytes."""
 
+MISTAKES_MAX: Final = 20
+"""Mistakes of a document that are listed; the others are counted. A screen has twenty messages at most."""
+
 PIPE_WAIT_S: Final = 5.0
 """How long to wait for the first byte of a pipe with a name: a program that nobody started never writes."""
 
