@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, inspect
@@ -21,10 +21,6 @@ from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import InputError, LimitExceeded
 
 T = TypeVar("T")
-
-_WITH_UNIT = re.compile(r"([0-9]+) ?([A-Za-z/]{1,12})")
-_WITH_UNITS: Final = ("size", "capacity")
-"""Keys whose unit has a key of its own."""
 
 
 class _Found(NamedTuple):
@@ -157,12 +153,6 @@ def _takes(kind: Any, value: object) -> bool:
             return False
 
 
-def _beside(value: object, kind: Any, path: tuple[Key, ...]) -> str:
-    """A hint for a number written together with its unit."""
-    found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and isinstance(kind, inspect.IntType) else None
-    return f"the unit has a key of its own: {path[-1]}: {found[1]}, unit: {found[2]}" if found and path[-1] in _WITH_UNITS else ""
-
-
 def _as_mapping(value: list[Any], kind: Any, path: tuple[Key, ...]) -> str:
     """A hint for a list of names in which some have a value, where a mapping of names is possible too."""
     if not isinstance(kind, inspect.UnionType) or not any(isinstance(choice, inspect.DictType) for choice in kind.types):
@@ -216,7 +206,7 @@ class _Walk:
                     return self.check(value, inner, path, kind)
             return self._fail(path, lambda: (f"expected {_describe(kind)}, got {shown(value)}", ""))
         if not _takes(kind, value):
-            return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", _beside(value, kind, path)))
+            return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", ""))
         match kind:
             case inspect.StructType():
                 return self._struct(value, kind, path)

@@ -99,7 +99,7 @@ def test_mistakes_of_names_and_lists_are_listed_together() -> None:
 
 
 def test_included_files_are_listed_with_their_names(tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text("fluxres: 1\nparts:\n  a: {typ: x}\n  b: {type: x, size: y}\n")
+    (tmp_path / "p.yaml").write_text("fluxres: 1\nparts:\n  a: {typ: x}\n  b: {type: x, size: [1]}\n")
     (tmp_path / "q.yaml").write_text("fluxres: 1\nparts: {a: [}\n")
     (tmp_path / "f.yaml").write_text(
         "fluxres: 1\ninclude: [p.yaml, q.yaml]\nresources: [{use: a}, {use: c}, {use: b, coutn: 1}]\n"
