@@ -16,6 +16,7 @@ from fluxres.render.text import Column, plural, table
 if TYPE_CHECKING:
     from fluxres.experiments.comparison import Checked, Comparison
     from fluxres.experiments.study import Study
+    from fluxres.render.text import Style
 
 NOT_AS_EXPECTED = 1
 """Exit status if a result differs from the expected value, or a run failed or refused every job."""
@@ -53,7 +54,14 @@ def run(settings: Settings, study: Path, out: Path, processes: int | None, clust
         def show(done: float, text: str) -> None:
             shown.done, shown.text = done, text
 
-        ended = campaign.run(read, out, processes=processes or campaign.default_processes(), cluster=cluster, on_progress=show)
+        ended = campaign.run(
+            read,
+            out,
+            processes=processes or campaign.default_processes(),
+            cluster=cluster,
+            command=settings.command,
+            on_progress=show,
+        )
     for key, error in ended.failed.items():
         note(f"run {key} failed: {error}")
     return _report(settings, read, out, made=ended.made, kept=ended.kept, checks=checks)
@@ -137,25 +145,37 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
     }
 
 
-def _lines(style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
-    from fluxres.experiments.figures import written
-    from fluxres.experiments.study import value_text
-
-    names = found.study.shown
-    columns = [*(Column(name.upper()) for name in found.study.headings), Column("RUNS", right=True)]
-    for name in names:
-        columns.append(Column(name.upper(), right=True))
-        columns += [Column("BY BASELINE", right=True)] * bool(found.study.page.baseline)
-    rows = []
-    for row in found.rows:
-        cells = [*map(value_text, row.settings.values()), str(len(row.runs))]
-        for name in names:
-            own, ratio = row.figures.get(name), row.ratios.get(name)
-            cells.append(written(name, None if own is None else own.mean))
-            if found.study.page.baseline:
-                cells.append("-" if ratio is None else f"{ratio.mean:.3g}")
-        rows.append(cells)
-    lines = list(table(columns, rows, style=style))
+def _lines(style: Style, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
+    lines = [*compared(style, found)]
     lines += [f"{'as expected' if each.holds else 'NOT AS EXPECTED'}: {each.text}" for each in checked]
     lines += [f"{len(document['missing'])} runs are missing"] * bool(document["missing"])
     return [*lines, f"report: {document['report']}"]
+
+
+def compared(style: Style, found: Comparison) -> list[str]:
+    """A table of all settings with their metrics, and ratios to the baseline."""
+    from fluxres.experiments.figures import Scale, scale, title
+    from fluxres.experiments.study import value_text
+
+    study = found.study
+    has_base = bool(study.page.baseline)
+    columns = [Column(_heading(name)) for name in study.headings]
+    rows = [[*map(value_text, row.settings.values())] for row in found.rows]
+    if any(len(row.runs) != study.page.repeats for row in found.rows):
+        columns.append(Column("RUNS", right=True))
+        rows = [[*cells, f"{len(row.runs)}/{study.page.repeats}"] for cells, row in zip(rows, found.rows, strict=True)]
+    for name in study.shown:
+        own = [row.figures.get(name) for row in found.rows]
+        shown = scale(name, [each.mean for each in own if each])
+        columns += [Column(_heading(title(name, shown)), right=True), *[Column("VS BASELINE", right=True)] * has_base]
+        for cells, row, each in zip(rows, found.rows, own, strict=True):
+            ratio = row.ratios.get(name)
+            cells.append(shown.text(each.mean if each else None))
+            cells += [Scale(1.0, "").text(ratio.mean if ratio else None)] * has_base
+    return list(table(columns, rows, style=style))
+
+
+def _heading(text: str) -> str:
+    """A heading in capitals, but for its unit: `h` and `H` are not the same."""
+    name, bracket, unit = text.partition(" (")
+    return name.upper().replace("_", " ") + bracket + unit
