@@ -39,11 +39,12 @@ def write(study: Study, folder: ResultsFolder) -> tuple[Comparison, list[str]]:
     Errors: StoreError if the directory cannot be written; InputError for damaged results.
     """
     found = compare(study, folder)
-    drawn, notes = _charts(found, folder)
+    asides: list[str] = []
+    drawn, notes = _charts(found, folder, asides)
     with translated(folder.path):
         (folder.path / "metrics.csv").write_text(runs_csv(found), encoding="utf-8")
         (folder.path / "comparison.csv").write_text(comparison_csv(found), encoding="utf-8")
-        (folder.path / REPORT).write_text(page(found, check(found), drawn, notes, folder.history()), encoding="utf-8")
+        (folder.path / REPORT).write_text(page(found, check(found), drawn, [*notes, *asides], folder.history()), encoding="utf-8")
         if drawn:
             (folder.path / FIGURES_FOLDER).mkdir(exist_ok=True)
         for chart in drawn:
@@ -52,7 +53,8 @@ def write(study: Study, folder: ResultsFolder) -> tuple[Comparison, list[str]]:
     return found, notes
 
 
-def _charts(found: Comparison, folder: ResultsFolder) -> tuple[list[Chart], list[str]]:
+def _charts(found: Comparison, folder: ResultsFolder, asides: list[str]) -> tuple[list[Chart], list[str]]:
+    """The charts, and notes; `asides` gets those that matter only to readers of the report."""
     rows = [row for row in found.rows if row.runs]
     if not rows:
         return [], []
@@ -68,7 +70,9 @@ def _charts(found: Comparison, folder: ResultsFolder) -> tuple[list[Chart], list
     drawn += _over_time(found, rows[:COURSES_MAX], length_s)
     if len(rows) > COURSES_MAX:
         notes.append(f"curves show the first {COURSES_MAX} of {len(rows)} settings")
-    drawn += _gantts(rows, folder, length_s, notes)
+    drawn += _gantts(rows[:GANTTS_MAX], folder, length_s, asides)
+    if len(rows) > GANTTS_MAX:
+        notes.append(f"Gantt charts show the first {GANTTS_MAX} of {len(rows)} settings")
     return drawn, notes
 
 
@@ -155,9 +159,9 @@ def _length_s(row: Row) -> float:
 # -- allocation over time ----------------------------------------------------------------------------------------------
 
 
-def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, notes: list[str]) -> Iterator[Chart]:
+def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, asides: list[str]) -> Iterator[Chart]:
     empty = 0
-    for row in rows[:GANTTS_MAX]:
+    for row in rows:
         run, document = row.runs[0]
         given, machine = rectangles(folder.runs / run.key / JOBS), document["machine"]
         if _is_visible(given, machine["units"] * length_s):
@@ -167,9 +171,7 @@ def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, notes: 
         else:
             empty += 1
     if empty:
-        notes.append(f"{empty} Gantt charts would be empty: the jobs are too short to be seen, or their units have no numbers")
-    if len(rows) > GANTTS_MAX:
-        notes.append(f"Gantt charts show the first {GANTTS_MAX} of {len(rows)} settings")
+        asides.append(f"{empty} Gantt charts would be empty: the jobs are too short to be seen, or their units have no numbers")
 
 
 def _is_visible(given: Rectangles, area: float) -> bool:
