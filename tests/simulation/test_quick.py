@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from click.testing import CliRunner
 
+from fluxres.cli.program import program
 from fluxres.errors import InputError, UsageError
 from fluxres.experiments import campaign, comparison
 from fluxres.experiments.folder import ResultsFolder
@@ -58,3 +61,24 @@ def test_a_policy_given_twice_is_refused() -> None:
 def test_values_out_of_range_are_refused() -> None:
     with pytest.raises(InputError, match="jobs"):
         study_of("lublin:jobs=0", ["fcfs"], machine="4", options={})
+
+
+def test_results_are_kept_where_the_command_says(tmp_path: Path) -> None:
+    words = ["simulate", "lublin:jobs=20,size=4", "-m", "4", "-Q", "fcfs", "-Q", "easy", "--repeats", "2"]
+    answers = []
+    for _ in range(2):
+        result = CliRunner().invoke(program, [*words, "--out", str(tmp_path / "a"), "--json"])
+        assert result.exit_code == 0, result.output
+        answers.append(orjson.loads(result.stdout))
+    assert [(each["made"], each["kept"]) for each in answers] == [(4, 0), (0, 4)]
+    assert answers[0]["settings"] == answers[1]["settings"]
+    assert "fluxres simulate lublin:jobs=20,size=4 -m 4 -Q fcfs" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    other = CliRunner().invoke(program, [*words[:-2], "--out", str(tmp_path / "a")])
+    assert other.exit_code == 2
+    assert "contains results of another study: repeats differs" in other.stderr
+
+
+def test_a_trace_is_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "a.swf").write_text("; MaxProcs: 4\n1 0 -1 10 1 -1 -1 1 10 -1 1 1 -1 -1 -1 -1 -1 -1\n")
+    result = CliRunner().invoke(program, ["simulate", str(tmp_path / "a.swf"), "--repeats", "2"])
+    assert (result.exit_code, "--repeats needs a model" in result.stderr) == (2, True)
