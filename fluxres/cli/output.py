@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -11,6 +11,7 @@ import orjson
 from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, Settings
 from fluxres.clock import FOREVER
+from fluxres.errors import UsageError
 from fluxres.render.text import Column, Style, printable, seconds_or_none, table
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def answer(
     lines: Callable[[Style], Iterable[str]],
     pools: Callable[[], Selection] | None = None,
     allocations: Callable[[], Iterable[Allocation]] | None = None,
+    rows: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
 ) -> None:
     """Print the result of a command in the requested form.
 
@@ -32,16 +34,51 @@ def answer(
         lines: the lines of text.
         pools: the pools, for paths, one per line or folded.
         allocations: for resource sets, one per line, each written as it is made.
+        rows: for CSV; None if they are the list in the document.
     """
     if settings.json:
         _write_json(document())
-    elif settings.output == "table":
+    elif settings.has_table:
         _write(lines(settings.style()))
+    elif settings.output == "csv":
+        _write_csv(_only_list(document()) if rows is None else rows(), header=settings.header)
     elif settings.output in R_OUTPUTS:
         for allocation in allocations() if allocations is not None else ():
             sys.stdout.write(_json(allocation.R(R_OUTPUTS[settings.output]), 0) + "\n")
     elif pools is not None:
         _write(_paths(pools(), folded=settings.output == "folded"))
+    else:
+        raise UsageError(f"no output '{settings.output}' here", hint="table, wide, csv and json are")
+
+
+def _only_list(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    return next(value for value in document.values() if isinstance(value, list | Iterator))
+
+
+def _write_csv(rows: Iterable[Mapping[str, Any]], *, header: bool) -> None:
+    """Rows as CSV (RFC 4180) with the keys and values of the JSON documents; a list is joined with blanks, a mapping as `k=v`."""
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if number == 0 and header:
+            writer.writerow(row)
+        writer.writerow([_csv_cell(value) for value in row.values()])
+
+
+def _csv_cell(value: object) -> object:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case list() if all(isinstance(one, str | int | float) for one in value):
+            return " ".join(map(str, value))
+        case dict() if all(not isinstance(one, dict | list) for one in value.values()):
+            return " ".join(str(key) if one is None else f"{key}={one}" for key, one in value.items())
+        case list() | dict():
+            return orjson.dumps(value).decode()
+    return value
 
 
 def _write_json(document: dict[str, Any]) -> None:
@@ -133,14 +170,20 @@ def answer_summary(settings: Settings, graph: ResourceGraph, **more: Any) -> Non
     from fluxres.render import documents, listings
 
     facts = {**documents.summary(graph), **more}
-    answer(settings, document=lambda: facts, lines=lambda style: listings.summary(facts, style=style))
+    answer(
+        settings, document=lambda: facts, lines=lambda style: listings.summary(facts, style=style), rows=lambda: facts["types"]
+    )
 
 
 def answer_table(
-    settings: Settings, columns: Sequence[Column], rows: Sequence[Sequence[str]], document: Callable[[], dict[str, Any]]
+    settings: Settings,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    document: Callable[[], dict[str, Any]],
+    records: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
 ) -> None:
-    """A table; `document` is for JSON."""
-    answer(settings, document=document, lines=lambda style: table(columns, rows, style=style))
+    """A table; `document` is for JSON, `records` for CSV (None: the list in the document)."""
+    answer(settings, document=document, lines=lambda style: table(columns, rows, style=style), rows=records)
 
 
 def note_unmet(graph: ResourceGraph, text: str) -> None:
@@ -176,9 +219,9 @@ def _answer(
 ) -> None:
     import numpy as np
 
-    def lines(style: Style) -> list[str]:
-        from fluxres.render import listings
+    from fluxres.render import documents, listings
 
+    def lines(style: Style) -> list[str]:
         return listings.records(graph, [row for one in granted for row in _rows(one)], style=style)
 
     answer(
@@ -187,6 +230,7 @@ def _answer(
         lines=lines,
         pools=lambda: graph.select(np.unique(np.array([p.vertex for one in granted for p in one.pools], np.int32))),
         allocations=lambda: granted,
+        rows=lambda: (documents.span(span) for one in granted for span in one.spans),
     )
 
 

@@ -15,7 +15,7 @@ import click
 
 from fluxres import __version__
 from fluxres.cli.failures import report, tell
-from fluxres.cli.settings import EverywhereOption, Settings, everywhere, keep
+from fluxres.cli.settings import PLAIN_OUTPUTS, EverywhereOption, Settings, everywhere, keep
 from fluxres.errors import FluxresError, InputWarning
 
 COMMANDS: Final = {
@@ -41,6 +41,9 @@ COMMANDS: Final = {
     "merge": "Merge another graph into this one.",
     "unlink": "Remove a pool and everything below it.",
     "move": "Move a pool and everything below it.",
+    "diff": "Show what a changed description would change.",
+    "apply": "Bring a changed description onto a machine in use.",
+    "undo": "Undo the last change of the graph.",
     "edge": "Add, change or remove an edge of an auxiliary graph.",
     "save": "Write the graph to a file or another store.",
     "simulate": "Simulate a workload on a machine.",
@@ -59,6 +62,7 @@ _FILES: Final = {
     **dict.fromkeys(("when", "why"), "match"),
     **dict.fromkeys(("tag", "state", "copy", "merge", "unlink", "move"), "machine"),
     **dict.fromkeys(("load", "graphs", "save", "check", "log"), "store"),
+    **dict.fromkeys(("diff", "apply", "undo"), "change"),
     "convert": "formats",
 }
 """The modules of :mod:`fluxres.cli.commands` in which commands are, where their name is another."""
@@ -75,10 +79,10 @@ class _WithCommonOptions(click.Command):
         outputs: forms of output.
     """
 
-    def __init__(self, *args: Any, outputs: Sequence[str] = ("table", "json"), **settings: Any) -> None:
+    def __init__(self, *args: Any, outputs: Sequence[str] = PLAIN_OUTPUTS, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.outputs = tuple(outputs)
-        self.params = [*self.params, *everywhere()]
+        self.params = [*self.params, *everywhere(self.outputs)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +20,19 @@ from fluxres import limits
 if TYPE_CHECKING:
     from fluxres.render.text import Style
 
-POOL_OUTPUTS: Final = ("table", "json", "paths", "folded")
+PLAIN_OUTPUTS: Final = ("table", "json")
+"""Forms of output of commands that report what they did."""
+TABLE_OUTPUTS: Final = ("table", "wide", "csv", "json")
+"""Forms of output of commands with a table: within the terminal, in full width, for spreadsheets, for programs."""
+POOL_OUTPUTS: Final = (*TABLE_OUTPUTS, "paths", "folded")
 """Forms of output of commands that list pools."""
 R_OUTPUTS: Final[dict[str, bool | str]] = {"R": False, "rv1": "jgf", "rv1_shorthand": "jgf_shorthand"}
 """Forms of output that are resource sets, and the graph in each of them."""
-OUTPUTS: Final = (*POOL_OUTPUTS, *R_OUTPUTS)
+RECORD_OUTPUTS: Final = (*POOL_OUTPUTS, *R_OUTPUTS)
+"""Forms of output of commands that list allocations."""
 JOB_OUTPUTS: Final = ("csv", "swf")
 """Forms of output of commands that list jobs, besides the metrics."""
+_OUTPUTS: Final = (*RECORD_OUTPUTS, "swf")
 
 
 @dataclass(slots=True)
@@ -36,7 +43,7 @@ class Settings:
         argv: the words after `fluxres`.
         store: address of the store; None is the default one.
         graph: its graph; None is the one in use.
-        output: one of `OUTPUTS`.
+        output: one of `_OUTPUTS`.
         header: whether tables have a line of headings.
         color: auto, always or never.
         wait_s: how long to wait for the lock of the store.
@@ -64,14 +71,24 @@ class Settings:
         words = " ".join(self.argv)
         return self.json or "--json" in self.argv or "-o json" in words or "--output json" in words or "--output=json" in words
 
+    @property
+    def has_table(self) -> bool:
+        return self.output in {"table", "wide"}
+
     def style(self) -> Style:
-        """Colour for standard output (https://no-color.org is honoured), and whether tables have headings."""
+        """How tables look on standard output: their width where it is a terminal, colour (https://no-color.org, FORCE_COLOR and
+        CLICOLOR_FORCE are honoured), headings."""
+        import shutil
+
         from fluxres.render.text import Style
 
+        is_terminal, environment = sys.stdout.isatty(), os.environ
+        columns = shutil.get_terminal_size().columns if is_terminal and self.output != "wide" else None
         if self.color == "auto":
-            plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-            return Style(sys.stdout.isatty() and not plain, self.header)
-        return Style(self.color == "always", self.header)
+            is_plain = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
+            is_forced = any(environment.get(name, "0") not in {"", "0"} for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
+            return Style((is_terminal or is_forced) and not is_plain, self.header, columns)
+        return Style(self.color == "always", self.header, columns)
 
 
 class EverywhereOption(click.Option):
@@ -96,15 +113,15 @@ def keep(ctx: click.Context) -> None:
 
 
 class Duration(click.ParamType[float]):
-    """A Flux standard duration, as seconds."""
+    """A duration as people write it, as seconds: a Flux standard duration, or Slurm's `1:00:00` and `1-12`."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds of `30m`."""
+        """Seconds of `30m` or `1:00:00`."""
         from fluxres.syntax import duration
 
-        return value if isinstance(value, float) else duration.parse(value)
+        return value if isinstance(value, float) else duration.read(value)
 
 
 _COMMON: Final = ("store", "graph", "json", "output", "no_header", "color", "wait_s")
@@ -114,8 +131,8 @@ def _option(*names: str, **settings: Any) -> EverywhereOption:
     return EverywhereOption(list(names), **settings)
 
 
-def everywhere() -> list[click.Parameter]:
-    """New options, for one command."""
+def everywhere(outputs: Sequence[str]) -> list[click.Parameter]:
+    """New options, for one command with these forms of output."""
     return [
         _option("--store", metavar="URL", help="The store. Default: $FLUXRES_STORE, else SQLite in the XDG data directory."),
         _option("--graph", metavar="NAME", help="The graph in the store. Default: the one in use."),
@@ -123,8 +140,10 @@ def everywhere() -> list[click.Parameter]:
         _option(
             "-o",
             "--output",
-            type=click.Choice((*OUTPUTS, *JOB_OUTPUTS)),
-            help="Output form. Default: table. paths, folded: commands that list pools; R: commands that list allocations.",
+            type=click.Choice(_OUTPUTS),
+            metavar="FORMAT",
+            shell_complete=lambda _ctx, _param, text: [form for form in outputs if form.startswith(text)],
+            help=f"Output format: {', '.join(outputs)}. Default: {outputs[0]}.",
         ),
         _option("--no-header", is_flag=True, help="Omit table headings."),
         _option("--color", type=click.Choice(("auto", "always", "never")), help="Colour. Default: auto, only on a terminal."),

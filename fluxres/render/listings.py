@@ -64,8 +64,8 @@ def _job(_text: str) -> str:
 _HELD = [
     Column("JOB", role=_job),
     Column("PATH"),
-    Column("POOLS", right=True),
-    Column("UNITS", right=True),
+    Column("POOLS", right=True, drop=1),
+    Column("EACH", right=True),
     Column("START"),
     Column("END"),
 ]
@@ -91,7 +91,7 @@ def pools(selection: Selection, start: int, end: int, *, limit: int | None = Non
             str(item.count),
             structure.kind_of(item.vertex).type,
             units(structure.size.item(item.vertex), structure.kind_of(item.vertex).unit),
-            str(int(free[item.vertex])),
+            units(int(free[item.vertex]), structure.kind_of(item.vertex).unit),
             structure.state_name(item.vertex),
             holders(graph, item.vertex, start) if item.vertex in graph.records.held else "",
             pairs_text(structure.tags.get(item.vertex, {}).items()),
@@ -100,8 +100,8 @@ def pools(selection: Selection, start: int, end: int, *, limit: int | None = Non
     ]
     columns = [
         Column("PATH"),
-        Column("POOLS", right=True),
-        Column("TYPE"),
+        Column("POOLS", right=True, drop=2),
+        Column("TYPE", drop=1),
         Column("SIZE", right=True),
         Column("FREE", right=True),
         Column("STATE", role=state_role),
@@ -179,7 +179,7 @@ def matched(found: Placement, structure: Structure, *, style: Style = PLAIN) -> 
         ]
         for item in items
     ]
-    columns = [Column("PATH"), Column("POOLS", right=True), Column("UNITS", right=True)]
+    columns = [Column("PATH"), Column("POOLS", right=True), Column("EACH", right=True)]
     return table(columns, rows, style=style)
 
 
@@ -208,11 +208,11 @@ def totals(facts: Sequence[Document], *, free: bool = True, style: Style = PLAIN
             d["type"],
             str(d["pools"]),
             units(d["units"], d["unit"]) if d["units"] != d["pools"] or d["unit"] else "",
-            str(d["available"]),
+            units(d["available"], d["unit"]),
         ]
         for d in facts
     ]
-    columns = [Column("TYPE"), Column("POOLS", right=True), Column("UNITS", right=True), Column("FREE", right=True)]
+    columns = [Column("TYPE"), Column("POOLS", right=True), Column("TOTAL", right=True), Column("FREE", right=True)]
     return table(columns if free else columns[:3], rows if free else [row[:3] for row in rows], style=style)
 
 
@@ -285,9 +285,9 @@ def instances(top: Instance, *, style: Style = PLAIN) -> list[str]:
     """An instance and all below it: addresses, policies, nodes (parts of nodes count as nodes), running and pending jobs."""
     columns = [
         Column("INSTANCE"),
-        Column("ADDRESS", role=lambda _text: "faint"),
+        Column("ADDRESS", role=lambda _text: "faint", drop=1),
         Column("POLICY"),
-        Column("MATCH"),
+        Column("MATCH", drop=2),
         Column("NODES", right=True),
         Column("RUNNING", right=True),
         Column("PENDING", right=True),

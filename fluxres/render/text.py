@@ -7,12 +7,14 @@ hide a line, so everything shown goes through :func:`printable`.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fluxres.syntax import moment
+from fluxres.syntax.unit import readable
 
 
 def printable(text: str) -> str:
@@ -57,12 +59,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def units(amount: int, unit: str | None) -> str:
-    """An amount with its unit.
+    """An amount with its unit, as people read it.
 
-    >>> units(128, "GiB"), units(8, None)
-    ('128 GiB', '8')
+    >>> units(9087168512, "B"), units(8, None)
+    ('8.46 GiB', '8')
     """
-    return str(amount) if unit is None else f"{amount} {unit}"
+    return readable(amount, unit)
 
 
 def when(seconds: float) -> str:
@@ -86,6 +88,30 @@ def when_from(seconds: float) -> str:
     return when(float(math.ceil(seconds)) if moment.EPOCH_FROM_S < seconds < math.inf else seconds)
 
 
+_LENGTHS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def lasting(seconds: float) -> str:
+    """A length of time, in its two largest units.
+
+    >>> lasting(1047600.0), lasting(5400.0), lasting(59.7), lasting(0.25), lasting(float("inf"))
+    ('12 d 3 h', '1 h 30 min', '1 min', '0.25 s', 'no end')
+    """
+    if math.isinf(seconds):
+        return "no end"
+    if seconds < 10:
+        return f"{seconds:.3g} s"
+    left = round(seconds)
+    words: list[str] = []
+    for name, length in _LENGTHS:
+        count, left = divmod(left, length)
+        if count or words:
+            words.append(f"{count} {name}" if count else "")
+        if len(words) == 2:
+            break
+    return " ".join(word for word in words if word)
+
+
 def seconds_or_none(seconds: float) -> float | None:
     """A time for JSON, which has no infinity: no end is null.
 
@@ -105,6 +131,7 @@ class Style:
     Args:
         enabled: whether it paints.
         header: whether tables have a line of headings.
+        columns: the width of the terminal, into which tables must fit; None is no limit.
 
     >>> Style(False).paint("down", "bad"), Style(True).paint("down", "bad")
     ('down', '\\x1b[31mdown\\x1b[0m')
@@ -112,6 +139,7 @@ class Style:
 
     enabled: bool = False
     header: bool = True
+    columns: int | None = None
 
     def paint(self, text: str, role: str | None) -> str:
         """The text in the colour of a role: heading, bad, warn, job or faint; None is plain."""
@@ -135,15 +163,28 @@ class Column:
         title: its heading.
         right: whether its cells are aligned to the right, as numbers are.
         role: gives the colour role of a cell from its text.
+        drop: the order in which columns are left out where the terminal is too narrow, 1 first; columns of 0 always stay.
     """
 
     title: str
     right: bool = False
     role: Callable[[str], str | None] | None = None
+    drop: int = 0
+
+
+_Cells = tuple[Column, Sequence[str]]
+_GAP: Final = "  "
+_CELL_MAX: Final = 24
+_CELL_MIN: Final = 8
+"""Texts are folded to the width of their longest part without a blank, comma or slash, at most `_CELL_MAX`, never to less than
+`_CELL_MIN`."""
+_PART: Final = re.compile(r"[^\s,;/]+[\s,;/]*|[\s,;/]+")
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: bool = True, style: Style = PLAIN) -> list[str]:
     """The lines of a table; a column of empty cells is left out.
+
+    Where the table is wider than the terminal, columns are left out in their order, then the widest texts are folded.
 
     Args:
         header: whether it has a line of headings, unless the style leaves them out.
@@ -152,17 +193,75 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: b
     TYPE  POOLS
     core    128
     gpu      16
+    >>> held = [Column("JOB"), Column("PATH"), Column("POOLS", right=True, drop=1)]
+    >>> print("\\n".join(table(held, [["j1", "/demo/rack0/node[0-3]", "4"]], style=Style(columns=20))))
+    JOB  PATH
+    j1   /demo/rack0/
+         node[0-3]
     """
-    cells = [[printable(cell) for cell in row] for row in rows]
+    cells = [[printable(cell).rstrip() for cell in row] for row in rows]
     texts_of = [*zip(*cells, strict=True)] if cells else [()] * len(columns)
-    kept = [(column, texts) for column, texts in zip(columns, texts_of, strict=True) if not cells or any(texts)]
+    kept: list[_Cells] = [(column, texts) for column, texts in zip(columns, texts_of, strict=True) if not cells or any(texts)]
     if not kept:
         return [""] * len(cells)
-    shown = [
-        _aligned(*column, header=header and style.header, style=style, is_last=number == len(kept) - 1)
-        for number, column in enumerate(kept)
+    has_head = header and style.header
+    if style.columns is not None:
+        kept = _fitting(kept, style.columns, has_head=has_head)
+    shown = [_aligned(*one, header=has_head, style=style, is_last=one is kept[-1]) for one in kept]
+    return [_GAP.join(line).rstrip() for line in zip(*shown, strict=True)]
+
+
+def _fitting(kept: list[_Cells], most: int, *, has_head: bool) -> list[_Cells]:
+    """The columns that fit into this many columns of the terminal, with long texts folded into several rows."""
+
+    def needed(column: Column, texts: Iterable[str]) -> int:
+        return max([width(column.title)] * has_head + [width(text) for text in texts], default=0)
+
+    widths = [needed(column, texts) for column, texts in kept]
+    excess = sum(widths) + len(_GAP) * (len(kept) - 1) - most
+    for i in sorted((i for i, (column, _) in enumerate(kept) if column.drop), key=lambda i: kept[i][0].drop):
+        if excess > 0 and widths.count(-1) < len(widths) - 1:
+            excess -= widths[i] + len(_GAP)
+            widths[i] = -1
+    kept, widths = [one for one, own in zip(kept, widths, strict=True) if own >= 0], [own for own in widths if own >= 0]
+    if excess <= 0:
+        return kept
+    for floor in (_CELL_MAX, _CELL_MIN):  # long words are broken only if nothing else helps
+        least = [
+            own if column.right else min(own, floor, needed(column, _parts(texts)))
+            for (column, texts), own in zip(kept, widths, strict=True)
+        ]
+        while excess > 0 and widths != least:
+            widest = max((i for i in range(len(kept)) if widths[i] > least[i]), key=widths.__getitem__)
+            widths[widest] -= 1
+            excess -= 1
+    folded = [[_folded(text, own) for text in texts] for (_, texts), own in zip(kept, widths, strict=True)]
+    heights = [max(map(len, row)) for row in zip(*folded, strict=True)]
+    return [
+        (column, [line for lines, height in zip(cells, heights, strict=True) for line in lines + [""] * (height - len(lines))])
+        for (column, _), cells in zip(kept, folded, strict=True)
     ]
-    return ["  ".join(line).rstrip() for line in zip(*shown, strict=True)]
+
+
+def _parts(texts: Iterable[str]) -> set[str]:
+    return {part.rstrip() for text in texts for part in _PART.findall(text)}
+
+
+def _folded(text: str, columns: int) -> list[str]:
+    """The lines of a text, broken after blanks, commas and slashes, or anywhere in a longer part.
+
+    >>> _folded("node[0-1,4], core0@node3", 12)
+    ['node[0-1,4],', 'core0@node3']
+    """
+    lines = [""]
+    for part in _PART.findall(text):
+        if lines[-1] and width(lines[-1] + part.rstrip()) > columns:
+            lines.append("")
+        for letter in part if width(part.rstrip()) > columns else [part]:
+            if lines[-1] and width(lines[-1] + letter.rstrip()) > columns:
+                lines.append("")
+            lines[-1] += letter
+    return [line.rstrip() for line in lines]
 
 
 def _aligned(column: Column, texts: Sequence[str], *, header: bool, style: Style, is_last: bool) -> list[str]:

@@ -114,12 +114,17 @@ def run(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 def check_commands(document: Path) -> None:
+    """Compare the output of each command with the document, or put it there if UPDATE_GOLDEN is set."""
     status = 0
     shown = [command for block in blocks(document) if block.language == "console" for command in commands(block)]
     for number, command in enumerate(shown, 1):
         done = run(command.text, status)
         status = done.returncode
         place = f"{document.name}:{command.line}: $ {command.text}"
+        if "UPDATE_GOLDEN" in os.environ and not alike(command.output, done.stdout):
+            text, typed = document.read_text(encoding="utf-8"), "$ " + command.text.replace("\n", "\n> ") + "\n"
+            document.write_text(text.replace(typed + command.output, typed + done.stdout, 1), encoding="utf-8")
+            continue
         assert alike(command.output, done.stdout), f"{place}\nexpected:\n{command.output}\ngot:\n{done.stdout}"
         wanted = number < len(shown) and shown[number].text == "echo $?"
         assert status == 0 or wanted, f"{place}\nended with status {status}:\n{done.stdout}"
@@ -178,7 +183,8 @@ WRONG_DOCUMENTS = {
 
 @pytest.mark.usefixtures("clone")
 @pytest.mark.parametrize("text", WRONG_DOCUMENTS.values(), ids=WRONG_DOCUMENTS)
-def test_a_document_that_shows_something_else_is_noticed(text: str, tmp_path: Path) -> None:
+def test_a_document_that_shows_something_else_is_noticed(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UPDATE_GOLDEN", raising=False)
     document = tmp_path / "wrong.md"
     document.write_text(text, encoding="utf-8")
     with pytest.raises(AssertionError, match=r"wrong\.md:[23]: \$ "):

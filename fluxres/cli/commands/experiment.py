@@ -10,7 +10,7 @@ import click
 from fluxres.cli.output import answer, answer_table, note
 from fluxres.cli.program import Group
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import Settings
+from fluxres.cli.settings import TABLE_OUTPUTS, Settings
 from fluxres.render.text import Column, plural, table
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
     return _report(settings, ResultsFolder(results).study(), results, made=0, kept=None, checks=checks)
 
 
-@experiment_command.command("show")
+@experiment_command.command("show", outputs=TABLE_OUTPUTS)
 @click.argument("study", metavar="STUDY", type=_PATH)
 @click.pass_obj
 def show(settings: Settings, study: Path) -> None:

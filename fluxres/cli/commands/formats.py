@@ -9,7 +9,7 @@ import click
 from fluxres.cli.output import answer_table
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import Settings
+from fluxres.cli.settings import TABLE_OUTPUTS, Settings
 from fluxres.cli.stores import answer_report, save_file
 from fluxres.render.text import Column
 
@@ -43,7 +43,7 @@ def convert_command(
     answer_report(settings, report)
 
 
-@click.command("formats", cls=Command)
+@click.command("formats", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("names", nargs=-1, metavar="[FORMAT]...")
 @click.pass_obj
 def formats_command(settings: Settings, names: tuple[str, ...]) -> None:
@@ -54,7 +54,11 @@ def formats_command(settings: Settings, names: tuple[str, ...]) -> None:
     from fluxres.formats import registry
 
     known = [registry.named(name) for name in names] if names else registry.formats()
-    columns = [Column(title) for title in ("FORMAT", "READ", "WRITE", "ENDINGS", "CARRIES", "WHAT")]
+    columns = [
+        *(Column(title) for title in ("FORMAT", "READ", "WRITE", "ENDINGS")),
+        Column("CARRIES", drop=1),
+        Column("WHAT"),
+    ]
     answer_table(settings, columns, [_row(each) for each in known], lambda: {"formats": [_document(each) for each in known]})
 
 

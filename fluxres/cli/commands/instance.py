@@ -10,7 +10,7 @@ import click
 from fluxres import limits
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
-from fluxres.cli.settings import Duration, Settings, inventory_option
+from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings, inventory_option
 from fluxres.cli.stores import reading
 from fluxres.errors import RunFailed, UsageError
 from fluxres.render.text import Column, Style, table
@@ -24,7 +24,7 @@ def instance_command() -> None:
     """Run the jobs of a workload in one instance, in real time."""
 
 
-@instance_command.command("run")
+@instance_command.command("run", outputs=TABLE_OUTPUTS)
 @click.argument("workload")
 @click.option("--machine", metavar="SOURCE", help="A machine from a file, URL, shape or number. Default: the graph in use.")
 @click.option("-Q", "--queue-policy", default="easy", show_default=True, help="Queue policy: the order in which jobs start.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool, key_value
-from fluxres.cli.output import answer, answer_summary
+from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import changing, is_file, note_supply, reading, save_file, store
@@ -126,6 +128,8 @@ def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None
         document=lambda: {"path": path, "hierarchy": hierarchy, "removed": gone, "pools": len(graph)},
         lines=lambda _style: [f"{path}: {plural(gone, 'pool')} removed, {len(graph)} remain"],
     )
+    if gone > 1 and sys.stderr.isatty():
+        note("`fluxres undo` brings them back")
 
 
 @click.command("move", cls=Command)
@@ -141,7 +145,7 @@ def move_command(settings: Settings, path: str, to: str) -> None:
         uuid = graph.pool(path).uuid
         graph.move(path, to)
     pool = graph.pool(uuid)
-    hierarchy = to.partition(":/")[0] if not to.startswith("/") else graph.structure.hierarchy
+    hierarchy, _ = graph.structure.lookup.graph_and_path(to)
     place = next((uri for uri in pool.uris if uri.startswith(f"{hierarchy}:/") and hierarchy in graph.subsystems), pool.path)
     answer(
         settings,

@@ -10,7 +10,7 @@ import click
 from fluxres.cli.arguments import Moment, Window, complete_job, complete_pool
 from fluxres.cli.output import answer, answer_summary, answer_table, list_pools, note_unmet
 from fluxres.cli.program import Command
-from fluxres.cli.settings import OUTPUTS, POOL_OUTPUTS, Duration, Settings
+from fluxres.cli.settings import POOL_OUTPUTS, RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fluxres.render.tree import Branch
 
 
-@click.command("info", cls=Command)
+@click.command("info", cls=Command, outputs=TABLE_OUTPUTS)
 @click.pass_obj
 def info_command(settings: Settings) -> None:
     """Show a summary of a graph: totals, jobs, states."""
@@ -29,7 +29,7 @@ def info_command(settings: Settings) -> None:
     answer_summary(settings, reading(settings))
 
 
-@click.command("show", cls=Command)
+@click.command("show", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("path", required=False, shell_complete=complete_pool)
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="Only N levels below the top.")
 @click.option("--subsystem", metavar="NAME", help="Draw this auxiliary graph: a hierarchy as a tree, any other as its edges.")
@@ -149,6 +149,9 @@ def find_command(
     CRITERIA such as 'type=node and state=up and available>=8'; specs/criteria.md describes the language. Pools that look the same
     are folded into one line.
     """
+    from fluxres.model.search import require_types
+    from fluxres.syntax.criteria import parse
+
     if at is not None and during is not None:
         raise UsageError("both --at and --during were given", hint="give one of them")
     if hierarchy is not None and not (with_children or with_ancestors):
@@ -156,6 +159,8 @@ def find_command(
     graph = reading(settings)
     text = " ".join(criteria)
     met = found = graph.find(text, at, during)
+    if not met:
+        require_types(graph, parse(text))
     if with_ancestors:
         found |= met.with_ancestors(hierarchy)
     if with_children:
@@ -186,7 +191,7 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
     list_pools(settings, found, graph.window(at, duration), limit)
 
 
-@click.command("allocated", cls=Command, outputs=OUTPUTS)
+@click.command("allocated", cls=Command, outputs=RECORD_OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
 @click.option("--at", type=Moment(), metavar="T", help="Only those that include this time. Default: all that have not ended.")
 @click.pass_obj
@@ -206,7 +211,7 @@ def allocated_command(settings: Settings, job: str | None, at: float | None) -> 
     )
 
 
-@click.command("aggregate", cls=Command)
+@click.command("aggregate", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("path", default="/", shell_complete=complete_pool)
 @click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
@@ -230,4 +235,5 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
         columns,
         rows,
         lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
+        lambda: [{"type": name, "available": number, "unit": unit_of[name]} for name, number in free.items()],
     )

@@ -12,7 +12,7 @@ import click
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import JOB_OUTPUTS, Duration, Settings
+from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings
 from fluxres.errors import PolicyError, UsageError
 from fluxres.render.text import Column, Style, plural, table
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fluxres.simulation.workload import Workload
 
 
-@click.command("simulate", cls=Command, outputs=("table", "json", *JOB_OUTPUTS))
+@click.command("simulate", cls=Command, outputs=(*PLAIN_OUTPUTS, *JOB_OUTPUTS))
 @click.argument("workload", metavar="WORKLOAD")
 @click.option(
     "--machine", "-m", metavar="SOURCE", help="A number, a shape such as node=32/core=8, or a file. Default: the trace's own."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ import click
 from fluxres import limits
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted
-from fluxres.cli.settings import Duration, Settings
+from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, reading
 from fluxres.errors import UsageError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-@click.command("stage", cls=RequestCommand)
+@click.command("stage", cls=RequestCommand, outputs=TABLE_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option("--job", metavar="J", shell_complete=complete_job, help="Job that the lock is for.")
 @click.option(
@@ -29,8 +30,15 @@ if TYPE_CHECKING:
     default=limits.STAGE_SECONDS_DEFAULT,
     help="Lifetime of the lock. Default: 1m.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start of the eventual allocation. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="End of the eventual allocation. Default: none.")
+@click.option(
+    "--start",
+    "--at",
+    type=Moment(is_start=True),
+    is_eager=True,
+    metavar="T",
+    help="Start of the eventual allocation. Default: now.",
+)
+@click.option("--end", type=Moment(after="start"), metavar="T", help="End of the eventual allocation. Default: none.")
 @click.option("--commit", metavar="ID", help="Turn this stage into an allocation of its job.")
 @click.option("--release", metavar="ID", help="Release this stage.")
 @click.pass_obj
@@ -48,14 +56,14 @@ def stage_command(
 
     Without arguments: list the active stages.
     """
-    wanted, policy = asked.request, asked.policy
-    if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
+    if sum((asked.is_given, commit is not None, release is not None)) > 1:
         raise UsageError("more than one of pools, a request, --commit and --release were given", hint="give one at a time")
-    if asked.pools or wanted is not None:
+    if asked.is_given:
         if job is None:
             raise UsageError("no job was named", hint="add --job J")
         check_window(start, end)
         with changing(settings) as graph:
+            wanted, policy = asked.on(graph).request, asked.policy
             if wanted is None:
                 made = graph.stage(targets(graph, asked.pools), job=job, start=start, end=end, ttl_s=ttl)
             else:
@@ -84,4 +92,5 @@ def _answer_stages(settings: Settings, graph: ResourceGraph, found: Sequence[Sta
         settings,
         document=lambda: {"stages": [documents.stage(graph, staged) for staged in found]},
         lines=lambda style: listings.stages(graph, found, style=style),
+        rows=lambda: (pool | facts for facts in map(partial(documents.stage, graph), found) for pool in facts.pop("pools")),
     )

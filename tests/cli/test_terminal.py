@@ -1,0 +1,128 @@
+"""Commands on a terminal: tables fit into it, and piped output is complete."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+
+import pytest
+
+from fluxres.render.text import width
+from tests.cli.conftest import MACHINE, Invoke
+
+On = Callable[..., list[str]]
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> On:
+    """Run a command on a terminal of this width, and return its lines."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+
+    def run(columns: int, *args: str, status: int = 0) -> list[str]:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        running = subprocess.Popen(
+            [sys.executable, "-m", "fluxres", *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        read = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not part:
+                break
+            read += part
+        os.close(ours)
+        assert running.wait(60) == status, read.decode()
+        return read.decode().replace("\r\n", "\n").splitlines()
+
+    return run
+
+
+COMMANDS = (
+    ("allocated",),
+    ("find", "type=node or type=memory"),
+    ("log",),
+    ("formats",),
+    ("graphs",),
+    ("info",),
+    ("aggregate", "/"),
+    ("show",),
+    ("check",),
+    ("stage",),
+    ("when", "slot=1/node"),
+)
+
+
+def piped(*args: str) -> str:
+    return subprocess.run([sys.executable, "-m", "fluxres", *args], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def busy() -> None:
+    """A machine in use, by the wall clock."""
+    window = ("--start", "2040-11-22T09:42:12", "--duration", "1h")
+    piped("load", str(MACHINE))
+    piped("allocate", "/tiny/rack0/node[0-1]/core[0-3]", "--job", "simulation-with-a-long-name", *window)
+    piped("allocate", "/tiny/rack0/node0/memory=16", "--job", "j2", *window)
+    piped("stage", "/tiny/rack1/node4", "--job", "j3")
+    piped("tag", "/tiny/rack0/node2", "reason=the power supply is replaced by the vendor on Monday")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.usefixtures("busy")
+def test_every_table_fits_80_columns(on_terminal: On, command: tuple[str, ...]) -> None:
+    lines = on_terminal(80, *command)
+    assert lines
+    assert [line for line in lines if width(line) > 80] == []
+    piped = subprocess.run(
+        [sys.executable, "-m", "fluxres", *command], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert on_terminal(80, *command, "-o", "wide") == piped if command != ("show",) else True
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.usefixtures("busy")
+def test_every_table_can_be_csv(command: tuple[str, ...]) -> None:
+    rows = [*csv.reader(io.StringIO(piped(*command, "-o", "csv")))]
+    assert len({len(row) for row in rows}) <= 1
+    assert rows or command == ("check",)
+
+
+@pytest.mark.usefixtures("busy")
+def test_csv_has_the_keys_and_the_exact_values_of_json() -> None:
+    rows = [*csv.DictReader(io.StringIO(piped("allocated", "-o", "csv")))]
+    spans = json.loads(piped("allocated", "--json"))["allocated"]
+    assert rows == [{key: "" if value is None else str(value) for key, value in span.items()} for span in spans]
+
+
+def test_a_command_refuses_a_format_that_it_does_not_have(tiny: Invoke) -> None:
+    for command in (["graphs", "-o", "paths"], ["show", "-o", "R"], ["tag", "/tiny/rack0", "a=b", "-o", "csv"]):
+        assert f"no output '{command[-1]}'" in tiny(*command, status=2).output
+    assert "a=b" not in tiny("show", "/tiny/rack0").stdout
+
+
+def test_help_names_the_formats_of_a_command(fluxres: Invoke) -> None:
+    assert "Output format: table, wide, csv, json, paths, folded. Default: table." in " ".join(
+        fluxres("find", "--help").output.split()
+    )
+    assert "Output format: table, json. Default: table." in " ".join(fluxres("tag", "--help").output.split())
+
+
+def test_the_word_error_is_red_on_a_terminal_only(tiny: Invoke, on_terminal: On, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_terminal(80, "show", "/nowhere", status=2)[0].startswith("fluxres: ERROR ")  # TERM=dumb
+    monkeypatch.setenv("TERM", "xterm")
+    assert on_terminal(80, "show", "/nowhere", status=2)[0].startswith("fluxres: \x1b[31mERROR\x1b[0m ")
+    assert "\x1b" not in tiny("show", "/nowhere", status=2).output
