@@ -45,6 +45,12 @@ NUMBER_MAX: Final = 10**300
 JOB_ID_LENGTH_MAX: Final = 255
 """Characters of a job id."""
 
+RESERVATIONS_MAX: Final = 1_000
+"""Maintenance reservations of one graph: each change that gives something back looks at all of them."""
+
+RESERVATION_WINDOWS_MAX: Final = 1_000
+"""Windows of a reservation that repeats: every week for 19 years. Each holds every pool that it reserves."""
+
 EDGES_MAX: Final = 64_000_000
 """Edges of one auxiliary graph."""
 
