@@ -45,6 +45,10 @@ NUMBER_MAX: Final = 10**300
 JOB_ID_LENGTH_MAX: Final = 255
 """Characters of a job id."""
 
+WATCH_SECONDS_MIN: Final = 0.5
+WATCH_SECONDS_MAX: Final = 86_400.0
+"""Between two pictures of `--watch`: each reads the store."""
+
 RESERVATIONS_MAX: Final = 1_000
 """Maintenance reservations of one graph: each change that gives something back looks at all of them."""
 

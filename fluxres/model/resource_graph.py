@@ -422,6 +422,7 @@ class ResourceGraph:
         return [
             job
             for job in records.jobs()
+            if job not in records.reservations
             if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
         ]
 

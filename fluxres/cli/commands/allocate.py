@@ -11,7 +11,7 @@ from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, c
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
-from fluxres.cli.stores import changing, trying
+from fluxres.cli.stores import changing, os_user, trying
 from fluxres.errors import UsageError
 
 
@@ -31,6 +31,8 @@ from fluxres.errors import UsageError
 @click.option("--end", type=Moment(), metavar="T", help="End time. Default: by the duration of the request, else none.")
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
+@click.option("--user", metavar="U", help="User of a new job. Default: who runs the command.")
+@click.option("--name", metavar="TEXT", help="Name of a new job, for lists.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
 def allocate_command(
@@ -42,6 +44,8 @@ def allocate_command(
     end: float | None,
     duration: float | None,
     or_reserve: bool,
+    user: str | None,
+    name: str | None,
     dry_run: bool,
 ) -> None:
     """Allocate pools to a job, now or later, all or nothing.
@@ -57,13 +61,15 @@ def allocate_command(
     end, duration = endless(end, duration)
     if or_reserve and end is not None:
         raise UsageError("both --or-reserve and --end were given", hint="use --duration instead of --end")
-    window = Window(start, end, duration)
+    window, whose = Window(start, end, duration), {"user": os_user() if user is None else user, "name": name}
     if isinstance(asked, list):
+        if name is not None:
+            raise UsageError("both several jobs and --name were given", hint="leave out --name")
         if criteria is not None:
             raise UsageError("both several jobs and --find were given", hint="name the pools of each job")
-        _allocate_together(settings, asked, jobs, window, or_reserve=or_reserve, dry_run=dry_run)
+        _allocate_together(settings, asked, jobs, window, whose["user"], or_reserve=or_reserve, dry_run=dry_run)
     else:
-        _allocate(settings, asked, criteria, jobs[0], window, or_reserve=or_reserve, dry_run=dry_run)
+        _allocate(settings, asked, criteria, jobs[0], window, whose, or_reserve=or_reserve, dry_run=dry_run)
 
 
 class Window(NamedTuple):
@@ -75,7 +81,15 @@ class Window(NamedTuple):
 
 
 def _allocate(
-    settings: Settings, asked: Asked, criteria: str | None, job: str, window: Window, *, or_reserve: bool, dry_run: bool
+    settings: Settings,
+    asked: Asked,
+    criteria: str | None,
+    job: str,
+    window: Window,
+    whose: dict[str, str | None],
+    *,
+    or_reserve: bool,
+    dry_run: bool,
 ) -> None:
     start, end, duration = window
     if criteria is not None and asked.request is not None:
@@ -85,16 +99,24 @@ def _allocate(
     with (trying if dry_run else changing)(settings) as graph:
         wanted, policy = asked.request, asked.policy
         if wanted is None:
-            granted = graph.allocate(targets(graph, asked.pools, criteria), job=job, start=start, end=end, duration_s=duration)
+            named = targets(graph, asked.pools, criteria)
+            granted = graph.allocate(named, job=job, start=start, end=end, duration_s=duration, **whose)
         elif or_reserve:
-            granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy)
+            granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy, **whose)
         else:
-            granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy, **whose)
     answer_granted(settings, graph, granted)
 
 
 def _allocate_together(
-    settings: Settings, asked: list[Asked], jobs: tuple[str, ...], window: Window, *, or_reserve: bool, dry_run: bool
+    settings: Settings,
+    asked: list[Asked],
+    jobs: tuple[str, ...],
+    window: Window,
+    user: str | None,
+    *,
+    or_reserve: bool,
+    dry_run: bool,
 ) -> None:
     start, end, duration = window
     policy = next((one.policy for one in asked if one.request is not None), "first")
@@ -106,9 +128,9 @@ def _allocate_together(
             for one, job in zip(asked, jobs, strict=True)
         ]
         if or_reserve:
-            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
+            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy, user=user)
         else:
-            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy, user=user)
     answer_granted_together(settings, graph, granted)
 
 

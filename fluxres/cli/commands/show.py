@@ -12,6 +12,7 @@ from fluxres.cli.output import answer, answer_summary, answer_table, list_pools,
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
+from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.render.text import Column, Style, units
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("info", cls=Command, outputs=TABLE_OUTPUTS)
 @click.pass_obj
+@watchable
 def info_command(settings: Settings) -> None:
     """Show a summary of a graph: totals, jobs, states."""
 
