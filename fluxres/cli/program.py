@@ -61,7 +61,7 @@ _FILES: Final = {
     **dict.fromkeys(("info", "find", "available", "allocated", "aggregate"), "show"),
     **dict.fromkeys(("free", "grow", "shrink", "extend"), "allocate"),
     **dict.fromkeys(("when", "why"), "match"),
-    **dict.fromkeys(("tag", "state", "copy", "merge", "unlink", "move"), "machine"),
+    **dict.fromkeys(("tag", "state", "reserve", "copy", "merge", "unlink", "move"), "machine"),
     **dict.fromkeys(("load", "graphs", "save", "check", "log"), "store"),
     "convert": "formats",
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 from fluxres.allocation.planned import Staged
 from fluxres.clock import seconds
+from fluxres.graph import state_notes
 from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
 from fluxres.model.pool import units_free, units_held
@@ -37,7 +38,7 @@ def pool(p: Pool, window: tuple[int, int] | None = None) -> Document:
     Args:
         window: of `available` and `jobs`, in ticks; `allocated` is at its start. Now by default.
     """
-    graph, v = p.graph, p.vertex
+    graph, v, note = p.graph, p.vertex, p.state_note
     start, end = graph.window(None, None) if window is None else window
     return {
         "path": p.where,
@@ -53,7 +54,10 @@ def pool(p: Pool, window: tuple[int, int] | None = None) -> Document:
         "state": p.state,
         "out_of_service_by": _others(p),
         "properties": dict(p.properties),
-        "tags": dict(p.tags),
+        "state_reason": None if note is None else note.reason,
+        "state_user": None if note is None else note.user,
+        "state_since": None if note is None else note.since,
+        "tags": state_notes.without(dict(p.tags)),
         "exclusive_only": p.exclusive_required,
         "available": units_free(graph, v, start, end),
         "allocated": units_held(graph, v, start, start + 1),

@@ -10,6 +10,7 @@ import numpy as np
 
 from fluxres.allocation.planned import Staged
 from fluxres.clock import FOREVER, seconds
+from fluxres.graph import state_notes
 from fluxres.graph.structure import Structure
 from fluxres.match import Placement
 from fluxres.model import Pool, Problem, ResourceGraph, Selection, Span
@@ -57,6 +58,26 @@ def pairs_text(pairs: Iterable[tuple[str, object]]) -> str:
     return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(pairs, key=itemgetter(0)))
 
 
+def tags_text(structure: Structure, v: int) -> str:
+    """The tags of a pool, without the note on its state."""
+    return pairs_text(state_notes.without(structure.tags.get(v, {})).items())
+
+
+def because(structure: Structure, v: int) -> str:
+    """Why a pool takes no new work: the reason given for its state, or the pool whose state is the reason; empty if it does."""
+    note = state_notes.of(structure, v)
+    if note is not None and note.reason:
+        return note.reason
+    if not len(structure.unavailable_roots()):
+        return ""
+    others = [u for u in structure.unavailable_because(v) if u != v]
+    shown = [f"{structure.name(u)} is {structure.state_name(u)}" for u in others[:_CAUSES_MAX]]
+    return ", ".join(shown) + (f" and {len(others) - _CAUSES_MAX} more" if len(others) > _CAUSES_MAX else "")
+
+
+_CAUSES_MAX = 2
+
+
 def _job(_text: str) -> str:
     return "job"
 
@@ -94,7 +115,8 @@ def pools(selection: Selection, start: int, end: int, *, limit: int | None = Non
             units(int(free[item.vertex]), structure.kind_of(item.vertex).unit),
             structure.state_name(item.vertex),
             holders(graph, item.vertex, start) if item.vertex in graph.records.held else "",
-            pairs_text(structure.tags.get(item.vertex, {}).items()),
+            because(structure, item.vertex),
+            tags_text(structure, item.vertex),
         ]
         for item in shown
     ]
@@ -106,6 +128,7 @@ def pools(selection: Selection, start: int, end: int, *, limit: int | None = Non
         Column("FREE", right=True),
         Column("STATE", role=state_role),
         Column("HELD BY", role=_job),
+        Column("REASON"),
         Column("TAGS"),
     ]
     return table(columns, rows, style=style), sum(item.count for item in found[len(shown) :])
@@ -237,6 +260,7 @@ def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
         ["free", units(facts["available"], facts["unit"])],
         ["rank", "" if facts["rank"] is None else str(facts["rank"])],
         ["state", facts["state"]],
+        ["reason", _noted(facts)],
         *(["takes no new work", f"{other['path']} is {other['state']}"] for other in facts["out_of_service_by"]),
         ["properties", pairs_text(facts["properties"].items())],
         ["tags", pairs_text(facts["tags"].items())],
@@ -247,6 +271,12 @@ def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
     ]
     columns = [Column("fact", role=lambda _text: "heading"), Column("value")]
     return table(columns, [row for row in rows if row[1]], header=False, style=style)
+
+
+def _noted(facts: Document) -> str:
+    by = f"by {facts['state_user']}" if facts["state_user"] else ""
+    since = "" if facts["state_since"] is None else f"since {when(facts['state_since'])}"
+    return ", ".join(part for part in (facts["state_reason"], by, since) if part)
 
 
 def _span(p: Pool, span: Span) -> str:
