@@ -49,6 +49,15 @@ WATCH_SECONDS_MIN: Final = 0.5
 WATCH_SECONDS_MAX: Final = 86_400.0
 """Between two pictures of `--watch`: each reads the store."""
 
+CHART_ROWS_MAX: Final = 1_000
+"""Rows of a picture: browsers and people give up beyond."""
+
+CHART_LEGEND_MAX: Final = 24
+"""Colours in the legend of a picture."""
+
+CHART_WIDTH_MAX: Final = 20_000
+"""Columns or pixels of a picture."""
+
 RESERVATIONS_MAX: Final = 1_000
 """Maintenance reservations of one graph: each change that gives something back looks at all of them."""
 
