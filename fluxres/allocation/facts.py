@@ -24,8 +24,8 @@ class JobFacts(msgspec.Struct, array_like=True, frozen=True):
 class Reservation(msgspec.Struct, array_like=True, frozen=True):
     """A maintenance window: pools that take no work while it lasts.
 
-    Its units are held by an owner of the same name, as those of a job are. If it ignores jobs, it holds what they leave, and takes
-    what they release before its end.
+    Its units are held by an owner of the same name, as those of a job are. If it ignores jobs, it holds what they leave, and
+    takes what they release before its end.
 
     Args:
         pools: vertices, ascending, none below another.

@@ -168,7 +168,7 @@ class Records:
             raise UsageError(f"job: expected an id, got {job!r}")
         pools = self.pools_of.get(job)
         if pools is None:
-            raise UnknownJob(f"no job '{job}' holds anything", hint="`allocated` lists the jobs")
+            raise UnknownJob(f"no job '{job}' holds anything", hint="`jobs` lists those that do")
         return pools
 
     def steps_of(self, v: int, job: str) -> Steps:

@@ -34,6 +34,13 @@ def reading(settings: Settings) -> ResourceGraph:
     return store(settings).load(settings.graph, clock=clock.system)
 
 
+def at_once(settings: Settings) -> ResourceGraph:
+    """As :func:`reading`, for a picture of one moment: its clock stands still."""
+    graph = reading(settings)
+    graph.clock = clock.fixed(clock.system())
+    return graph
+
+
 def os_user() -> str:
     """Who runs the command, as the journal records it."""
     from fluxres.store import journal

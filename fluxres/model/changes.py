@@ -103,9 +103,7 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
-def allocate(
-    graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None
-) -> Allocation:
+def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:
     """Allocate pools to a job, together with the units that they draw from their suppliers."""
     drawn = NO_ROWS
     if graph.structure.kinds.may_draw:
@@ -141,9 +139,7 @@ def _give(
     graph.revision += 1
 
 
-def _allocate_by_window(
-    graph: ResourceGraph, job: str, parts: Sequence[supply.Part], facts: JobFacts | None
-) -> Allocation:
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part], facts: JobFacts | None) -> Allocation:
     """Allocate pools over consecutive windows in which they draw different units: over all of the windows, or none."""
     structure = graph.structure
     shares = [

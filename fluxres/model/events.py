@@ -152,7 +152,11 @@ def expire(before: int) -> Event:
 
 
 def reserve(
-    structure: Structure, name: str, reservation: Reservation, facts: JobFacts, held: Sequence[tuple[int, int, list[tuple[int, int]]]]
+    structure: Structure,
+    name: str,
+    reservation: Reservation,
+    facts: JobFacts,
+    held: Sequence[tuple[int, int, list[tuple[int, int]]]],
 ) -> Event:
     """A maintenance window is reserved; it holds these pools in these windows."""
     return {

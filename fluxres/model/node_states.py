@@ -70,7 +70,8 @@ def nodes_of(structure: Structure) -> Int32:
     if not len(found):
         return np.zeros(1, np.int32)
     end = np.maximum.accumulate(structure.end[found])
-    return found[np.concatenate([[True], found[1:] >= end[:-1]])]
+    tops: Int32 = found[np.concatenate([[True], found[1:] >= end[:-1]])]
+    return tops
 
 
 def of(graph: ResourceGraph, start: int, end: int) -> NodeStates:

@@ -1,12 +1,13 @@
 """Maintenance windows: pools that take no work for some time, while jobs may run into it.
 
-A reservation is an owner of records, as a job is: no unit ever has two owners (rules A1, A3), and matching, searching for the first
-start and explaining need to know nothing of it. One that ignores jobs holds what they leave in its windows; when a job gives something
-back, the reservation takes that at once, so that no other job gets it before the window ends.
+A reservation is an owner of records, as a job is: no unit ever has two owners (rules A1, A3), and matching, searching for the
+first start and explaining need to know nothing of it. One that ignores jobs holds what they leave in its windows; when a job gives
+something back, the reservation takes that at once, so that no other job gets it before the window ends.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -89,15 +90,19 @@ def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: Jo
 def _refuse(graph: ResourceGraph, reservation: Reservation, rest: Rest) -> None:
     said = list(dict.fromkeys(map(graph.records.said, rest.owners)))
     names = ", ".join(said[:_NAMES_MAX]) + (f" and {len(said) - _NAMES_MAX} more" if len(said) > _NAMES_MAX else "")
-    start, end = reservation.windows[0]
+    start = reservation.windows[0][0]
     where = graph.structure.where(reservation.pools[0])
     raise InsufficientResources(
-        f"{names} {'holds' if len(said) == 1 else 'hold'} something there between {in_message(seconds(start))}"
-        f" and {in_message(seconds(reservation.windows[-1][1] if len(reservation.windows) > 1 else end))}",
+        f"{names} {'holds' if len(said) == 1 else 'hold'} something there between {_said(start)}"
+        f" and {_said(reservation.windows[-1][1])}",
         where=where + (f" and {len(reservation.pools) - 1} more" if len(reservation.pools) > 1 else ""),
         hint="ignore running jobs: they keep what they hold, and nothing new starts",
         reasons={where: names},
     )
+
+
+def _said(tick: int) -> str:
+    return in_message(float(math.floor(seconds(tick))))
 
 
 def _require_room(graph: ResourceGraph, held: Sequence[Held]) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import numpy as np
 
 from fluxres import limits
-from fluxres.allocation.facts import JobFacts
 from fluxres.allocation import together
 from fluxres.allocation.drawn import implicit
+from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError

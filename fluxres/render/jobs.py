@@ -134,9 +134,9 @@ def views(
     for one in of(graph, *window):
         view = JobView(graph, one, nodes, now)
         wanted = not one.is_maintenance if job is None else one.job == job
-        if wanted and user in (None, one.facts.user) and state in (None, view.state):
-            if not len(own) or overlapping(graph.structure, own, one.vertices).any():
-                found.append(view)
+        wanted = wanted and user in (None, one.facts.user) and state in (None, view.state)
+        if wanted and (not len(own) or overlapping(graph.structure, own, one.vertices).any()):
+            found.append(view)
     return sorted(found, key=lambda view: (view.state != RUNNING, view.holding.start if view.state != RUNNING else 0))
 
 

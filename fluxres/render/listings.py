@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fluxres.allocation.planned import Staged
+from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, seconds
 from fluxres.graph import state_notes
 from fluxres.graph.structure import Structure
@@ -17,7 +18,7 @@ from fluxres.model import Pool, Problem, ResourceGraph, Selection, Span
 from fluxres.model.totals import available_units
 from fluxres.render import documents
 from fluxres.render.documents import Document
-from fluxres.render.folding import Fold, fold, fold_edges, looks, mixed
+from fluxres.render.folding import Fold, fold, fold_edges, looks, mixed, of_text
 from fluxres.render.text import PLAIN, Column, Style, plural, state_role, table, units, when
 
 if TYPE_CHECKING:
@@ -30,13 +31,28 @@ def holders(graph: ResourceGraph, v: int, start: int) -> str:
     ``j1`` holds all of it, ``j1=4`` four units; a reservation also shows its start.
     """
     records, size = graph.records, graph.structure.size.item(v)
+    spans = records.spans(v, start, FOREVER)
+    if records.reservations:
+        spans = _once(records, spans)
     notes = [
-        f"{job}{'' if amount == size else f'={amount}'}{f' from {when(seconds(begin))}' if begin > start else ''}"
-        for job, begin, _, amount in records.spans(v, start, FOREVER)
+        f"{records.said(job)}{'' if amount == size else f'={amount}'}{f' from {when(seconds(begin))}' if begin > start else ''}"
+        for job, begin, _, amount in spans
     ]
     if records.stages and records.is_staged(v):
         notes += [f"{s.job} (staged {s.stage})" for s in records.stages.values() if any(u == v for u, _ in s.targets)]
     return ", ".join(notes)
+
+
+def _once(records: Records, spans: Sequence[tuple[str, int, int, int]]) -> list[tuple[str, int, int, int]]:
+    """The spans with only the first one of each maintenance, which may repeat for years."""
+    seen: set[str] = set()
+    found = []
+    for span in spans:
+        if span[0] not in seen:
+            found.append(span)
+        if span[0] in records.reservations:
+            seen.add(span[0])
+    return found
 
 
 def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
@@ -71,7 +87,7 @@ def because(structure: Structure, v: int) -> str:
     if not len(structure.unavailable_roots()):
         return ""
     others = [u for u in structure.unavailable_because(v) if u != v]
-    shown = [f"{structure.name(u)} is {structure.state_name(u)}" for u in others[:_CAUSES_MAX]]
+    shown = [_cause(structure, u) for u in others[:_CAUSES_MAX]]
     return ", ".join(shown) + (f" and {len(others) - _CAUSES_MAX} more" if len(others) > _CAUSES_MAX else "")
 
 
@@ -97,7 +113,31 @@ def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fol
     graph, vertices = selection.graph, selection.vertices
     structure = graph.structure
     own = looks(structure, 0, structure.n, notes(graph, start))[vertices]
+    if len(structure.unavailable_roots()):
+        own = mixed(own, _causes(structure, vertices))
     return fold(structure, vertices, own if free is None else mixed(own, free[vertices]))
+
+
+def _causes(structure: Structure, vertices: np.ndarray) -> np.ndarray:
+    """A number for each pool: equal where the same kind of pool takes it out of service for the same reason."""
+    outage = structure.outage
+    out = np.zeros(len(vertices), np.uint64)
+    out[outage.is_cut_off(vertices)] = 1
+    stated = outage.stated
+    if len(stated):
+        at = np.maximum(stated.searchsorted(vertices, "right") - 1, 0)
+        below = (stated[at] < vertices) & (vertices < structure.end[stated[at]])
+        said = np.array([of_text(_cause(structure, v)) for v in stated.tolist()], np.uint64)
+        out[below] = said[at[below]]
+    return out
+
+
+def _cause(structure: Structure, v: int) -> str:
+    """What keeps everything below a pool from new work."""
+    note = state_notes.of(structure, v)
+    reason = f": {note.reason}" if note is not None and note.reason else ""
+    state = structure.state_name(v)
+    return f"{structure.kind_of(v).type} {'drained' if state == 'drain' else state}{reason}"
 
 
 def pools(selection: Selection, start: int, end: int, *, limit: int | None = None, style: Style = PLAIN) -> tuple[list[str], int]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -115,9 +116,7 @@ class _Entry:
     nodes: NDArray[np.int64]
 
 
-def of(
-    graph: ResourceGraph, window: tuple[int, int], *, pools: Sequence[int] = (), by_job: bool = False
-) -> Timeline:
+def of(graph: ResourceGraph, window: tuple[int, int], *, pools: Sequence[int] = (), by_job: bool = False) -> Timeline:
     """The timeline of a graph.
 
     Args:
@@ -137,7 +136,7 @@ def of(
     if not by_job:
         entries += _out(graph, nodes, window, now)
     rows = _by_job(graph, nodes, entries) if by_job else _by_node(graph, nodes, entries)
-    return Timeline(*map(seconds, (*window, now)), tuple(rows), user_of)
+    return Timeline(seconds(window[0]), seconds(window[1]), seconds(now), tuple(rows), user_of)
 
 
 def _entries(
@@ -207,7 +206,7 @@ def _segments(entries: Sequence[_Entry]) -> tuple[Segment, ...]:
     starting = sorted(entries, key=lambda entry: entry.start)
     active: list[_Entry] = []
     at = 0
-    for start, end in zip(moments, moments[1:], strict=False):
+    for start, end in pairwise(moments):
         active = [entry for entry in active if entry.end > start]
         while at < len(starting) and starting[at].start <= start:
             active.append(starting[at])
@@ -246,7 +245,7 @@ def _calendar(start: float, end: float, step: int | None, most: int) -> list[tup
     begin = datetime.fromtimestamp(start)
     midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
     days = max(1, math.ceil((end - start) / _DAY_S / most)) if step is None else 0
-    found = []
+    found: list[tuple[float, str]] = []
     number = 0 if step is None else int((begin - midnight).total_seconds() // step)
     while True:
         moment = midnight + (timedelta(days=number * days) if step is None else timedelta(seconds=number * step))
@@ -308,12 +307,14 @@ def _column(timeline: Timeline, moment: float, chart: int) -> int:
 
 
 def _bar(timeline: Timeline, segments: Sequence[Segment], chart: int, style: Style) -> str:
-    """One row: each segment begins with a bar and the names in it; of several in one column, the first one is seen."""
+    """One row: each segment begins with a bar and the names in it; of several in one column, only the first is seen."""
     parts, at = [], 0
     for segment in segments:
-        first = max(_column(timeline, segment.start, chart), at)
-        last = max(math.ceil((segment.end - timeline.start) / (timeline.end - timeline.start) * chart), first + 1)
-        last = min(last, chart)
+        begin, end = (
+            round((moment - timeline.start) / (timeline.end - timeline.start) * chart) for moment in (segment.start, segment.end)
+        )
+        first = max(begin, at)
+        last = min(max(end, begin + (segment.kind != OUT)), chart)
         if first >= last:
             continue
         parts.append(_FREE * (first - at))

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from fluxres import limits
 from fluxres.render.text import printable, when
-from fluxres.render.timeline import MAINTENANCE, OUT, PLANNED, Row, Segment, Timeline, ticks
+from fluxres.render.timeline import MAINTENANCE, OUT, PLANNED, RUNNING, Row, Segment, Timeline, ticks
 
 _ROW, _BAR, _HEAD, _LETTER = 22, 16, 44, 6.6
 _LABELS_MAX = 220
@@ -108,7 +108,7 @@ def _bar(timeline: Timeline, segment: Segment, row: Row, hues: dict[str, str], l
     css = "bar planned" if segment.kind == PLANNED else "bar"
     said = f"{', '.join(segment.jobs)}: {row.label}, {when(segment.start)} to {when(segment.end)}"
     name = segment.label(int((wide - 8) / _LETTER))
-    inside = "" if segment.kind in patterned else ' class="in"'
+    inside = ' class="in"' if segment.kind == RUNNING else ""
     label = f'<text{inside} x="{x + 4:.1f}" y="{y + 15}">{_text(name)}</text>' if name else ""
     box = f'<rect class="{css}" x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{_BAR}" rx="2" fill="{fill}"/>'
     return f"<g>{box}{label}<title>{_text(said)}</title></g>"
@@ -121,7 +121,9 @@ def _legend(timeline: Timeline, hues: dict[str, str], left: float, chart: float,
     if len(hues) > limits.CHART_LEGEND_MAX:
         entries.append((f"… {len(hues) - limits.CHART_LEGEND_MAX} more", "none", ""))
     entries += [("planned", "#888", " planned")] * (PLANNED in kinds)
-    entries += [("maintenance", "url(#maint)", "")] * (MAINTENANCE in kinds) + [("drained or down", "url(#out)", "")] * (OUT in kinds)
+    entries += [("maintenance", "url(#maint)", "")] * (MAINTENANCE in kinds) + [("drained or down", "url(#out)", "")] * (
+        OUT in kinds
+    )
     found, x = [], left
     for name, colour, css in entries:
         wide = len(name) * _LETTER + 30

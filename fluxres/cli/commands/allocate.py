@@ -37,6 +37,7 @@ from fluxres.errors import UsageError
 @click.pass_obj
 def allocate_command(
     settings: Settings,
+    /,
     asked: Asked | list[Asked],
     criteria: str | None,
     jobs: tuple[str, ...],
@@ -44,9 +45,8 @@ def allocate_command(
     end: float | None,
     duration: float | None,
     or_reserve: bool,
-    user: str | None,
-    name: str | None,
     dry_run: bool,
+    **whose: str | None,
 ) -> None:
     """Allocate pools to a job, now or later, all or nothing.
 
@@ -61,15 +61,15 @@ def allocate_command(
     end, duration = endless(end, duration)
     if or_reserve and end is not None:
         raise UsageError("both --or-reserve and --end were given", hint="use --duration instead of --end")
-    window, whose = Window(start, end, duration), {"user": os_user() if user is None else user, "name": name}
+    window, owner = Window(start, end, duration), Owner(whose["user"] or os_user(), whose["name"])
     if isinstance(asked, list):
-        if name is not None:
+        if owner.name is not None:
             raise UsageError("both several jobs and --name were given", hint="leave out --name")
         if criteria is not None:
             raise UsageError("both several jobs and --find were given", hint="name the pools of each job")
-        _allocate_together(settings, asked, jobs, window, whose["user"], or_reserve=or_reserve, dry_run=dry_run)
+        _allocate_together(settings, asked, jobs, window, owner.user, or_reserve=or_reserve, dry_run=dry_run)
     else:
-        _allocate(settings, asked, criteria, jobs[0], window, whose, or_reserve=or_reserve, dry_run=dry_run)
+        _allocate(settings, asked, criteria, jobs[0], window, owner, or_reserve=or_reserve, dry_run=dry_run)
 
 
 class Window(NamedTuple):
@@ -80,18 +80,25 @@ class Window(NamedTuple):
     duration: float | None
 
 
+class Owner(NamedTuple):
+    """The user of a new job, and its name."""
+
+    user: str
+    name: str | None
+
+
 def _allocate(
     settings: Settings,
     asked: Asked,
     criteria: str | None,
     job: str,
     window: Window,
-    whose: dict[str, str | None],
+    owner: Owner,
     *,
     or_reserve: bool,
     dry_run: bool,
 ) -> None:
-    start, end, duration = window
+    (start, end, duration), (user, name) = window, owner
     if criteria is not None and asked.request is not None:
         raise UsageError("both a request and --find were given", hint="give one of them")
     if or_reserve and asked.request is None:
@@ -100,11 +107,15 @@ def _allocate(
         wanted, policy = asked.request, asked.policy
         if wanted is None:
             named = targets(graph, asked.pools, criteria)
-            granted = graph.allocate(named, job=job, start=start, end=end, duration_s=duration, **whose)
+            granted = graph.allocate(named, job=job, start=start, end=end, duration_s=duration, user=user, name=name)
         elif or_reserve:
-            granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy, **whose)
+            granted = graph.allocate_orelse_reserve(
+                wanted, job=job, after=start, duration_s=duration, policy=policy, user=user, name=name
+            )
         else:
-            granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy, **whose)
+            granted = graph.allocate(
+                wanted, job=job, start=start, end=end, duration_s=duration, policy=policy, user=user, name=name
+            )
     answer_granted(settings, graph, granted)
 
 

@@ -10,7 +10,7 @@ from fluxres.cli.arguments import Moment, complete_job, complete_pool, vertices
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, Settings
-from fluxres.cli.stores import reading, store
+from fluxres.cli.stores import at_once, store
 from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
@@ -44,7 +44,7 @@ def jobs_command(
         raise UsageError("both a job and a filter were given", hint="give one of them")
     if pending and state == "running":
         raise UsageError("--pending and --state running exclude each other", hint="give one of them")
-    graph = reading(settings)
+    graph = at_once(settings)
     now = graph.now()
     window = (now, FOREVER) if at is None else graph.window(at, None)
     wanted = jobs.PLANNED if pending else state

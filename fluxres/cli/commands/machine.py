@@ -91,29 +91,29 @@ def state_command(
 @click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
 @click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
 @click.option("--end", type=Moment(), metavar="T", help="End time.")
-@click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
+@click.option("--duration", "duration_s", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--name", metavar="NAME", help="Name of the reservation. Default: maint1, maint2, …")
 @click.option(
-    "--ignore-running", "--ignore-jobs", is_flag=True, help="Jobs that run into it keep what they hold; what they release is reserved."
+    "--ignore-running",
+    "--ignore-jobs",
+    is_flag=True,
+    help="Jobs that run into it keep what they hold; what they release is reserved.",
 )
-@click.option("--every", type=Duration(), metavar="D", help="Repeat it at this interval, such as 7d.")
+@click.option("--every", "every_s", type=Duration(), metavar="D", help="Repeat it at this interval, such as 7d.")
 @click.option("--until", type=Moment(), metavar="T", help="Repeat it as long as it begins before this time.")
 @click.option("--user", metavar="U", help="Who reserves. Default: who runs the command.")
 @click.option("--remove", metavar="NAME", help="Remove a reservation, with all of its repetitions.")
 @click.pass_obj
 def reserve_command(
     settings: Settings,
+    /,
     pools: tuple[str, ...],
     criteria: str | None,
-    start: float | None,
-    end: float | None,
-    duration: float | None,
     name: str | None,
     ignore_running: bool,
-    every: float | None,
-    until: float | None,
     user: str | None,
     remove: str | None,
+    **times: float | None,
 ) -> None:
     """Reserve pools for maintenance: no job gets anything of them meanwhile. Without pools, list the reservations.
 
@@ -126,12 +126,14 @@ def reserve_command(
             raise UsageError("both pools and --remove were given", hint="give one of them")
         with changing(settings) as graph:
             graph.unreserve(remove)
-        answer(settings, document=lambda: {"removed": remove}, lines=lambda _style: [f"reservation '{printable(remove)}' removed"])
+        answer(
+            settings, document=lambda: {"removed": remove}, lines=lambda _style: [f"reservation '{printable(remove)}' removed"]
+        )
         return
     if not pools and criteria is None:
         _list_reservations(settings, reading(settings))
         return
-    if end is None and duration is None:
+    if times["end"] is None and times["duration_s"] is None:
         raise UsageError("a reservation needs an end", hint="give --duration 4h, or --end")
     with changing(settings) as graph:
         vertices = chosen(graph, pools, criteria)
@@ -139,13 +141,9 @@ def reserve_command(
         graph.reserve(
             vertices,
             name=called,
-            start=start,
-            end=end,
-            duration_s=duration,
-            every_s=every,
-            until=until,
             ignore_jobs=ignore_running,
             user=user or os_user(),
+            **times,
         )
     _list_reservations(settings, graph, called)
 

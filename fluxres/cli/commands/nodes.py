@@ -11,7 +11,7 @@ from fluxres.cli.arguments import Moment, complete_pool, vertices
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, Settings
-from fluxres.cli.stores import reading
+from fluxres.cli.stores import at_once
 from fluxres.cli.watching import watchable
 
 
@@ -29,7 +29,7 @@ def nodes_command(settings: Settings, pools: tuple[str, ...], reasons: bool, at:
     """
     from fluxres.render import nodes
 
-    graph = reading(settings)
+    graph = at_once(settings)
     window, found = graph.window(at, None), graph.node_states(at)
     if pools:
         named = np.array(sorted(set(vertices(graph, pools))), np.int64)

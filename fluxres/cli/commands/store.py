@@ -197,17 +197,25 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
         *([Column("COMMAND")] if settings.output == "wide" else ()),
     ]
     rows = [
-        [str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event)]
-        + [e.command] * (settings.output == "wide")
+        [str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event)] + [e.command] * (settings.output == "wide")
         for e in entries
     ]
     answer_table(
         settings,
         columns,
         rows,
-        lambda: {"log": [{"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event} for e in entries]},
+        lambda: {
+            "log": [{"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event} for e in entries]
+        },
         lambda: [
-            {"number": e.seq, "time": e.time, "by": e.user or None, "event": e.event["event"], "what": events.details(e.event), "command": e.command}
+            {
+                "number": e.seq,
+                "time": e.time,
+                "by": e.user or None,
+                "event": e.event["event"],
+                "what": events.details(e.event),
+                "command": e.command,
+            }
             for e in entries
         ],
     )

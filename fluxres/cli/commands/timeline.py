@@ -13,7 +13,7 @@ from fluxres.cli.arguments import Moment, complete_pool, vertices
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
-from fluxres.cli.stores import reading
+from fluxres.cli.stores import at_once
 from fluxres.cli.watching import watchable
 from fluxres.errors import StoreError, UsageError
 
@@ -29,7 +29,9 @@ _PIXELS = 960
 @click.option("--duration", type=Duration(), metavar="D", help="Length of the window, instead of --to.")
 @click.option("--by", type=click.Choice(("node", "job")), default="node", help="A row for nodes that are alike, or for each job.")
 @click.option("--width", type=click.IntRange(40, limits.CHART_WIDTH_MAX), metavar="N", help="Columns (of SVG: pixels).")
-@click.option("--svg", type=click.Path(dir_okay=False), metavar="FILE", help="Write a picture to this file, - for standard output.")
+@click.option(
+    "--svg", type=click.Path(dir_okay=False), metavar="FILE", help="Write a picture to this file, - for standard output."
+)
 @click.pass_obj
 @watchable
 def timeline_command(
@@ -50,7 +52,7 @@ def timeline_command(
 
     if end is not None and duration is not None:
         raise UsageError("both --to and --duration were given", hint="give one of them")
-    graph = reading(settings)
+    graph = at_once(settings)
     first = graph.now() / 1e6 if start is None else start
     last = first + (_HOURS_S if duration is None else duration) if end is None else end
     if last == float("inf"):
