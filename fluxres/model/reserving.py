@@ -1,8 +1,8 @@
 """Maintenance windows: pools that take no work for some time, while jobs may run into it.
 
 A reservation is an owner of records, as a job is: no unit ever has two owners (rules A1, A3), and matching, searching for the
-first start and explaining need to know nothing of it. One that ignores jobs holds what they leave in its windows; when a job gives
-something back, the reservation takes that at once, so that no other job gets it before the window ends.
+first start and explaining need to know nothing of it. One that ignores jobs holds what they leave in its windows; when a job
+gives something back, the reservation takes that at once, so that no other job gets it before the window ends.
 """
 
 from __future__ import annotations
