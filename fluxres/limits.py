@@ -62,7 +62,10 @@ RESERVATIONS_MAX: Final = 1_000
 """Maintenance reservations of one graph: each change that gives something back looks at all of them."""
 
 RESERVATION_WINDOWS_MAX: Final = 1_000
-"""Windows of a reservation that repeats: every week for 19 years. Each holds every pool that it reserves."""
+"""Windows of a reservation that repeats: every week for 19 years."""
+
+RESERVATION_SPANS_MAX: Final = 50_000
+"""Windows of a reservation times its pools: each is a record that every command reads, about 50 ms for a thousand of them."""
 
 EDGES_MAX: Final = 64_000_000
 """Edges of one auxiliary graph."""

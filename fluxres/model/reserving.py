@@ -76,6 +76,12 @@ def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: Jo
         raise UsageError(f"'{name}' is {what} already", hint="choose another name")
     if len(records.reservations) >= limits.RESERVATIONS_MAX:
         raise LimitExceeded(f"more than {limits.RESERVATIONS_MAX} reservations", hint="remove those that are over")
+    number = len(reservation.windows) * len(reservation.pools)
+    if number > limits.RESERVATION_SPANS_MAX:
+        message = (
+            f"{len(reservation.windows)} windows of {len(reservation.pools)} pools are more than {limits.RESERVATION_SPANS_MAX}"
+        )
+        raise LimitExceeded(message, hint="name the racks instead of their nodes, or let it repeat for a shorter time")
     rest = reserved.left_of(records, reservation, 0)
     if rest.owners and not reservation.ignores_jobs:
         _refuse(graph, reservation, rest)

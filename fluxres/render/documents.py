@@ -16,7 +16,7 @@ from fluxres.graph import state_notes
 from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
 from fluxres.model.pool import units_free, units_held
-from fluxres.model.totals import everything
+from fluxres.model.totals import everything, in_part
 from fluxres.render.text import seconds_or_none
 
 if TYPE_CHECKING:
@@ -96,9 +96,18 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
 
     Units are added up as in :meth:`ResourceGraph.aggregate`; a type whose units cannot be converted has a document for each unit.
     """
+    window = graph.window(at, duration_s)
+    mixed = in_part(graph, *window)
     return [
-        {"type": each.type, "pools": each.pools, "units": each.units, "unit": each.unit, "available": each.available}
-        for each in everything(graph, *graph.window(at, duration_s))
+        {
+            "type": each.type,
+            "pools": each.pools,
+            "units": each.units,
+            "unit": each.unit,
+            "available": each.available,
+            "mixed": mixed.get(each.type, 0),
+        }
+        for each in everything(graph, *window)
     ]
 
 
@@ -132,6 +141,7 @@ def summary(graph: ResourceGraph) -> dict[str, Any]:
         ],
         "states": {state: count for state, count in zip(STATES, counts, strict=True) if count},
         "jobs": graph.jobs(),
+        "reservations": list(graph.reservations()),
         "stages": list(graph.records.stages),
         "types": totals(graph),
     }

@@ -272,10 +272,11 @@ def totals(facts: Sequence[Document], *, free: bool = True, style: Style = PLAIN
             str(d["pools"]),
             units(d["units"], d["unit"]) if d["units"] != d["pools"] or d["unit"] else "",
             units(d["available"], d["unit"]),
+            str(d["mixed"] or ""),
         ]
         for d in facts
     ]
-    columns = [Column("TYPE"), Column("POOLS", right=True), Column("TOTAL", right=True), Column("FREE", right=True)]
+    columns = [Column("TYPE"), *(Column(title, right=True) for title in ("POOLS", "TOTAL", "FREE", "MIXED"))]
     return table(columns if free else columns[:3], rows if free else [row[:3] for row in rows], style=style)
 
 
@@ -336,6 +337,7 @@ def summary(facts: dict[str, Any], *, style: Style = PLAIN) -> list[str]:
         ["auxiliary graphs", graphs],
         ["not up", others],
         ["jobs", _listed(facts["jobs"])],
+        ["maintenance", _listed(facts["reservations"])],
         ["stages", _listed(facts["stages"])],
     ]
     columns = [Column("fact", role=lambda _text: "heading"), Column("value")]
