@@ -81,9 +81,9 @@ def _holders(graph: ResourceGraph) -> Holders:
         return f"{records.job_behind(owner)} (its stage is over: expire() drops it)" if is_over else records.said(owner)
 
     def last(owner: str, spans: Steps, start: int, end: int) -> int:
-        if owner in records.reservations:  # the window in the way, of those that repeat
-            return max(e for s, e, _ in spans if s < end and start < e)
-        return spans[-1][1]
+        reservation = records.reservations.get(owner)
+        reserved = None if reservation is None else reservation.window_at(start, end)  # the one in the way, if they repeat
+        return spans[-1][1] if reserved is None else reserved[1]
 
     def holders(v: int, start: int, end: int) -> list[tuple[str, int]]:
         return [

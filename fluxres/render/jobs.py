@@ -15,7 +15,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph
 from fluxres.model.holdings import Holding, nodes_held, of, overlapping
 from fluxres.model.node_states import nodes_of
-from fluxres.render.folding import folded
+from fluxres.render.folding import hosts
 from fluxres.render.text import PLAIN, Column, Style, lasting, seconds_or_none, table, units, when
 
 RUNNING: Final = "running"
@@ -65,7 +65,7 @@ class JobView:
 
     @property
     def hosts(self) -> str:
-        return folded(self.graph.structure, self.on) if len(self.on) else ""
+        return hosts(self.graph.structure, self.on, self.nodes) if len(self.on) else ""
 
     @cached_property
     def holds(self) -> dict[tuple[str, str | None], int]:

@@ -10,8 +10,8 @@ import numpy as np
 from fluxres.clock import seconds
 from fluxres.graph import state_notes
 from fluxres.model import ResourceGraph
-from fluxres.model.node_states import NODE_STATES, NodeStates
-from fluxres.render.folding import folded
+from fluxres.model.node_states import NODE_STATES, NodeStates, nodes_of
+from fluxres.render.folding import hosts
 from fluxres.render.text import PLAIN, Column, Style, table, when
 
 _ROLES: Final = {"down": "bad", "drained": "warn", "draining": "warn", "reserved": "job"}
@@ -38,13 +38,14 @@ def lines(graph: ResourceGraph, found: NodeStates, window: tuple[int, int], *, r
     Args:
         window: in ticks.
     """
+    every = nodes_of(graph.structure)
     rows = [
         [
             _partition(),
             NODE_STATES[code],
             str(len(part)),
             f"{int(part.free_cores.sum())}/{int(part.cores.sum())}" if part.cores.any() else "",
-            folded(graph.structure, part.vertices),
+            hosts(graph.structure, part.vertices, every),
             *([reason.text, reason.user or "", "" if reason.since is None else when(reason.since)] if reasons else ()),
         ]
         for code, part, reason in _groups(graph, found, window, reasons=reasons)

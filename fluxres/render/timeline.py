@@ -17,7 +17,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph, holdings
 from fluxres.model.holdings import Holding
 from fluxres.model.node_states import NODE_STATES, nodes_of
-from fluxres.render.folding import folded
+from fluxres.render.folding import hosts
 from fluxres.render.text import PLAIN, Style, pad, printable, seconds_or_none, width
 from fluxres.syntax.moment import EPOCH_FROM_S
 
@@ -195,7 +195,7 @@ def _by_node(graph: ResourceGraph, nodes: Int32, entries: Sequence[_Entry]) -> l
     rows = []
     for number in np.argsort(first).tolist():
         on = np.sort(members[number])
-        rows.append(Row(folded(graph.structure, nodes[on]), len(on), _segments(found[number])))
+        rows.append(Row(hosts(graph.structure, nodes[on], nodes), len(on), _segments(found[number])))
     return rows
 
 
@@ -277,8 +277,16 @@ def draw(timeline: Timeline, columns: int, *, heading: str = "HOSTS", style: Sty
     for row, label in zip(timeline.rows, labels, strict=True):
         lines.append(f"{pad(label, room)}  {_bar(timeline, row.segments, chart, style)}")
         kinds |= {segment.kind for segment in row.segments}
-    legend = [f"{_FILL[kind] * 2} {_WORDS[kind]}" for kind in _FILL if kind in kinds]
-    return [*lines, "", "  ".join([*legend, f"{_FREE * 2} free"])] if style.header else lines
+    return [*lines, "", *_legend(kinds, columns)] if style.header else lines
+
+
+def _legend(kinds: set[str], columns: int) -> list[str]:
+    found = [""]
+    for text in [*(f"{_FILL[kind] * 2} {_WORDS[kind]}" for kind in _FILL if kind in kinds), f"{_FREE * 2} free"]:
+        if found[-1] and len(found[-1]) + 2 + len(text) > columns:
+            found.append("")
+        found[-1] += ("  " if found[-1] else "") + text
+    return found
 
 
 def _shortened(label: str) -> str:
@@ -287,16 +295,15 @@ def _shortened(label: str) -> str:
 
 def _axis(timeline: Timeline, heading: str, room: int, chart: int, style: Style) -> list[str]:
     marks, ruler = [" "] * chart, ["─"] * chart
+    if timeline.start <= timeline.now < timeline.end:
+        at = _column(timeline, timeline.now, chart)
+        ruler[at] = "▼"
+        marks[at : min(at + 3, chart)] = "now"[: chart - at]
     for moment, text in ticks(timeline.start, timeline.end, max(chart // _TICK_COLUMNS, 2)):
         at = _column(timeline, moment, chart)
         if at + len(text) <= chart and all(letter == " " for letter in marks[max(at - 1, 0) : at + len(text) + 1]):
             marks[at : at + len(text)] = text
             ruler[at] = "┬"
-    if timeline.start <= timeline.now < timeline.end:
-        at = _column(timeline, timeline.now, chart)
-        ruler[at] = "▼"
-        if all(letter == " " for letter in marks[max(at - 1, 0) : at + 4]) and at + 3 <= chart:
-            marks[at : at + 3] = "now"
     head = style.paint(pad(heading, room), "heading")
     return [f"{head}  {''.join(marks)}".rstrip(), f"{' ' * room}  {''.join(ruler)}"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fluxres.cli.arguments import Moment, complete_job, complete_pool, vertices
-from fluxres.cli.output import answer
+from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, Settings
 from fluxres.cli.stores import at_once, store
@@ -15,6 +15,7 @@ from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.model import ResourceGraph
+from fluxres.render.text import Style
 
 
 @click.command("jobs", cls=Command, outputs=RECORD_OUTPUTS)
@@ -53,16 +54,21 @@ def jobs_command(
         _one(settings, graph, found, window)
         return
     waits = jobs.waits(graph, found, now) if pending else []
+    if not found:
+        note("no jobs")
 
     def documents() -> list[dict[str, Any]]:
         if pending:
             return [{**wait.view.document(), "waits_for": list(wait.blockers)} for wait in waits]
         return [view.document() for view in found]
 
+    def lines(style: Style) -> list[str]:
+        return [] if not found else jobs.pending(waits, style=style) if pending else jobs.lines(found, style=style)
+
     answer(
         settings,
         document=lambda: {"jobs": documents()},
-        lines=lambda style: jobs.pending(waits, style=style) if pending else jobs.lines(found, style=style),
+        lines=lines,
         pools=lambda: graph.select(_pools(graph, found)),
         allocations=lambda: (graph.allocation(view.holding.job, at) for view in found),
     )
@@ -77,10 +83,9 @@ def _pools(graph: ResourceGraph, found: list[Any]) -> Any:
 
 def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tuple[int, int]) -> None:
     from fluxres.render import documents, jobs, listings
-    from fluxres.render.text import Style
 
     if not found:
-        raise UsageError("holds nothing then", where="job", hint="`log --job` has its history")
+        raise UsageError("the job holds nothing then", hint="`log --job` has its history")
     view = found[0]
     name = view.holding.job
     planned = jobs.waits(graph, [view], window[0]) if view.state == jobs.PLANNED else []

@@ -183,23 +183,20 @@ def check_command(ctx: click.Context, source: str | None) -> None:
 def log_command(settings: Settings, job: str | None, path: str | None, user: str | None, limit: int | None) -> None:
     """Show the events of a graph, oldest first.
 
-    -o wide also shows the commands. Times within an event are seconds in the table, and ticks of one microsecond in JSON.
+    Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
     from fluxres.render import events
 
     entries = store(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
     columns = [
-        Column("NUMBER", right=True, drop=1),
+        Column("NUMBER", right=True, drop=2),
         Column("TIME"),
-        Column("USER", drop=2),
+        Column("USER", drop=3),
         Column("EVENT"),
         Column("WHAT"),
-        *([Column("COMMAND")] if settings.output == "wide" else ()),
+        Column("COMMAND", drop=1),
     ]
-    rows = [
-        [str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event)] + [e.command] * (settings.output == "wide")
-        for e in entries
-    ]
+    rows = [[str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event), e.command] for e in entries]
     answer_table(
         settings,
         columns,
