@@ -103,13 +103,16 @@ def test_every_table_fits_80_columns(on_terminal: On, command: tuple[str, ...]) 
 
 
 @pytest.mark.usefixtures("busy")
-@pytest.mark.parametrize("command", [("nodes",), ("jobs",), ("timeline", "--by", "job"), ("info",)], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command", [("nodes",), ("jobs",), ("timeline", "--by", "job"), ("info",)], ids=lambda command: command[0]
+)
 def test_watch_redraws_a_terminal_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 6, 80, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 80, 0, 0))
     line = [sys.executable, "-m", "fluxres", *command, "--watch", "0.5"]
-    running = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    env = dict(os.environ)  # the environment of C has LINES once readline is loaded
+    running = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     read = b""
     while read.count(b"every 0.5 s") < 3:

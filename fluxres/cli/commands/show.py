@@ -236,5 +236,8 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
         columns,
         rows,
         lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}, "mixed": mixed},
-        lambda: [{"type": name, "available": number, "unit": unit_of[name], "mixed": mixed.get(name, 0)} for name, number in free.items()],
+        lambda: [
+            {"type": name, "available": number, "unit": unit_of[name], "mixed": mixed.get(name, 0)}
+            for name, number in free.items()
+        ],
     )
