@@ -998,6 +998,7 @@ class ResourceGraph:
         changes.expire_stages(self)
         reserving.remove(self, name)
 
+    @locked
     def reservations(self) -> dict[str, Reservation]:
         """The maintenance reservations that are not over, by name; their pools are vertex numbers, their windows ticks."""
         now = self.now()
