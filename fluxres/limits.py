@@ -45,6 +45,28 @@ NUMBER_MAX: Final = 10**300
 JOB_ID_LENGTH_MAX: Final = 255
 """Characters of a job id."""
 
+WATCH_SECONDS_MIN: Final = 0.5
+WATCH_SECONDS_MAX: Final = 86_400.0
+"""Between two pictures of `--watch`: each reads the store."""
+
+CHART_ROWS_MAX: Final = 1_000
+"""Rows of a picture: browsers and people give up beyond."""
+
+CHART_LEGEND_MAX: Final = 24
+"""Colours in the legend of a picture."""
+
+CHART_WIDTH_MAX: Final = 20_000
+"""Columns or pixels of a picture."""
+
+RESERVATIONS_MAX: Final = 1_000
+"""Maintenance reservations of one graph: each change that gives something back looks at all of them."""
+
+RESERVATION_WINDOWS_MAX: Final = 1_000
+"""Windows of a reservation that repeats: every week for 19 years."""
+
+RESERVATION_SPANS_MAX: Final = 50_000
+"""Windows of a reservation times its pools: each is a record that every command reads, about 50 ms for a thousand of them."""
+
 EDGES_MAX: Final = 64_000_000
 """Edges of one auxiliary graph."""
 

@@ -316,6 +316,19 @@ def _amount(amount: object) -> int | None:
     return int(amount)
 
 
+def label(text: object, name: str) -> str | None:
+    """A user, a name or a reason, checked: printable text within limits, or None.
+
+    Errors: UsageError.
+    """
+    if text is None:
+        return None
+    if not isinstance(text, str) or not text or not text.isprintable() or len(text) > limits.NAME_LENGTH_MAX:
+        message = f"{name}: expected 1 to {limits.NAME_LENGTH_MAX} printable characters, got {text!r:.80}"
+        raise UsageError(message)
+    return text
+
+
 def job_id(job: object) -> str:
     """A job id, checked: text of printable characters, not empty, within limits.
 

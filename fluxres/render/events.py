@@ -68,7 +68,15 @@ def _stage(event: Mapping[str, Any]) -> str:
 
 
 def _state(event: Mapping[str, Any]) -> str:
-    return f"{folded_paths(event['pools'])} {event['state']}"
+    reason = f" ({event['reason']})" if event.get("reason") else ""
+    return f"{folded_paths(event['pools'])} {event['state']}{reason}"
+
+
+def _reserve(event: Mapping[str, Any]) -> str:
+    (start, end), *more = event["windows"]
+    window = f"from {when(seconds(start))} until {when(seconds(FOREVER if end is None else end))}"
+    again = f", and {plural(len(more), 'more window')}" if more else ""
+    return f"{event['job']}: {folded_paths(event['pools'])} {window}{again}"
 
 
 def _tag(event: Mapping[str, Any]) -> str:
@@ -122,6 +130,8 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "set_end": lambda event: f"{event['job']}: until {when(seconds(FOREVER if event['end'] is None else event['end']))}",
     "expire": lambda event: f"records that ended before {when(seconds(event['before']))}",
     "state": _state,
+    "reserve": _reserve,
+    "unreserve": lambda event: str(event["job"]),
     "tag": _tag,
     "untag": _tag,
     "merge": _merge,

@@ -154,6 +154,17 @@ def folded(structure: Structure, vertices: Int32) -> str:
     return ",".join(dict.fromkeys(texts))
 
 
+def hosts(structure: Structure, vertices: Int32, every: Int32) -> str:
+    """Nodes folded by name, or by path where another node has the same name.
+
+    Args:
+        every: the nodes that must be told apart.
+    """
+    if len(np.unique(structure.id[every])) == len(every) or len({structure.name(v) for v in every.tolist()}) == len(every):
+        return folded(structure, vertices)
+    return fold_all(structure, vertices.tolist())
+
+
 def _spelled(names: list[str], count: int) -> str:
     text = hostlist.fold(dict.fromkeys(names))
     return text if count <= len(names) else f"{text},… {count - len(names)} more"

@@ -212,7 +212,8 @@ class Rows:
                 event = journal.event_of(body)
             except FluxresError as error:
                 raise self._damaged(row, f"event {seq}: {error}") from error
-            yield Entry(seq, time, command, event)
+            user = event.pop(journal.BY, "")
+            yield Entry(seq, time, command, event, user if isinstance(user, str) else "")
 
     def loss(self, row: GraphRow) -> str:
         """What is in a graph, in words: it is lost if the graph is replaced."""
@@ -309,7 +310,8 @@ class Rows:
             shape: of the graph, if it is new.
         """
         text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
-        bodies = [journal.body(event) for event in events]
+        user = journal.os_user()
+        bodies = [journal.body(event, user) for event in events]
         self.db.executemany(
             "INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)",
             [(row.number, seq, now, text, body, journal.checksum(seq, body)) for seq, body in enumerate(bodies, row.seq + 1)],
@@ -444,6 +446,7 @@ class SqliteStore:
         after: int | None = None,
         job: str | None = None,
         path: str | None = None,
+        user: str | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
         """Events of a graph, oldest first.
@@ -452,6 +455,7 @@ class SqliteStore:
             after: only those with a higher number.
             job: only those of this job.
             path: only those that name this pool or one below it.
+            user: only those that this user caused.
             limit: at most this number, the latest ones.
 
         Errors: UnknownGraph; StoreError; UsageError for a negative limit.
@@ -463,7 +467,7 @@ class SqliteStore:
             for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):
                 if limit is not None and len(found) >= limit:
                     break
-                if journal.concerns(entry.event, job, path):
+                if (user is None or entry.user == user) and journal.concerns(entry.event, job, path):
                     found.append(entry)
         return found[::-1]
 

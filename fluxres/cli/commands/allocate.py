@@ -22,7 +22,7 @@ from fluxres.cli.arguments import (
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
-from fluxres.cli.stores import changing, trying
+from fluxres.cli.stores import changing, os_user, trying
 from fluxres.errors import UsageError
 
 
@@ -44,10 +44,13 @@ from fluxres.errors import UsageError
 )
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
+@click.option("--user", metavar="U", help="User of a new job. Default: who runs the command.")
+@click.option("--name", metavar="TEXT", help="Name of a new job, for lists.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
 def allocate_command(
     settings: Settings,
+    /,
     asked: Asked | list[Asked],
     criteria: str | None,
     jobs: tuple[str, ...],
@@ -56,6 +59,7 @@ def allocate_command(
     duration: float | None,
     or_reserve: bool,
     dry_run: bool,
+    **whose: str | None,
 ) -> None:
     """Allocate pools to a job, now or later, all or nothing.
 
@@ -71,13 +75,15 @@ def allocate_command(
     end, duration = endless(end, duration)
     if or_reserve and end is not None:
         raise UsageError("both --or-reserve and --end were given", hint="use --duration instead of --end")
-    window = Window(start, end, duration)
+    window, owner = Window(start, end, duration), Owner(whose["user"] or os_user(), whose["name"])
     if isinstance(asked, list):
+        if owner.name is not None:
+            raise UsageError("both several jobs and --name were given", hint="leave out --name")
         if criteria is not None:
             raise UsageError("both several jobs and --find were given", hint="name the pools of each job")
-        _allocate_together(settings, asked, jobs, window, or_reserve=or_reserve, dry_run=dry_run)
+        _allocate_together(settings, asked, jobs, window, owner.user, or_reserve=or_reserve, dry_run=dry_run)
     else:
-        _allocate(settings, asked, criteria, jobs[0], window, or_reserve=or_reserve, dry_run=dry_run)
+        _allocate(settings, asked, criteria, jobs[0], window, owner, or_reserve=or_reserve, dry_run=dry_run)
 
 
 class Window(NamedTuple):
@@ -88,10 +94,25 @@ class Window(NamedTuple):
     duration: float | None
 
 
+class Owner(NamedTuple):
+    """The user of a new job, and its name."""
+
+    user: str
+    name: str | None
+
+
 def _allocate(
-    settings: Settings, asked: Asked, criteria: str | None, job: str, window: Window, *, or_reserve: bool, dry_run: bool
+    settings: Settings,
+    asked: Asked,
+    criteria: str | None,
+    job: str,
+    window: Window,
+    owner: Owner,
+    *,
+    or_reserve: bool,
+    dry_run: bool,
 ) -> None:
-    start, end, duration = window
+    (start, end, duration), (user, name) = window, owner
     with (trying if dry_run else changing)(settings) as graph:
         wanted, policy = asked.on(graph).request, asked.policy
         if criteria is not None and wanted is not None:
@@ -99,16 +120,28 @@ def _allocate(
         if or_reserve and wanted is None:
             raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
         if wanted is None:
-            granted = graph.allocate(targets(graph, asked.pools, criteria), job=job, start=start, end=end, duration_s=duration)
+            named = targets(graph, asked.pools, criteria)
+            granted = graph.allocate(named, job=job, start=start, end=end, duration_s=duration, user=user, name=name)
         elif or_reserve:
-            granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy)
+            granted = graph.allocate_orelse_reserve(
+                wanted, job=job, after=start, duration_s=duration, policy=policy, user=user, name=name
+            )
         else:
-            granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate(
+                wanted, job=job, start=start, end=end, duration_s=duration, policy=policy, user=user, name=name
+            )
     answer_granted(settings, graph, granted)
 
 
 def _allocate_together(
-    settings: Settings, asked: list[Asked], jobs: tuple[str, ...], window: Window, *, or_reserve: bool, dry_run: bool
+    settings: Settings,
+    asked: list[Asked],
+    jobs: tuple[str, ...],
+    window: Window,
+    user: str | None,
+    *,
+    or_reserve: bool,
+    dry_run: bool,
 ) -> None:
     start, end, duration = window
     with (trying if dry_run else changing)(settings) as graph:
@@ -121,9 +154,9 @@ def _allocate_together(
             for one, job in zip(asked, jobs, strict=True)
         ]
         if or_reserve:
-            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
+            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy, user=user)
         else:
-            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy, user=user)
     answer_granted_together(settings, graph, granted)
 
 

@@ -203,9 +203,10 @@ def check_command(ctx: click.Context, source: str | None) -> None:
 @click.command("log", cls=Command, outputs=TABLE_OUTPUTS)
 @click.option("--job", metavar="J", shell_complete=complete_job, help="Only events of this job.")
 @click.option("--path", metavar="PATH", shell_complete=complete_pool, help="Only events that name this pool or one below it.")
+@click.option("--user", metavar="U", help="Only events that this user caused.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N events.")
 @click.pass_obj
-def log_command(settings: Settings, job: str | None, path: str | None, limit: int | None) -> None:
+def log_command(settings: Settings, job: str | None, path: str | None, user: str | None, limit: int | None) -> None:
     """Show the events of a graph, oldest first.
 
     Times within an event are seconds in the table, and ticks of one microsecond in JSON.
@@ -216,16 +217,32 @@ def log_command(settings: Settings, job: str | None, path: str | None, limit: in
         from fluxres.model.targets import spelled_out
 
         path = spelled_out(reading(settings).structure, path)
-    entries = store(settings).log(settings.graph, job=job, path=path, limit=limit)
-    columns = [Column("NUMBER", right=True, drop=1), Column("TIME"), Column("EVENT"), Column("WHAT")]
-    rows = [[str(e.seq), when(e.time), e.event["event"], events.details(e.event)] for e in entries]
+    entries = store(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
+    columns = [
+        Column("NUMBER", right=True, drop=2),
+        Column("TIME"),
+        Column("USER", drop=3),
+        Column("EVENT"),
+        Column("WHAT"),
+        Column("COMMAND", drop=1),
+    ]
+    rows = [[str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event), e.command] for e in entries]
     answer_table(
         settings,
         columns,
         rows,
-        lambda: {"log": [{"number": e.seq, "time": e.time, "command": e.command, **e.event} for e in entries]},
+        lambda: {
+            "log": [{"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event} for e in entries]
+        },
         lambda: [
-            {"number": e.seq, "time": e.time, "event": e.event["event"], "what": events.details(e.event), "command": e.command}
+            {
+                "number": e.seq,
+                "time": e.time,
+                "by": e.user or None,
+                "event": e.event["event"],
+                "what": events.details(e.event),
+                "command": e.command,
+            }
             for e in entries
         ],
     )
