@@ -225,7 +225,7 @@ class ResourceGraph:
         length = self._length(duration_s)
         now = self.now()
         start = now if at is None else ticks(at, name)
-        return start, min(start + matching.length(request, length), FOREVER)
+        return start, min(start + matching.length(self, request, length), FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 
@@ -542,7 +542,7 @@ class ResourceGraph:
         from fluxres.model import several
         from fluxres.model.match import stamped
 
-        parts = several.requests_of(wanted, self._length(duration_s))
+        parts = several.requests_of(self, wanted, self._length(duration_s))
         found = several.match(self, parts, self.window(at, None)[0], policy)
         return [stamped(self, match) for match in found if match is not None]
 
@@ -578,7 +578,7 @@ class ResourceGraph:
         """The first start, in seconds, at which several requests have a match together; None if there is none."""
         from fluxres.model import several
 
-        parts = several.requests_of(wanted, self._length(duration_s))
+        parts = several.requests_of(self, wanted, self._length(duration_s))
         start = several.start_of_all(self, parts, self.window(after, None, "after")[0], policy)
         return None if start is None else seconds(start)
 
