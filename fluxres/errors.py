@@ -194,6 +194,16 @@ class InfeasibleRequest(FluxresError):
         return {**super().to_dict(), "reasons": self.reasons}
 
 
+class UnknownType(InfeasibleRequest, UsageError):
+    """A request for pools of a type that the machine does not have: hardly what was meant.
+
+    It is an InfeasibleRequest, so that whoever handles requests that cannot be satisfied handles it as well. A command ends with
+    the status of a UsageError.
+    """
+
+    code = "unknown-type"
+
+
 class PolicyError(FluxresError):
     """A queue policy that raised, did what a policy cannot do, or did not come to an end; the instance is whole."""
 
@@ -239,6 +249,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StillHeld: (1, 409),
     InsufficientResources: (1, 409),
     InfeasibleRequest: (3, 422),
+    UnknownType: (2, 422),
     PolicyError: (2, 422),
     RunFailed: (5, 500),
     StoreError: (4, 500),

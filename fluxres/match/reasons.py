@@ -28,9 +28,10 @@ from fluxres.match.admission import Objection
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.policy import Policy
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Situation, having, unknown_properties
 from fluxres.match.traverser import Traverser
 from fluxres.syntax import unit
+from fluxres.syntax.constraint import required
 from fluxres.syntax.moment import in_message
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
@@ -47,15 +48,15 @@ class Cause:
     """One thing that rules out candidates.
 
     Args:
-        code: ``id``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``, ``held-above``,
-            ``held``, ``below`` (the pool is requested exclusively, and others hold something in it), ``inside`` (it contains too
-            little of what is requested), ``held-in-part`` (it has room, and others hold the rest of it), ``way`` (it is a
-            pass-through pool), ``supply`` (it is on the supply path of what is requested, and has too little to give) or
-            ``route`` (there is none from it to the named pool).
+        code: ``id``, ``property``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``,
+            ``held-above``, ``held``, ``below`` (the pool is requested exclusively, and others hold something in it), ``inside``
+            (it contains too little of what is requested), ``held-in-part`` (it has room, and others hold the rest of it),
+            ``way`` (it is a pass-through pool), ``supply`` (it is on the supply path of what is requested, and has too little
+            to give) or ``route`` (there is none from it to the named pool).
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
-        detail: the states, the partition, or the missing parts.
+        detail: the states, the partition, the missing parts, or the requested properties that no pool has.
     """
 
     code: str
@@ -76,13 +77,15 @@ class Cause:
         one = self.number == 1
         are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
         tightest = "" if one else "tightest first: "
+        unknown = f" ({listed(self.detail)})" if self.detail else ""
         return {
             "id": f"{have} another id",
+            "property": f"{'does' if one else 'do'} not have the requested properties{unknown}",
             "unit": f"{are} counted in a unit that does not convert",
             "state": f"{are} {listed(self.detail)}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
             "partition": f"{are} not in partition {listed(self.detail)}",
-            "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
+            "constraint": f"{'does' if one else 'do'} not satisfy the constraint{unknown}",
             "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
             "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
             "held": f"{are} held{by}",
@@ -351,7 +354,7 @@ class _Writer:
         for code, out in self.ruled_out(demand, pools):
             out = out & left
             if out.any():
-                causes.append(self.cause(code, pools[out]))
+                causes.append(self.cause(code, pools[out], demand))
                 left &= ~out
         rest = pools[left]
         room = self.room(demand, rest)
@@ -362,7 +365,7 @@ class _Writer:
                 causes.append(self.inside(demand, rest[lacking]))
                 rest, room = rest[~lacking], room[~lacking]
         elif room.sum() < asked and (in_use := self.only_in_part(demand, rest)).any():
-            causes.append(self.cause("below", rest[in_use]))
+            causes.append(self.cause("below", rest[in_use], demand))
         if room.sum() < asked:
             causes += self.held_in_part(demand, rest)
         available = int(room.sum())
@@ -387,11 +390,11 @@ class _Writer:
         if found.room < found.asked:
             worthless = [givers[0] for givers in found.short if not demand.per_unit(self.situation.accounts.unit(givers[0]))]
             if worthless:
-                causes.append(self.cause("unit", np.array(worthless, np.int32)))
+                causes.append(self.cause("unit", np.array(worthless, np.int32), demand))
             short = [givers for givers in found.short if givers[0] not in set(worthless)]
             below = [givers for givers in short if any(map(self.supplies.is_in_use_below, givers))]
             if below:
-                causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))
+                causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32), demand))
                 short = [givers for givers in short if givers not in below]
             if short:
                 some = short[: limits.WHY_POOLS_MAX]  # those with the least left
@@ -425,6 +428,8 @@ class _Writer:
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """Each possible cause with a mask of the candidates it rules out, in the order in which causes count."""
         situation, structure = self.situation, self.structure
+        if demand.properties:
+            yield "property", ~having(structure, pools, demand.properties)
         yield "id", ~np.isin(pools, self.trial.of_ids(demand, pools)) if demand.named else np.zeros(len(pools), np.bool_)
         worthless = [n for n in np.unique(structure.kind[pools]).tolist() if not demand.per_unit(structure.kinds[n].unit)]
         yield "unit", np.isin(structure.kind[pools], worthless)
@@ -478,7 +483,7 @@ class _Writer:
             found[at] = known.get(inside, 1)
         return found
 
-    def cause(self, code: str, pools: NDArray[np.int32]) -> Cause:
+    def cause(self, code: str, pools: NDArray[np.int32], demand: Demand) -> Cause:
         situation, structure = self.situation, self.structure
         some = _some_of(pools)
         detail: tuple[str, ...] = ()
@@ -490,6 +495,10 @@ class _Writer:
             detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
         elif code == "partition" and situation.eligible.partition is not None:
             detail = (f"'{situation.eligible.partition.name}'",)
+        elif code == "constraint":
+            detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
+        elif code == "property":
+            detail = tuple(unknown_properties(structure, situation.typology.vertices(demand.kind), demand.properties))
         elif code == "held-above":
             held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]
         elif code == "held":

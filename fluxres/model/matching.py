@@ -73,13 +73,12 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 
 
 def _objected(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
-    first, reasons = refusal.objections[0], refusal.reasons()
-    where, hint = f"partition '{first.partition}'", refusal.outlook().removesuffix(".")
+    reasons = refusal.reasons()
+    message, hint = refusal.objections[0].text, refusal.outlook().removesuffix(".")
+    message = f"partition '{refusal.objections[0].partition}' {message}"
     if refusal.never:
-        return InfeasibleRequest(first.text, where=where, hint=hint, reasons=reasons, explanation=refusal)
-    return InsufficientResources(
-        first.text, where=where, hint=hint, earliest=refusal.earliest, reasons=reasons, explanation=refusal
-    )
+        return InfeasibleRequest(message, hint=hint, reasons=reasons, explanation=refusal)
+    return InsufficientResources(message, hint=hint, earliest=refusal.earliest, reasons=reasons, explanation=refusal)
 
 
 def require_accepted(graph: ResourceGraph, request: Request, length: int) -> None:

@@ -476,7 +476,7 @@ class ResourceGraph:
         """Find pools for a request without allocating them (specs/matching.md); `commit_match` allocates them to a job.
 
         Args:
-            wanted: a shape, short options, a jobspec or a Request.
+            wanted: a shape, options as in `flux run`, a jobspec or a Request.
             at: start in seconds; now by default.
             duration_s: length; by default the duration in the request, or no end.
             policy: which pools to prefer: first, low, high, lonode, hinode, their node-exclusive forms (lonodex …), locality,
@@ -599,7 +599,7 @@ class ResourceGraph:
 
         Args:
             wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, all units unless an amount is given; or a
-                request: a shape such as ``slot=4/[core=2;gpu=1]``, short options such as ``-N4 -c8``, a jobspec, a Request.
+                request: a shape such as ``slot=4/[core=2;gpu=1]``, options such as ``-N4 -c8``, a jobspec, a Request.
             job: id.
             start: seconds, or a datetime with a time zone; now by default; `at` is a synonym.
             end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins

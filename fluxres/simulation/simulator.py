@@ -341,7 +341,8 @@ class Simulator:
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
             made = self._enter(site, request, job.limit, job, job)
-        except (InfeasibleRequest, LimitExceeded) as error:  # never, or undecided even on the idle machine
+        # never, undecided even on the idle machine, or not accepted by its partition
+        except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
             self.refusals.add(job.id, error.message)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None

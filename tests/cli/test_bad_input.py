@@ -208,8 +208,23 @@ graphs:
     assert fluxres("load", "m.yaml", "--replace").stderr == ""
 
 
-def test_amount_with_a_unit_is_refused_with_the_unit_of_the_pool(tiny: Invoke) -> None:
-    told = tiny("allocate", "/tiny/rack0/node0/memory=10GiB", "--job", "j", status=2).stderr
-    assert told.startswith("fluxres: ERROR /tiny/rack0/node0/memory: amount: expected a number of units, got '10GiB'")
-    assert "give a number" in told
-    assert "no pool 'memory=10GiB'" not in told
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (
+            "/tiny/rack0/node0/memory=10.5GiB",
+            "memory: expected a whole number of GiB, got '10.5GiB' (the nearest are 10 and 11 GiB)",
+        ),
+        ("/tiny/rack0/node0/memory=10kW", "memory: expected units of one dimension, got kW (power) and GiB (bytes)"),
+        ("/tiny/rack0/node0=1GiB", "node0: expected a number without a unit, got '1GiB' (the pool has no unit)"),
+        ("/tiny/rack9/memory=1GiB", "no pool 'rack9'"),
+    ],
+)
+def test_amount_that_is_no_whole_number_of_the_unit_of_the_pool_is_refused(tiny: Invoke, word: str, said: str) -> None:
+    assert said in tiny("allocate", word, "--job", "j", status=2).stderr
+
+
+def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
+    for number, word in enumerate(("memory=2GiB", "memory=2048MiB", "memory=2")):
+        told = tiny("allocate", f"/tiny/rack0/node0/{word}", "--job", f"j{number}", "--json").stdout
+        assert json.loads(told)["pools"] == [{"path": "/tiny/rack0/node0/memory", "amount": 2}]

@@ -127,7 +127,7 @@ def test_two_workers_on_one_host() -> None:
 def test_fractions_are_pools_below_each_index_on_request() -> None:
     s = read("cpus=1x1\ngpus=[x]\nmem=sum(2)", fractions=True)
     assert [s.path(v) for v in s.of_type("share").tolist()] == ["/cluster/node0/core0/share", "/cluster/node0/x/share"]
-    assert registry.write(s, format="hyperqueue").left_out[0] == "pools: of 2 pools, first of /cluster/node0/core0/share"
+    assert registry.write(s, format="hyperqueue").left_out[0] == "pools: 2 pools, such as /cluster/node0/core0/share"
 
 
 def test_words_of_the_command_line() -> None:

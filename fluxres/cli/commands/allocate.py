@@ -27,8 +27,10 @@ from fluxres.errors import UsageError
     shell_complete=complete_job,
     help="Job id; the job may already hold resources. Several jobs: one for each word, all or none.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="End time. Default: by the duration of the request, else none.")
+@click.option("--start", "--at", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
+@click.option(
+    "--end", type=Moment(after="start"), metavar="T", help="End time. Default: by the duration of the request, else none."
+)
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
@@ -47,7 +49,7 @@ def allocate_command(
     """Allocate pools to a job, now or later, all or nothing.
 
     PATH starts with / or is name:/path; brackets fold several: /demo/rack0/node[0-3]. N units of each, all without =N. Anything
-    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], short options such as -N4
+    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], options such as -N4
     -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
 
     With several --job options, each word is for one of them, in the same order; all start at the same time, or nothing is
@@ -115,8 +117,8 @@ def _allocate_together(
 @click.command("free", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
 @click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
-@click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
+@click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.option("--ended", is_flag=True, help="Purge the records of ended allocations, of all jobs.")
 @click.pass_obj
 def free_command(
@@ -142,13 +144,18 @@ def free_command(
     answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [line])
 
 
-@click.command("grow", cls=RequestCommand, outputs=RECORD_OUTPUTS)
+@click.command("grow", cls=RequestCommand, has_time=False, outputs=RECORD_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option(
-    "--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now, or the start of the job if that is later."
+    "--start",
+    "--at",
+    type=Moment(is_start=True),
+    is_eager=True,
+    metavar="T",
+    help="Start time. Default: now, or the start of the job if that is later.",
 )
-@click.option("--end", type=Moment(), metavar="T", help="End time. Default: the end of the job.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="End time. Default: the end of the job.")
 @click.pass_obj
 def grow_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
     """Allocate more pools, or what a REQUEST asks for, to a job that already holds resources, until the job ends."""
@@ -160,11 +167,11 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
     answer_granted(settings, graph, granted)
 
 
-@click.command("shrink", cls=RequestCommand, outputs=TABLE_OUTPUTS, policy="high")
+@click.command("shrink", cls=RequestCommand, has_time=False, outputs=TABLE_OUTPUTS, policy="high")
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
-@click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
+@click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.pass_obj
 def shrink_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
     """Release a part of what a job holds: pools, N units of them, or pools that match a REQUEST."""

@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     default=limits.STAGE_SECONDS_DEFAULT,
     help="Lifetime of the lock. Default: 1m.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start of the eventual allocation. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="End of the eventual allocation. Default: none.")
+@click.option(
+    "--start",
+    "--at",
+    type=Moment(is_start=True),
+    is_eager=True,
+    metavar="T",
+    help="Start of the eventual allocation. Default: now.",
+)
+@click.option("--end", type=Moment(after="start"), metavar="T", help="End of the eventual allocation. Default: none.")
 @click.option("--commit", metavar="ID", help="Turn this stage into an allocation of its job.")
 @click.option("--release", metavar="ID", help="Release this stage.")
 @click.pass_obj

@@ -16,6 +16,7 @@ from fluxres import limits
 from fluxres.documents.document import Document, Key, shown
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats import losses
+from fluxres.formats.cluster.entries import size_of
 from fluxres.formats.cluster.schema import Edge, Graph
 from fluxres.formats.selector import Selectors
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
@@ -181,7 +182,11 @@ class Edges:
 def attributes_of(document: Document, edge: Edge, path: tuple[Key, ...]) -> dict[str, Any]:
     """What an edge of a document carries, its capacity included."""
     attributes: dict[str, Any] = {}
-    if edge.capacity is not UNSET:
+    if isinstance(edge.capacity, str):
+        with ErrorPlace(lambda: document.where((*path, "capacity"))):
+            attributes |= size_of(edge.capacity, edge.unit or None, "capacity")
+        attributes["capacity"] = float(attributes["capacity"])
+    elif edge.capacity is not UNSET:
         if math.isnan(edge.capacity) or edge.capacity < 0:
             message = f"expected a number >= 0, got {edge.capacity}"
             raise InputError(message, where=document.where((*path, "capacity")), hint="leave it out if it is unknown")

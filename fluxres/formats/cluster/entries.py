@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
-from fluxres.documents.document import Document, Key
-from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.documents.document import Document, Key, excerpt
+from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
 from fluxres.formats.cluster.schema import Cluster, IdStart, Resource
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW
 from fluxres.graph.recipe import NO_RANK, Recipe
-from fluxres.syntax import hostlist, idset, template
+from fluxres.syntax import hostlist, idset, template, unit
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +66,20 @@ class Entry:
     def where(self, key: str = "") -> str:
         layer = self.layer(key) if key else self.layers[0]
         return layer.where(key.rstrip("_")) if key else layer.where()
+
+
+def size_of(text: str, given: str | None, key: str = "size") -> dict[str, Any]:
+    """Size (or capacity, by `key`) and unit of a text such as `192GiB`, in a given unit if there is one.
+
+    Errors: InputError, LimitExceeded.
+
+    >>> size_of("192GiB", None), size_of("192GiB", "MiB")
+    ({'size': 192, 'unit': 'GiB'}, {'size': 196608, 'unit': 'MiB'})
+    """
+    number, own = unit.parse(text) if given is None else (unit.exactly(text, given), given)
+    if number > limits.SIZE_MAX:
+        raise LimitExceeded(f"expected at most {limits.SIZE_MAX} {own}, got {excerpt(text)}", where=key, hint="use a larger unit")
+    return {key: number, "unit": own}
 
 
 class Parts:
@@ -278,6 +292,9 @@ class Entries:
             for key in ("basename", "size", "unit", "exclusive", "uuid", "capacity", "way")
             if (value := entry.get(key)) is not UNSET
         }
+        if isinstance(fields.get("size"), str):
+            with ErrorPlace(lambda: entry.where("size")):
+                fields |= size_of(fields["size"], fields.get("unit"))
         if fields.get("size") == 0 and not fields.get("way"):
             raise InputError(
                 "expected int >= 1, got 0",

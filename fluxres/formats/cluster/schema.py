@@ -67,8 +67,17 @@ class Resource(Struct, forbid_unknown_fields=True):
             examples=[0, "0-3,8", {"start": 1, "within": "cluster"}],
         ),
     ] = UNSET
-    size: Annotated[int, Meta(ge=0, le=limits.SIZE_MAX, description="Units of each pool. Default: 1.")] | UnsetType = UNSET
-    unit: Annotated[Word | UnsetType, Meta(description="Unit of the size.", examples=["GiB", "W"])] = UNSET
+    size: Annotated[
+        Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)] | Word | UnsetType,
+        Meta(
+            description="Units of each pool, or a text with a number and a unit. If a unit is given as well, it must be a whole "
+            "number of these. Default: 1.",
+            examples=[64, "192GiB", "20 kW"],
+        ),
+    ] = UNSET
+    unit: Annotated[Word | UnsetType, Meta(description="Unit of the size. Default: as in the size.", examples=["GiB", "W"])] = (
+        UNSET
+    )
     properties: Annotated[
         Properties | UnsetType,
         Meta(
@@ -132,8 +141,12 @@ class Edge(Struct, forbid_unknown_fields=True):
         ),
     ] = UNSET
     capacity: Annotated[
-        float | int | UnsetType,
-        Meta(description="Integer number of units that each edge carries at once. Default: unlimited."),
+        float | int | Word | UnsetType,
+        Meta(
+            description="Integer number of units that each edge carries at once, or a text with a number and a unit. "
+            "Default: unlimited.",
+            examples=[24000, "24 kW"],
+        ),
     ] = UNSET
     unit: Annotated[
         Word | UnsetType,
