@@ -8,7 +8,7 @@ member: a node, or a pool with everything in it. Its state is that of the pool, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.errors import InputError
+from fluxres.errors import InputError, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, PropertyValue
 from fluxres.syntax import duration
@@ -124,6 +124,23 @@ def partitions_of(structure: Structure) -> dict[str, Partition]:
         is_default = settings.pop("is_default") and not any(one.is_default for one in found.values())
         found[name] = Partition(name, v, is_default, **settings, _structure=structure, _tops=np.unique(graph.successors(v)))
     return found
+
+
+def require_state(structure: Structure, vertices: Iterable[int], state: str) -> None:
+    """Refuse a state that a partition cannot have, and `inactive` for anything else.
+
+    Errors: UsageError.
+    """
+    if state in PARTITION_STATES and state != "inactive":
+        return
+    pools = {partition.vertex for partition in structure.partitions.values()}
+    wrong = next((v for v in vertices if (int(v) in pools) != (state == "inactive")), None)
+    if wrong is None or (state != "inactive" and not pools):
+        return
+    if state == "inactive":
+        raise UsageError("only a partition can be inactive", where=structure.where(int(wrong)), hint="use drain or down")
+    hint = f"states of a partition are {', '.join(PARTITION_STATES)}"
+    raise UsageError(f"a partition cannot be {state}", where=structure.where(int(wrong)), hint=hint)
 
 
 def settings_of(properties: Mapping[str, PropertyValue], where: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
 from fluxres.graph.outage import Outage
-from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of
+from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of, require_state
 from fluxres.graph.sums import Sums
 from fluxres.syntax import template
 
@@ -336,9 +336,9 @@ class Structure:
             from difflib import get_close_matches
 
             known = list(self.partitions)
-            near = get_close_matches(str(name)[:64], known, 3) or known[: limits.WHY_NAMES_MAX]
-            more = " …" * (len(near) == limits.WHY_NAMES_MAX < len(known))
-            hint = f"there is {', '.join(near)}{more}" if known else "this machine has no partitions"
+            near = get_close_matches(str(name)[:64], known, 3)
+            some = f"there is {', '.join(known[: limits.WHY_NAMES_MAX])}{' …' * (len(known) > limits.WHY_NAMES_MAX)}"
+            hint = f"did you mean {' or '.join(near)}?" if near else some if known else "this machine has no partitions"
             raise UsageError(f"no partition '{name!s:.80}'", hint=hint)
         return found
 
@@ -560,6 +560,7 @@ class Structure:
         """
         if state not in STATES:
             raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
+        require_state(self, vertices, state)
         self.state[np.asarray(vertices, np.int64)] = STATES.index(state)
         self._outage = None
 

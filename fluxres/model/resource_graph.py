@@ -11,9 +11,10 @@ import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from threading import RLock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakSet
 
@@ -30,6 +31,7 @@ from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
+from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
 from fluxres.model.pool import Pool
@@ -304,6 +306,23 @@ class ResourceGraph:
     def subsystems(self) -> list[str]:
         """Names of the auxiliary graphs."""
         return list(self.structure.subsystems)
+
+    @property
+    def partitions(self) -> Mapping[str, Partition]:
+        """The partitions by name, each with its state, its limits and its members as vertex numbers (`select` takes them).
+
+        >>> import fluxres
+        >>> node = {"type": "node", "count": 4, "with": [{"type": "core", "count": 8}]}
+        >>> batch = {"nodes": "node[0-2]", "default": True, "max_time": "24h"}
+        >>> graph = fluxres.build({"fluxres": 1, "name": "demo", "resources": [node], "partitions": {"batch": batch}})
+        >>> graph.partitions["batch"].max_time_s, graph.select(graph.partitions["batch"].members).paths()
+        (86400.0, ['/demo/node0', '/demo/node1', '/demo/node2'])
+        >>> graph.set_state("partitions:/batch", "down")
+        >>> print(graph.why_not("-N1"))
+        Partition 'batch' is down: no job starts in it.
+        There is no start until the state of partition 'batch' changes.
+        """
+        return MappingProxyType(self.structure.partitions)
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -912,9 +931,13 @@ class ResourceGraph:
     def set_state(self, where: Where | Selection | Sequence[Where], state: str) -> None:
         """Set the state of pools (RFC 4 State).
 
-        Errors: UsageError for an unknown state, UnknownPool.
+        A partition, such as ``partitions:/batch``, is up, down, drain or inactive (rule P1).
+
+        Errors: UsageError for an unknown state, and one that a partition cannot have; UnknownPool.
         """
-        self._mark("state", where, lambda vertices: self.structure.set_state(vertices, state), events.check_state(state))
+        fields = events.check_state(state)
+        check = partial(require_state, self.structure, state=state)
+        self._mark("state", where, lambda vertices: self.structure.set_state(vertices, state), fields, check)
         if self._matcher is not None:
             self._matcher.forget()
 
@@ -932,8 +955,17 @@ class ResourceGraph:
         """Remove a tag from pools that have it."""
         self._mark("untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
 
-    def _mark(self, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:
+    def _mark(
+        self,
+        event: str,
+        where: Any,
+        apply: Callable[[Int32], None],
+        fields: Mapping[str, Any],
+        check: Callable[[Int32], None] | None = None,
+    ) -> None:
         vertices = np.array(targets.pools(self, where, "state and no tags"), np.int32)
+        if check is not None:
+            check(vertices)
         name_of = self.structure.where
         changes.tell(self, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
         apply(vertices)

@@ -102,7 +102,7 @@ class Parts:
             self._read.add(path)
             inner = yaml_document.load(path, file=str(self._folder(document) / name))
             parts = typed.convert(inner, Cluster)
-            for key in ("resources", "root", "pools", "graphs", "allocations", "uuids"):
+            for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "uuids"):
                 if getattr(parts, key) is not UNSET:
                     message = f"an included file may only have parts, but this one has {key!r}"
                     raise InputError(message, where=inner.where([key], key=True), hint="move it to the file that includes it")

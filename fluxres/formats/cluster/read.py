@@ -18,6 +18,7 @@ from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
+from fluxres.formats.cluster import partitions
 from fluxres.formats.cluster.edges import Edges, attributes_of
 from fluxres.formats.cluster.entries import Entries, Parts
 from fluxres.formats.cluster.schema import Cluster, Graph, Held, Resource
@@ -27,6 +28,7 @@ from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
 from fluxres.graph.draws import Draws
 from fluxres.graph.identity import repeated, uuid_keys
+from fluxres.graph.partitions import PARTITIONS
 from fluxres.graph.recipe import Check, Recipe, expand
 from fluxres.graph.structure import OUTSIDE, Structure
 
@@ -59,6 +61,8 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
         _require_unique_uuids(document, structure)
     homes = _homes(structure, roots)
     selectors = Selectors(structure, homes)
+    if cluster.partitions:
+        structure.subsystems[PARTITIONS] = partitions.subsystem(document, structure, selectors, cluster)
     edges = Edges(document, structure, selectors, cluster.graphs or {})
     for name, graph in (cluster.graphs or {}).items():
         _check_graph_name(document, structure, name)
@@ -162,6 +166,9 @@ def _outside(document: Document, cluster: Cluster, entries: Entries) -> tuple[li
     recipes: list[Recipe] = []
     roots: dict[str, int] = {}
     declared: list[tuple[str, list[Resource], tuple[Key, ...]]] = []
+    if cluster.partitions:
+        recipes += partitions.recipes(document, cluster)
+        roots[PARTITIONS] = len(recipes)
     if cluster.pools is not UNSET:
         declared.append((OUTSIDE, cluster.pools, ("pools",)))
     graphs: dict[str, Graph] = cluster.graphs or {}

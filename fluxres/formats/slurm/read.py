@@ -345,7 +345,7 @@ class _Reading:
 
 
 def _settings(line: Line) -> dict[str, PropertyValue]:
-    """The settings of a partition: limits by our names, in seconds and nodes; other keys as they are, in lower case.
+    """The settings of a partition: limits by our names; other keys as they are, in lower case.
 
     Errors: InputError for a limit that is none.
     """
@@ -359,7 +359,7 @@ def _settings(line: Line) -> dict[str, PropertyValue]:
                 raise line.refuse(key, f"expected YES or NO, got {shown(value)}")
             found |= {key: True} if word == "yes" else {}
         elif key in _TIMES and word not in _UNLIMITED:
-            found[_TIMES[key]] = _limit_s(line, key, value)
+            found[_TIMES[key]] = _limit(line, key, value)
         elif key in _NUMBERS and word not in _UNLIMITED:
             found[_NUMBERS[key]] = line.number(key, value)
         elif key not in _TIMES and key not in _NUMBERS:
@@ -367,7 +367,8 @@ def _settings(line: Line) -> dict[str, PropertyValue]:
     return found
 
 
-def _limit_s(line: Line, key: str, value: str) -> int:
+def _limit(line: Line, key: str, value: str) -> str:
+    """A time limit as a Flux duration."""
     try:
         seconds = duration.read(value, bare_s=60.0)
     except InputError:
@@ -375,4 +376,5 @@ def _limit_s(line: Line, key: str, value: str) -> int:
         raise line.refuse(key, f"expected a time, got {shown(value)}", hint) from None
     if not 0 < seconds <= limits.TIME_MAX_S:
         raise line.refuse(key, f"expected a time above 0, got {shown(value)}")
-    return round(seconds) or 1
+    text = duration.format(seconds)
+    return text if duration.parse(text) == seconds else f"{seconds:.0f}s"
