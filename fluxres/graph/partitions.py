@@ -1,6 +1,6 @@
 """Partitions: named parts of a machine with a state and limits for jobs, as in Slurm; Flux calls them queues.
 
-A partition is a pool of type ``partition`` outside the containment tree. An edge of the graph ``partitions`` connects it with each
+A partition is a pool of type ``partition`` outside the containment tree. An edge of the graph ``partitions`` leads from it to each
 member: a node, or a pool with everything in it. Its state is that of the pool, and its limits are properties of the pool
 (`SETTINGS`), so that every format, the journal, copies and merges carry them like those of any other pool.
 """
@@ -127,20 +127,14 @@ def partitions_of(structure: Structure) -> dict[str, Partition]:
 
 
 def require_state(structure: Structure, vertices: Iterable[int], state: str) -> None:
-    """Refuse a state that a partition cannot have, and `inactive` for anything else.
-
-    Errors: UsageError.
-    """
-    if state in PARTITION_STATES and state != "inactive":
+    """Refuse a state that a partition cannot have. Errors: UsageError."""
+    if state in PARTITION_STATES or not structure.partitions:
         return
     pools = {partition.vertex for partition in structure.partitions.values()}
-    wrong = next((v for v in vertices if (int(v) in pools) != (state == "inactive")), None)
-    if wrong is None or (state != "inactive" and not pools):
-        return
-    if state == "inactive":
-        raise UsageError("only a partition can be inactive", where=structure.where(int(wrong)), hint="use drain or down")
-    hint = f"states of a partition are {', '.join(PARTITION_STATES)}"
-    raise UsageError(f"a partition cannot be {state}", where=structure.where(int(wrong)), hint=hint)
+    wrong = next((int(v) for v in vertices if int(v) in pools), None)
+    if wrong is not None:
+        hint = f"states of a partition are {', '.join(PARTITION_STATES)}"
+        raise UsageError(f"a partition cannot be {state}", where=structure.where(wrong), hint=hint)
 
 
 def settings_of(properties: Mapping[str, PropertyValue], where: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
 from fluxres.graph.outage import Outage
-from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of, require_state
+from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of
 from fluxres.graph.sums import Sums
 from fluxres.syntax import template
 
@@ -560,7 +560,6 @@ class Structure:
         """
         if state not in STATES:
             raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
-        require_state(self, vertices, state)
         self.state[np.asarray(vertices, np.int64)] = STATES.index(state)
         self._outage = None
 

@@ -191,10 +191,13 @@ def number_of_nodes(typology: Typology, found: Placement) -> int:
 def beyond_limits(partition: Partition, nodes: int) -> Objection | None:
     """The objection to a match in so many nodes, for a request that does not name its number of nodes."""
     if partition.max_nodes is not None and nodes > partition.max_nodes:
-        text = f"allows at most {_nodes(partition.max_nodes)} per job, and what was found lies in {nodes}: ask for nodes, such as -N1"
+        most = _nodes(partition.max_nodes)
+        text = f"allows at most {most} per job, and what was found lies in {nodes}: ask for nodes, such as -N1"
         return Objection(partition.name, "max_nodes", text, is_lasting=False)
     if 0 < nodes < partition.min_nodes:
         least = _nodes(partition.min_nodes)
-        text = f"needs at least {least} per job, and what was found lies in {nodes}: ask for nodes, such as -N{partition.min_nodes}"
+        text = (
+            f"needs at least {least} per job, and what was found lies in {nodes}: ask for nodes, such as -N{partition.min_nodes}"
+        )
         return Objection(partition.name, "min_nodes", text, is_lasting=False)
     return None

@@ -310,7 +310,9 @@ def partition(given: Given) -> str | None:
         return None
     name = str(given["partition"])
     if not name or "," in name:
-        raise InputError(f"expected the name of one partition, got {excerpt(name)}", where="-p", hint="ask about one after the other")
+        raise InputError(
+            f"expected the name of one partition, got {excerpt(name)}", where="-p", hint="ask about one after the other"
+        )
     return name
 
 

@@ -46,7 +46,9 @@ def recipes(document: Document, cluster: Cluster) -> list[Recipe]:
         raise LimitExceeded(message, where=document.where([PARTITIONS]))
     if entries and PARTITIONS in (cluster.graphs or {}):
         hint = "the key 'partitions' makes this graph"
-        raise InputError("both 'partitions' and a graph of this name", where=document.where(["graphs", PARTITIONS], key=True), hint=hint)
+        raise InputError(
+            "both 'partitions' and a graph of this name", where=document.where(["graphs", PARTITIONS], key=True), hint=hint
+        )
     defaults = [name for name, entry in entries.items() if entry.default is True]
     if len(defaults) > 1:
         message = f"a second default partition: {shown(defaults[0])} is one already"
@@ -69,7 +71,9 @@ def _recipe(document: Document, name: str, entry: PartitionEntry) -> Recipe:
     properties: dict[str, PropertyValue] = {} if entry.properties is UNSET else dict(_pairs(entry.properties))
     for key in SETTINGS:
         if key in properties:
-            raise InputError(f"{key!r} is a key of the partition", where=document.where((*path, "properties")), hint="write it there")
+            raise InputError(
+                f"{key!r} is a key of the partition", where=document.where((*path, "properties")), hint="write it there"
+            )
         value = getattr(entry, key)
         if value is not UNSET and value is not False:
             properties[key] = value
@@ -204,7 +208,9 @@ def entries(structure: Structure, selectors: Selectors) -> Values | None:
     first, count = structure.tree_end, len(found)
     pools = np.arange(first, first + count)
     plain = [each.vertex for each in found] == pools.tolist() and (structure.end[pools] == pools + 1).all()
-    plain = plain and (structure.size[pools] == 1).all() and not structure.flags[pools].any() and (structure.rank[pools] < 0).all()
+    plain = (
+        plain and (structure.size[pools] == 1).all() and not structure.flags[pools].any() and (structure.rank[pools] < 0).all()
+    )
     plain = plain and (structure.parent[pools] < 0).all() and (structure.id[pools] < 0).all()
     if not plain or structure.names.keys() & set(pools.tolist()) or structure.capacity.keys() & set(pools.tolist()):
         return None

@@ -18,7 +18,7 @@ Count = Annotated[
     int, Meta(ge=1, description="Number of these pools in each parent. Default: the number of ids or names given, else 1.")
 ]
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
-State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
+State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive"]
 Properties = dict[str, str | int | float | bool | None] | list[str]
 Tags = dict[str, str | None] | list[str]
 IdList = Annotated[list[int | str], Meta(min_length=1)]
@@ -196,15 +196,15 @@ class PartitionEntry(Struct, forbid_unknown_fields=True):
     ] = UNSET
     state: Annotated[
         Literal["up", "down", "drain", "inactive"] | UnsetType,
-        Meta(
-            description="up; down: jobs wait, none starts; drain: no new jobs, waiting ones start; inactive: neither. Default: up."
-        ),
+        Meta(description="down: jobs wait, none starts; drain: no new jobs, waiting ones start; inactive: neither. Default: up."),
     ] = UNSET
     default: Annotated[bool | UnsetType, Meta(description="Requests that name no partition go here. Default: false.")] = UNSET
     default_time: Annotated[
         Time | UnsetType, Meta(description="Duration of requests that state none. Default: max_time.", examples=["1h"])
     ] = UNSET
-    max_time: Annotated[Time | UnsetType, Meta(description="Longest duration. Default: no limit.", examples=["24h", "7d"])] = UNSET
+    max_time: Annotated[Time | UnsetType, Meta(description="Longest duration. Default: no limit.", examples=["24h", "7d"])] = (
+        UNSET
+    )
     min_nodes: Annotated[Nodes | UnsetType, Meta(description="Fewest nodes of a job. Default: no limit.")] = UNSET
     max_nodes: Annotated[Nodes | UnsetType, Meta(description="Most nodes of a job. Default: no limit.")] = UNSET
     properties: Annotated[Properties | UnsetType, Meta(description="Further properties, which bind nothing.")] = UNSET

@@ -5,9 +5,9 @@ out (`src/common/read_config.c`), so the configuration and the output of sinfo g
 information: boards if there are several, threads if they are what is scheduled (`CPUs` is then their number).
 
 Partitions overlap, so no tree of nodes can contain them (specs/decisions/0006-partitions.md). Each is a property of its nodes,
-which constraints can name, and a pool of the auxiliary graph ``partitions``, which has its limits and binds requests. Switches form the hierarchy
-``network`` if each node and switch is below one switch, as in topology.conf, and a plain graph otherwise. A site may have several
-networks, each a separate graph (`topology.yaml`).
+which constraints can name, and a pool of the auxiliary graph ``partitions``, which has its limits and binds requests. Switches
+form the hierarchy ``network`` if each node and switch is below one switch, as in topology.conf, and a plain graph otherwise. A
+site may have several networks, each a separate graph (`topology.yaml`).
 """
 
 from __future__ import annotations
