@@ -1,7 +1,7 @@
 """Partitions: named parts of a machine with a state and limits for jobs, as in Slurm; Flux calls them queues.
 
-A partition is a pool of type ``partition`` outside the containment tree. An edge of the graph ``partitions`` leads from it to each
-member: a node, or a pool with everything in it. Its state is that of the pool, and its limits are properties of the pool
+A partition is a pool of type ``partition`` outside the containment tree. An edge of the graph ``partitions`` leads to each of its
+members: a node, or a pool with everything in it. Its state is that of the pool, and its limits are properties of the pool
 (`SETTINGS`), so that every format, the journal, copies and merges carry them like those of any other pool.
 """
 

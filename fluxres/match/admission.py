@@ -16,7 +16,6 @@ from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match.result import Placement
 from fluxres.match.typology import Typology
-from fluxres.syntax import duration
 from fluxres.syntax.count import Count
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.range import Range
@@ -83,7 +82,7 @@ def objections(
         text = f"allows at most {_nodes(partition.max_nodes)} per job, requested {least}"
         found.append(Objection(partition.name, "max_nodes", text, is_lasting=True))
     if 0 < most < partition.min_nodes:
-        text = f"needs at least {_nodes(partition.min_nodes)} per job, requested {most}"
+        text = f"needs at least {_nodes(partition.min_nodes)} per job, requested {most:g}"
         found.append(Objection(partition.name, "min_nodes", text, is_lasting=True))
     return found
 
@@ -99,9 +98,22 @@ def not_accepted(partition: Partition, request: Request, length: int) -> list[Ob
 def _of_time(partition: Partition, length: int) -> list[Objection]:
     if partition.max_time_s == inf or seconds(length) <= partition.max_time_s:
         return []
-    asked = "no end" if length >= FOREVER else duration.format(seconds(length))
-    text = f"allows at most {duration.format(partition.max_time_s)} per job, requested {asked}"
+    asked = "no end" if length >= FOREVER else _span(seconds(length))
+    text = f"allows at most {_span(partition.max_time_s)} per job, requested {asked}"
     return [Objection(partition.name, "max_time", text, is_lasting=True)]
+
+
+def _span(length_s: float) -> str:
+    """A duration in days, hours, minutes and seconds.
+
+    >>> _span(90061), _span(1800)
+    ('1 d 1 h 1 min 1 s', '30 min')
+    """
+    parts, left = [], length_s
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        number, left = divmod(left, size)
+        parts += [f"{number:.0f} {unit}"] if number else []
+    return " ".join([*parts, f"{left:g} s"] if left or not parts else parts)
 
 
 def _nodes(number: int) -> str:

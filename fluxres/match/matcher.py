@@ -381,6 +381,7 @@ class Matcher:
             if objected := self._objections(request, start, end, chosen):
                 return self._objected(request, objected, start, end, chosen)
             request = self._within_limits(request, partition)
+        name = None if partition is None else partition.name
         plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint, partition)
         if self._is_never(request):
@@ -388,7 +389,7 @@ class Matcher:
             plan, shape, _ = idle._ready(request)
             ideal = idle._situation(eligible, plan, 0, FOREVER)
             parts = reasons.explain(ideal, idle._widest(plan), chosen, None)
-            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True)
+            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True, partition=name)
         situation = self._situation(eligible, plan, start, end)
         less, given_up = self._enough(situation, plan, shape, chosen)
         first = None
@@ -401,6 +402,7 @@ class Matcher:
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
+            partition=name,
         )
 
     def _is_never(self, request: Request) -> bool:

@@ -193,6 +193,7 @@ class Refusal:
         earliest: seconds of the earliest start, None if it is unknown or there is none.
         undecided: the parts compete, and the search for a count that would be enough was given up.
         objections: what the partition of the request does not allow; then there are no parts.
+        partition: the partition that the request goes to; None for the whole machine.
     """
 
     parts: tuple[PartReport, ...]
@@ -201,6 +202,7 @@ class Refusal:
     earliest: float | None = None
     undecided: bool = False
     objections: tuple[Objection, ...] = ()
+    partition: str | None = None
 
     def sentences(self) -> list[str]:
         """The refusal as a terminal shows it, one sentence per item."""
@@ -211,7 +213,8 @@ class Refusal:
             found.append(self.together())
         found += self.would_match()
         if self.never:
-            found.append("This machine can never satisfy it, even with nothing held and everything up.")
+            bound = self.bound[:1].upper() + self.bound[1:]
+            found.append(f"{bound} can never satisfy it, even with nothing held and everything up.")
         elif self.earliest is not None:
             found.append(f"The earliest start is {in_message(self.earliest)}.")
         elif self.undecided:
@@ -219,6 +222,11 @@ class Refusal:
         else:
             found.append("There is no start unless pools return to service, or pools held without an end are freed.")
         return found
+
+    @property
+    def bound(self) -> str:
+        """What the request is matched in, as the subject of a sentence."""
+        return "this machine" if self.partition is None else f"partition '{self.partition}'"
 
     def outlook(self) -> str:
         """When a request that its partition does not allow can start, as a sentence."""

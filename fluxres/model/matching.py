@@ -65,7 +65,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     message = short.sentence() if short is not None else " ".join(refusal.sentences())
     if refusal.never:
         return InfeasibleRequest(
-            message, hint="this machine can never satisfy it", reasons=refusal.reasons(), explanation=refusal
+            message, hint=f"{refusal.bound} can never satisfy it", reasons=refusal.reasons(), explanation=refusal
         )
     hint = "" if refusal.earliest is None else f"free from {in_message(refusal.earliest)} on"
     reasons = refusal.reasons()

@@ -311,10 +311,9 @@ class ResourceGraph:
     def partitions(self) -> Mapping[str, Partition]:
         """The partitions by name, each with its state, its limits and its members as vertex numbers (`select` takes them).
 
-        >>> import fluxres
-        >>> node = {"type": "node", "count": 4, "with": [{"type": "core", "count": 8}]}
+        >>> from fluxres import Resource, build
         >>> batch = {"nodes": "node[0-2]", "default": True, "max_time": "24h"}
-        >>> graph = fluxres.build({"fluxres": 1, "name": "demo", "resources": [node], "partitions": {"batch": batch}})
+        >>> graph = build(Resource("node", 4, children=[Resource("core", 8)]), name="demo", partitions={"batch": batch})
         >>> graph.partitions["batch"].max_time_s, graph.select(graph.partitions["batch"].members).paths()
         (86400.0, ['/demo/node0', '/demo/node1', '/demo/node2'])
         >>> graph.set_state("partitions:/batch", "down")

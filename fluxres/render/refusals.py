@@ -39,7 +39,7 @@ def _verdict(refusal: Refusal, start: str) -> str:
         partition = f"partition '{refusal.objections[0].partition}'"
         return f"Never in {partition}." if refusal.never else f"Not {start}. {refusal.outlook()}"
     if refusal.never:
-        return "Never: the request exceeds the capacity of this machine, even when idle with everything up."
+        return f"Never: the request exceeds the capacity of {refusal.bound}, even when idle with everything up."
     if refusal.earliest is not None:
         return f"Not {start}. The earliest start is {when_from(refusal.earliest)}."
     if refusal.undecided:
@@ -70,7 +70,7 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
     place, message = next(iter(reasons.items()), ("", "no pools found for the request"))
     if refusal.never:
-        hint = "this machine can never satisfy it"
+        hint = f"{refusal.bound} can never satisfy it"
         return InfeasibleRequest(f"{message}{together}", where=place, hint=hint, reasons=reasons)
     return InsufficientResources(f"{message}{together}", where=place, earliest=refusal.earliest, reasons=reasons)
 

@@ -293,7 +293,7 @@ def test_limits_of_partitions_are_read_as_slurm_means_them() -> None:
     assert (b.is_default, b.state, b.max_time_s, b.time_if_unstated_s, b.max_nodes) == (False, "inactive", inf, inf, None)
     assert (c.state, c.max_time_s, c.time_if_unstated_s) == ("down", 3601.0, 3601.0)
     assert [found.structure.name(v) for v in a.members.tolist()] == ["n1", "n2"]
-    assert found.notes == []
+    assert not found.notes
 
 
 def test_the_last_default_partition_is_the_default() -> None:

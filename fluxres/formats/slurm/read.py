@@ -294,7 +294,7 @@ class _Reading:
             settings = _settings(line)
             names, members = line.hosts("partitionname"), self._members(line, ())
             line.take("partitionname", len(names) * (len(members) + len(settings)))
-            self._site.partitions += [Partition(name, members, state, settings, line.where) for name in names]
+            self._site.partitions += [Partition(name, members, state, dict(settings), line.where) for name in names]
 
         default = [partition for partition in self._site.partitions if partition.settings.get("default")]
         for partition in default[:-1]:
