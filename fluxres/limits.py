@@ -106,6 +106,9 @@ ALIASED_VALUES_MAX: Final = 1_000_000
 RECIPES_MAX: Final = 1_000_000
 """Entries of a cluster file after its parts are followed: parts that use parts twice double at every level."""
 
+PARTITIONS_MAX: Final = 4096
+"""Partitions of a cluster file: sites have a few dozen, and each is a mask of the nodes where it is asked for."""
+
 SELECTED_MAX: Final = 4_000_000
 """Pools that one selector of an edge or allocation names, repeats counted: each is met in Python."""
 

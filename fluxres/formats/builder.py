@@ -125,6 +125,7 @@ def build(
     *resources: Resource,
     name: str | None = None,
     root: Resource | None = None,
+    partitions: Mapping[str, Mapping[str, object]] | None = None,
     pools: Iterable[Resource] = (),
     graphs: Mapping[str, AuxiliaryGraph] | None = None,
     clock: Clock | None = None,
@@ -135,6 +136,7 @@ def build(
         resources: the children of the root, a pool of type cluster; or one entry of type cluster or center, the root itself.
         name: of the graph and of its root.
         root: a root of any type, instead of `resources`: for example a node to be merged into a machine.
+        partitions: by name, with the keys of the file: ``{"batch": {"nodes": "all", "max_time": "24h", "default": True}}``.
         pools: pools outside the containment tree that belong to no particular graph.
         clock: returns "now" in seconds; always 0 by default.
 
@@ -167,6 +169,8 @@ def build(
         values["resources"] = resources
     if root is not None:
         values["root"] = root
+    if partitions:
+        values["partitions"] = {key: dict(entry) for key, entry in partitions.items()}
     if others := list(pools):
         values["pools"] = others
     if graphs:

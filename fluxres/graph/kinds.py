@@ -15,10 +15,10 @@ from fluxres.syntax import template
 
 PropertyValue = str | int | float | bool | None
 
-#: pool states in column order (RFC 4 base data, plus drain)
-STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
+#: pool states in column order (RFC 4 base data, plus drain, and inactive, which partitions have)
+STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive")
 #: states in which a pool takes no new work (rule A7)
-UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown"})
+UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown", "inactive"})
 
 DRAW = "draw."
 """Prefix of a property ``draw.TYPE``: the units of that type that a pool draws from its suppliers, whichever job holds it."""

@@ -31,6 +31,7 @@ from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
 from fluxres.graph.outage import Outage
+from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of
 from fluxres.graph.short_names import ShortNames
 from fluxres.graph.sums import Sums
 from fluxres.syntax import template
@@ -324,7 +325,39 @@ class Structure:
     @cached_property
     def feeds(self) -> list[Feeds]:
         """The auxiliary graphs in which some pool supplies another."""
-        return [feeds for feeds in (Feeds(self.accounts, graph) for graph in self.subsystems.values()) if len(feeds.below)]
+        graphs = (graph for graph in self.subsystems.values() if graph.name != PARTITIONS or not self.partitions)
+        return [feeds for feeds in (Feeds(self.accounts, graph) for graph in graphs) if len(feeds.below)]
+
+    # -- partitions --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def partitions(self) -> dict[str, Partition]:
+        """The partitions by name.
+
+        Errors: InputError for a limit that is none, and for two partitions of one name.
+        """
+        return partitions_of(self) if PARTITIONS in self.subsystems else {}
+
+    @cached_property
+    def default_partition(self) -> Partition | None:
+        """The partition of requests that name none."""
+        return next((partition for partition in self.partitions.values() if partition.is_default), None)
+
+    def partition(self, name: str) -> Partition:
+        """The partition of this name.
+
+        Errors: UsageError with the nearest names.
+        """
+        found = self.partitions.get(name) if isinstance(name, str) else None
+        if found is None:
+            from difflib import get_close_matches
+
+            known = list(self.partitions)
+            near = get_close_matches(str(name)[:64], known, 3)
+            some = f"there is {', '.join(known[: limits.WHY_NAMES_MAX])}{' …' * (len(known) > limits.WHY_NAMES_MAX)}"
+            hint = f"did you mean {' or '.join(near)}?" if near else some if known else "this machine has no partitions"
+            raise UsageError(f"no partition '{name!s:.80}'", hint=hint)
+        return found
 
     # -- hierarchies -------------------------------------------------------------------------------------------------
 

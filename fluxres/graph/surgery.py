@@ -20,6 +20,7 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.identity import template_fields
 from fluxres.graph.kinds import WAY
 from fluxres.graph.merge import merge
+from fluxres.graph.partitions import PARTITIONS
 from fluxres.graph.structure import Structure
 
 __all__ = ["by_itself", "duplicate", "extract", "extract_many", "merge", "remove", "unlink", "with_the_way"]
@@ -419,11 +420,14 @@ def _hierarchy_parents(s: Structure, taken: _Renumbering, ways: Int32) -> Int32:
 
 
 def _supplies(s: Structure, kept: Int32, taken: Int32) -> Int32:
-    """Pools outside the containment tree that are above taken ones, or that an edge joins to a kept pool of the tree."""
+    """Pools outside the containment tree that are above taken ones, or that an edge joins to a kept pool of the tree.
+
+    Partitions are not among them: what a job got in a partition is its own.
+    """
     hierarchies = [graph for graph in s.subsystems.values() if graph.hierarchy]
     first = [graph.src[graph.rows_to(taken)[1]] for graph in hierarchies]
-    for graph in s.subsystems.values():
-        if not graph.hierarchy:
+    for name, graph in s.subsystems.items():
+        if not graph.hierarchy and not (name == PARTITIONS and s.partitions):
             first += [graph.dst[graph.rows_from(kept)[1]], graph.src[graph.rows_to(kept)[1]]]
     joined = np.concatenate([np.zeros(0, np.int32), *first])
     fresh = np.unique(joined[joined >= s.tree_end])

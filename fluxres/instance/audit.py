@@ -388,7 +388,7 @@ def _check_ends(instance: HoldingsOwner) -> list[Problem]:
 def _check_queue(instance: HoldingsOwner) -> list[Problem]:
     """The queue has each job that waits for resources exactly once, and no other."""
     found, queue = [], instance.queue
-    listed = Counter(job.number for job in queue)
+    listed = Counter(job.number for job in queue.waiting())
     waiting = {job.number for job in instance.holdings.jobs_in((State.SCHED,)) if job.urgency != URGENCY_HELD}
     for number in sorted(listed.keys() | waiting):
         times = listed[number]

@@ -69,7 +69,7 @@ class GraphInventory:
 
     def ask(self, request: Request) -> Request:
         """The request itself, if it can ever be satisfied."""
-        signature = request.resources, request.constraint
+        signature = _signature(request)
         known = self._feasible.get(signature)
         if known is None:
             known = self._matcher().satisfiable(request)
@@ -89,11 +89,11 @@ class GraphInventory:
         return False
 
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
-        signature = ask.resources, ask.constraint
+        signature = _signature(ask)
         if end - now >= self._failed.get(signature, FOREVER + 1):
             return None
         try:
-            found = self._matcher().match(ask, now, end, self.match_policy)
+            found = self._matcher().match(ask, now, end, self.match_policy, is_queued=True)
         except InfeasibleRequest:  # the machine has lost all pools of a type, but may get some again
             found = None
         except LimitExceeded:  # undecided, and it will stay so until something is freed
@@ -125,7 +125,7 @@ class GraphInventory:
 
     def has_room(self, ask: Request, now: int) -> bool:
         with suppress(InfeasibleRequest):
-            return self._matcher().match(ask, now, now + 1, self.match_policy) is not None
+            return self._matcher().match(ask, now, now + 1, self.match_policy, is_queued=True) is not None
         return False
 
     # -- reserving ---------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class GraphInventory:
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
         self.unreserve(key)
         try:
-            found = self._matcher().earliest(ask, duration, now, self.match_policy)
+            found = self._matcher().earliest(ask, duration, now, self.match_policy, is_queued=True)
         except InfeasibleRequest:
             return None
         if found is None:
@@ -369,6 +369,11 @@ class GraphInventory:
     def count(self, claim: Hold) -> int:
         """The units of the measured type, including those held implicitly below exclusive pools."""
         return claim.count
+
+
+def _signature(request: Request) -> object:
+    """Equal for requests with the same answer at any time."""
+    return request.resources, request.constraint, request.system.get("queue", "") if request.attributes else ""
 
 
 class Held(Hold):

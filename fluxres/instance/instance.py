@@ -57,7 +57,7 @@ from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.tree import Branch, lines
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
-from fluxres.model import changes, joining, targets
+from fluxres.model import changes, joining, matching, targets
 from fluxres.model.resource_graph import locked
 from fluxres.model.targets import Targets
 from fluxres.syntax import fluid
@@ -258,17 +258,18 @@ class Instance:
 
         Args:
             wanted: a shape, short options, a jobspec or a Request.
-            duration_s: the limit of the job; default: that of the request, else none.
+            duration_s: the limit of the job; default: that of the request, else that of its partition, else none.
             urgency: 0 (held) to 31 (expedited).
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
 
-        Errors: InfeasibleRequest if the machine can never satisfy the request, UsageError, InputError; no job is made then.
+        Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition never allows it;
+        InsufficientResources while its partition accepts no jobs; UsageError, InputError; no job is made then.
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
-        length = request.duration_s if duration_s is None else duration_s
-        return self.submit_request(request, _duration(length), now, urgency, name, user, dependencies, payload)
+        length = matching.length(self._graph, request, None if duration_s is None else _duration(duration_s))
+        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload)
 
     def submit_request(
         self,
@@ -284,6 +285,8 @@ class Instance:
         """`submit` after `enter`, for callers that have a Request and a duration in ticks."""
         if self.is_ending:
             raise StaleHandle("this instance is ending")
+        if self._graph.structure.partitions:
+            matching.require_accepted(self._graph, request, duration)
         ask = self._ask(request)
         given: Iterable[Dependency] = ()
         if wanted or request.attributes:

@@ -105,7 +105,8 @@ def _sort_key(job: Job) -> tuple[int, int]:
 class Queue:
     """The waiting jobs of an instance; a queue policy gets this object.
 
-    Iteration is by priority, highest first, and then by submission; jobs may be started meanwhile.
+    Iteration is by priority, highest first, and then by submission; jobs may be started meanwhile. Jobs for a partition that
+    starts none are left out.
 
     A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
     `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`.
@@ -162,17 +163,31 @@ class Queue:
     @property
     def fresh(self) -> Iterator[Job]:
         """The jobs added since the last pass; they are behind all others, unless `changed` is set."""
-        return (job for job in self._fresh if job.state is State.SCHED)
+        closed = self._closed()
+        return (job for job in self._fresh if job.state is State.SCHED and not (closed and self._goes_to(job) in closed))
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Job]:
-        jobs = self._jobs
+        jobs, closed = self._jobs, self._closed()
         for at in range(self._head, len(jobs)):
             job = jobs[at]
-            if job.state is State.SCHED:
+            if job.state is State.SCHED and not (closed and self._goes_to(job) in closed):
                 yield job
+
+    def waiting(self) -> Iterator[Job]:
+        """All waiting jobs, also those for a partition that starts none."""
+        return (job for job in self._jobs[self._head :] if job.state is State.SCHED)
+
+    def _closed(self) -> frozenset[int]:
+        """The pools of the partitions that start no job; the jobs for them are passed over, so that they hold up no others."""
+        partitions = self._instance.inventory.graph.structure.partitions
+        return frozenset(each.vertex for each in partitions.values() if not each.starts_jobs) if partitions else frozenset()
+
+    def _goes_to(self, job: Job) -> int:
+        partition = self._instance.inventory.graph.matcher.partition_for(job.request)
+        return -1 if partition is None else partition.vertex
 
     def candidates(self) -> Iterator[Job]:
         """The jobs that may be able to start since the last pass: all if something became free, else the fresh ones."""
@@ -363,7 +378,7 @@ class Queue:
 
     def sort(self) -> None:
         """Sort again, after priorities have changed or a job has left that may return."""
-        self._jobs = sorted(self, key=_sort_key)
+        self._jobs = sorted(self.waiting(), key=_sort_key)
         self._head = 0
         self._count = len(self._jobs)
         self.changed = True
@@ -387,7 +402,7 @@ class Queue:
             del jobs[:head]
             self._head = 0
         if len(jobs) - self._head > 2 * self._count + 64:
-            self._jobs = list(self)
+            self._jobs = list(self.waiting())
             self._head = 0
 
     # -- passes ------------------------------------------------------------------------------------------------------
@@ -522,7 +537,7 @@ class Queue:
         if period is None or now - self._recalculated < ticks(period):
             return
         self._recalculated = now
-        for job in self:
+        for job in self.waiting():
             self.prioritize(job)
         self.sort()
 

@@ -1,7 +1,8 @@
 """Uniform requests: for a number of interchangeable pools, or of units of one pool, and nothing else.
 
 `slot=4/node` is any four nodes.  Recorded workloads and most ensembles have only such requests, which a number or a bit set can
-answer.  Requests with constraints, ids, several types or a range of counts need the matcher.
+answer.  Requests with constraints, ids, several types or a range of counts need the
+matcher, and so does any request to a machine with partitions.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def uniform_request(request: Request) -> UniformRequest | None:
     >>> uniform_request(as_request("slot=2/core=4"))[:3], uniform_request(as_request("node/core"))
     (('core', 8, 4), None)
     """
-    if request.constraint is not None or len(request.resources) != 1:
+    if request.constraint is not None or request.queue is not None or len(request.resources) != 1:
         return None
     top, times = request.resources[0], 1
     if top.is_slot:
@@ -76,7 +77,7 @@ _NODE: Final = "node"
 
 def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray | None:
     """The pools of size 1 that a request can be satisfied from, ascending; None if they are not interchangeable."""
-    if wanted.type not in structure.types or not wanted.is_exclusive or structure.kinds.may_draw:
+    if wanted.type not in structure.types or not wanted.is_exclusive or structure.kinds.may_draw or structure.partitions:
         return None
     vertices = structure.of_type(wanted.type)
     if not len(vertices) or vertices[-1] >= structure.tree_end or (structure.size[vertices] != 1).any():
@@ -92,7 +93,7 @@ def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray 
 
 def one_pool(structure: Structure, wanted: UniformRequest) -> int | None:
     """The single pool from whose units a request can be satisfied; None if there are several, or it has one unit."""
-    if wanted.type not in structure.types or wanted.is_whole:
+    if wanted.type not in structure.types or wanted.is_whole or structure.partitions:
         return None
     vertices = structure.of_type(wanted.type)
     if len(vertices) != 1 or vertices[0] >= structure.tree_end or structure.size.item(int(vertices[0])) < 2:

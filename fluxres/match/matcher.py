@@ -15,11 +15,13 @@ from typing import Final
 import numpy as np
 
 from fluxres import limits
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import FOREVER, positive_ticks, seconds
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead, Outage
+from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
-from fluxres.match import reasons
+from fluxres.match import admission, reasons
+from fluxres.match.admission import Objection
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
@@ -55,6 +57,7 @@ class Matcher:
         planner: over the same vertices; only read.
         ideal: as if everything were up; expects an empty planner.
         with_draws: charge what pools draw on their own.
+        with_partitions: a request goes to a partition (rule P1).
 
     Call `forget` after changing kinds of the structure in place (properties); changes of states are noticed.
 
@@ -70,16 +73,27 @@ class Matcher:
     ['/cluster/node0/core0', '/cluster/node0/core1', '/cluster/node0/gpu0']
     """
 
-    def __init__(self, structure: Structure, planner: Planner, *, ideal: bool = False, with_draws: bool = True) -> None:
+    def __init__(
+        self,
+        structure: Structure,
+        planner: Planner,
+        *,
+        ideal: bool = False,
+        with_draws: bool = True,
+        with_partitions: bool = True,
+    ) -> None:
         self.structure = structure
         self.planner = planner
         self.ideal = ideal
+        self.with_partitions = with_partitions
         present = () if ideal else (structure.outage.dead, structure.outage.stated)
         self.typology = Typology(structure, *present, with_draws=with_draws)
         #: By the identity of the resources, which jobspecs read from the same text share.
         self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
         self._ready_for: OrderedDict[object, Ready] = OrderedDict()
-        self._eligible: dict[Constraint | None, Eligible] = {}
+        self._eligible: dict[object, Eligible] = {}
+        #: Requests with their ranges of nodes cut to the limits of a partition, by resources, constraint and partition.
+        self._within: dict[object, Request] = {}
         #: By eligible nodes and kind of request.
         self._failures: dict[tuple[Eligible, object], Failures] = {}
         #: The outage when supply paths were last checked, and when eligible nodes were last computed.
@@ -109,6 +123,7 @@ class Matcher:
         how: str | Policy = "first",
         *,
         reference: bool = False,
+        is_queued: bool = False,
     ) -> Placement | None:
         """The match of a request over a window, or None if there is none.
 
@@ -117,20 +132,35 @@ class Matcher:
             start, end: window in ticks.
             how: a policy or its name.
             reference: use the reference traverser even if the vector path knows the form.
+            is_queued: its partition accepted the job before; a partition that drains starts such jobs.
 
         Cost: with the vector path, the rows of the window over one level and the pools returned.
         Errors: InfeasibleRequest for a type that the machine does not have; LimitExceeded for competing parts that stay
-        undecided; UsageError for an invalid window or policy.
+        undecided; UsageError for an invalid window or policy, and for a partition that the machine does not have.
         """
-        return self.attempt(request, how, reference=reference)(start, end)
+        return self.attempt(request, how, reference=reference, is_queued=is_queued)(start, end)
 
     def attempt(
-        self, request: Request, how: str | Policy = "first", *, reference: bool = False
+        self,
+        request: Request,
+        how: str | Policy = "first",
+        *,
+        reference: bool = False,
+        is_queued: bool = False,
+        among: Partition | None = None,
     ) -> Callable[[int, int], Placement | None]:
-        """:meth:`match` as a function of the window, with everything that does not depend on the window done in advance."""
+        """:meth:`match` as a function of the window, with everything that does not depend on the window done in advance.
+
+        Args:
+            among: match among the members of this partition, whatever else it allows.
+        """
+        if among is None and (self.structure.partitions or request.attributes):
+            partition = self.partition_for(request)
+            if partition is not None:
+                return self._admitted(request, partition, how, reference=reference, is_queued=is_queued)
         chosen = policy(how)
         plan, shape, alone = self._ready(request)
-        eligible = self._eligible_for(request.constraint)
+        eligible = self._eligible_for(request.constraint, among)
 
         if plan.between >= 0:
             together = self._meeting(plan, eligible, chosen, reference=reference)
@@ -153,6 +183,64 @@ class Matcher:
 
         return at
 
+    # -- partitions --------------------------------------------------------------------------------------------------
+
+    def _admitted(
+        self, request: Request, partition: Partition, how: str | Policy, *, reference: bool, is_queued: bool
+    ) -> Callable[[int, int], Placement | None]:
+        """The match of a request that goes to a partition, as far as the partition allows it."""
+        among = self.attempt(self._within_limits(request, partition), how, reference=reference, among=partition)
+
+        def at(start: int, end: int) -> Placement | None:
+            _require_window(start, end)
+            if admission.objections(partition, request, _length(start, end), is_queued=is_queued, ideal=self.ideal):
+                return None
+            found = among(start, end)
+            return None if found is None or self._beyond(partition, found) is not None else found
+
+        return at
+
+    def partition_for(self, request: Request) -> Partition | None:
+        """The partition that a request goes to; None if it goes to the whole machine (rule P1).
+
+        Errors: UsageError for a partition that the machine does not have.
+        """
+        if not (self.structure.partitions or request.attributes) or not self.with_partitions:
+            return None
+        return admission.of_request(self.structure, request)
+
+    def _within_limits(self, request: Request, partition: Partition) -> Request:
+        """The request as its partition limits it, the same object for the same resources."""
+        if partition.max_nodes is None and not partition.min_nodes:
+            return request
+        key = request.resources, request.constraint, request.parts, partition.vertex
+        found = self._within.get(key)
+        if found is None:
+            if len(self._within) >= REQUESTS_KEPT:
+                self._within.clear()
+            found = self._within[key] = admission.within_limits(partition, request)
+        return found
+
+    def _beyond(self, partition: Partition, found: Placement) -> Objection | None:
+        if partition.max_nodes is None and not partition.min_nodes:
+            return None
+        return admission.beyond_limits(partition, admission.number_of_nodes(self.typology, found))
+
+    def _objections(self, request: Request, start: int, end: int, how: Policy) -> list[Objection]:
+        """What the partition of a request does not allow in a window, or of the match there."""
+        partition = self.partition_for(request)
+        if partition is None:
+            return []
+        found = admission.objections(partition, request, _length(start, end), is_queued=False)
+        if found or (partition.max_nodes is None and not partition.min_nodes):
+            return found
+        try:
+            there = self.attempt(self._within_limits(request, partition), how, among=partition)(start, end)
+        except LimitExceeded:
+            return []
+        beyond = None if there is None else self._beyond(partition, there)
+        return [] if beyond is None else [beyond]
+
     def lengths(self, request: Request) -> tuple[int, int]:
         """The number of counts and of slots that a match of the request has.
 
@@ -162,7 +250,14 @@ class Matcher:
         return len(plan.all), len(plan.slots)
 
     def earliest(
-        self, request: Request, duration: int, after: int, how: str | Policy = "first", *, reference: bool = False
+        self,
+        request: Request,
+        duration: int,
+        after: int,
+        how: str | Policy = "first",
+        *,
+        reference: bool = False,
+        is_queued: bool = False,
     ) -> Placement | None:
         """The match with the earliest start from `after` on, or None if there can never be one.
 
@@ -170,14 +265,20 @@ class Matcher:
 
         Args:
             duration: ticks; FOREVER for a job without end.
+            is_queued: as for `match`.
 
         Errors: as for `match`; LimitExceeded only if no start was found.
         """
         if duration < 1:
             raise UsageError(f"duration: expected at least one tick, got {duration}")
+        partition = self.partition_for(request)
+        if partition is not None:
+            if admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
+                return None
+            request = self._within_limits(request, partition)
         plan, shape, _ = self._ready(request)
         undecided: list[LimitExceeded] = []
-        decisive = self.attempt(request, how, reference=reference)
+        decisive = self.attempt(request, how, reference=reference, is_queued=is_queued)
 
         def attempt(start: int, end: int) -> Placement | None:
             try:
@@ -186,7 +287,7 @@ class Matcher:
                 undecided.append(error)
                 return None
 
-        eligible = self._eligible_for(request.constraint)
+        eligible = self._eligible_for(request.constraint, partition)
         skipper = None
         if shape is not None and not reference and is_guided(shape.draws, self.typology):
             skipper = WindowSkipper(self._node_table, plan, shape, eligible, policy(how), partial(self._failures_of, eligible))
@@ -196,11 +297,17 @@ class Matcher:
         return found
 
     def satisfiable(self, request: Request, *, reference: bool = False) -> bool:
-        """Whether the request can match with everything up and nothing held.  The constraint still applies.
+        """Whether the request can match with everything up and nothing held.  Constraint and limits of its partition still apply.
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        eligible = self._eligible_for(request.constraint)
+        partition = self.partition_for(request)
+        if partition is not None:
+            length = None if request.duration_s is None else positive_ticks(request.duration_s)
+            if admission.objections(partition, request, length, is_queued=True, ideal=True):
+                return False
+            request = self._within_limits(request, partition)
+        eligible = self._eligible_for(request.constraint, partition)
         self.follow_suppliers()
         idle = [self._unhindered()]
         if self.typology.dead:
@@ -227,14 +334,26 @@ class Matcher:
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
         chosen = policy(how)
-        plan, shape, _ = self._ready(request)
-        undecided = False
+        partition, undecided = self.partition_for(request), False
+        if partition is not None and (found := self._objections(request, start, end, chosen)):
+            return self._objected(request, found, start, end, chosen)
+        within = request if partition is None else self._within_limits(request, partition)
+        plan, shape, _ = self._ready(within)
         try:
-            if self._fits(plan, shape, self._eligible_for(request.constraint), chosen, start, end):
+            if self._fits(plan, shape, self._eligible_for(request.constraint, partition), chosen, start, end):
                 return None
         except LimitExceeded:
             undecided = True
         return self.refusal(request, start, end, chosen, holders=holders, undecided=undecided)
+
+    def _objected(self, request: Request, found: list[Objection], start: int, end: int, chosen: Policy) -> Refusal:
+        """The refusal of what a partition does not allow."""
+        never = any(each.is_lasting for each in found)
+        first = None
+        if not never and all(each.code != "state" for each in found):
+            with suppress(LimitExceeded):
+                first = self.earliest(request, _length(start, end), start, chosen)
+        return Refusal((), {}, never, None if first is None else seconds(first.start), objections=tuple(found))
 
     def refusal(
         self,
@@ -257,19 +376,25 @@ class Matcher:
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
         chosen = policy(how)
+        partition = self.partition_for(request)
+        if partition is not None:
+            if objected := self._objections(request, start, end, chosen):
+                return self._objected(request, objected, start, end, chosen)
+            request = self._within_limits(request, partition)
+        name = None if partition is None else partition.name
         plan, shape, _ = self._ready(request)
-        eligible = self._eligible_for(request.constraint)
+        eligible = self._eligible_for(request.constraint, partition)
         if self._is_never(request):
             idle = self._unhindered()
             plan, shape, _ = idle._ready(request)
             ideal = idle._situation(eligible, plan, 0, FOREVER)
             parts = reasons.explain(ideal, idle._widest(plan), chosen, None)
-            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True)
+            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True, partition=name)
         situation = self._situation(eligible, plan, start, end)
         less, given_up = self._enough(situation, plan, shape, chosen)
         first = None
         try:
-            first = self.earliest(request, min(end - start, FOREVER), start, chosen)
+            first = self.earliest(request, _length(start, end), start, chosen)
         except LimitExceeded:
             undecided = True
         return Refusal(
@@ -277,6 +402,7 @@ class Matcher:
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
+            partition=name,
         )
 
     def _is_never(self, request: Request) -> bool:
@@ -363,16 +489,17 @@ class Matcher:
         found = form(plan, self.typology) if plan.between < 0 else None
         return found if found is not None and self._node_table.level is not None else None
 
-    def _eligible_for(self, constraint: Constraint | None) -> Eligible:
+    def _eligible_for(self, constraint: Constraint | None, partition: Partition | None = None) -> Eligible:
         outage = self.structure.outage
         if outage is not self._eligible_in:  # a constraint may test states
             self._forget_eligible()
             self._eligible_in = outage
-        found = self._eligible.get(constraint)
+        key = constraint if partition is None else (constraint, partition.vertex)
+        found = self._eligible.get(key)
         if found is None:
             if len(self._eligible) >= REQUESTS_KEPT:
                 self._forget_eligible()
-            found = self._eligible[constraint] = Eligible(self.typology, constraint)
+            found = self._eligible[key] = Eligible(self.typology, constraint, partition)
         return found
 
     def _forget_eligible(self) -> None:
@@ -461,6 +588,10 @@ def _asks_the_same(one: Request, other: Request) -> bool:
 
 def _is_same(one: Dead, other: Dead) -> bool:
     return one is other or (one.keys() == other.keys() and all(np.array_equal(one[kind], other[kind]) for kind in one))
+
+
+def _length(start: int, end: int) -> int:
+    return end - start if end < FOREVER else FOREVER
 
 
 def _require_window(start: int, end: int) -> None:

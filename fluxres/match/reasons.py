@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fluxres import clock, limits
 from fluxres.errors import LimitExceeded
 from fluxres.graph.draws import ONLY_A_WAY
+from fluxres.match.admission import Objection
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.policy import Policy
@@ -55,7 +56,7 @@ class Cause:
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
-        detail: the states, the missing parts, or the requested properties that no pool has.
+        detail: the states, the partition, the missing parts, or the requested properties that no pool has.
     """
 
     code: str
@@ -83,6 +84,7 @@ class Cause:
             "unit": f"{are} counted in a unit that does not convert",
             "state": f"{are} {listed(self.detail)}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
+            "partition": f"{are} not in partition {listed(self.detail)}",
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint{unknown}",
             "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
             "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
@@ -190,6 +192,8 @@ class Refusal:
         never: the machine itself has too little, whatever is held or down.
         earliest: seconds of the earliest start, None if it is unknown or there is none.
         undecided: the parts compete, and the search for a count that would be enough was given up.
+        objections: what the partition of the request does not allow; then there are no parts.
+        partition: the partition that the request goes to; None for the whole machine.
     """
 
     parts: tuple[PartReport, ...]
@@ -197,15 +201,20 @@ class Refusal:
     never: bool = False
     earliest: float | None = None
     undecided: bool = False
+    objections: tuple[Objection, ...] = ()
+    partition: str | None = None
 
     def sentences(self) -> list[str]:
         """The refusal as a terminal shows it, one sentence per item."""
+        if self.objections:
+            return [*(each.sentence() for each in self.objections), self.outlook()]
         found = [f"{self.marked(part)}{part.sentence()}" for part in self.obstacles]
         if not any(part.is_short for part in self.parts):
             found.append(self.together())
         found += self.would_match()
         if self.never:
-            found.append("This machine can never satisfy it, even with nothing held and everything up.")
+            bound = self.bound[:1].upper() + self.bound[1:]
+            found.append(f"{bound} can never satisfy it, even with nothing held and everything up.")
         elif self.earliest is not None:
             found.append(f"The earliest start is {in_message(self.earliest)}.")
         elif self.undecided:
@@ -213,6 +222,20 @@ class Refusal:
         else:
             found.append("There is no start unless pools return to service, or pools held without an end are freed.")
         return found
+
+    @property
+    def bound(self) -> str:
+        """What the request is matched in, as the subject of a sentence."""
+        return "this machine" if self.partition is None else f"partition '{self.partition}'"
+
+    def outlook(self) -> str:
+        """When a request that its partition does not allow can start, as a sentence."""
+        partition = f"partition '{self.objections[0].partition}'"
+        if self.never:
+            return f"It can never start in {partition}."
+        if any(each.code == "state" for each in self.objections):
+            return f"There is no start until the state of {partition} changes."
+        return f"The earliest start is {in_message(self.earliest)}." if self.earliest is not None else "No start is known."
 
     @property
     def obstacles(self) -> list[PartReport]:
@@ -248,6 +271,8 @@ class Refusal:
 
     def reasons(self) -> dict[str, str]:
         """What is short, by place; for errors that carry reasons."""
+        if self.objections:
+            return {f"partition {each.partition}: {each.code}": each.sentence() for each in self.objections}
         short = [part for part in self.parts if part.is_short] or list(self.parts)
         return {part.place: part.sentence() for part in short}
 
@@ -419,6 +444,8 @@ class _Writer:
         if not situation.ideal:
             yield "state", structure.outage.is_stated(pools)
             yield "cut-off", structure.outage.is_cut_off(pools)
+        if situation.eligible.partition is not None:
+            yield "partition", situation.eligible.elsewhere(pools)
         if not situation.eligible.everywhere:
             yield "constraint", np.array([not situation.eligible.of(v) for v in pools.tolist()])
         if not demand.is_slot and (demand.whole or not demand.children):
@@ -474,6 +501,8 @@ class _Writer:
         elif code == "cut-off":
             culprits = dict.fromkeys(u for v in some for u in structure.unavailable_because(v))
             detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
+        elif code == "partition" and situation.eligible.partition is not None:
+            detail = (f"'{situation.eligible.partition.name}'",)
         elif code == "constraint":
             detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
         elif code == "property":

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, STATES, PropertyValue
+from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
@@ -28,7 +29,7 @@ Mask = NDArray[np.bool_]
 
 
 class Eligible:
-    """The targets of one machine that satisfy one constraint.
+    """The targets of one machine that satisfy one constraint, and are members of one partition if there is one.
 
     `syntax.constraint.matches` defines the meaning, one target at a time.  Here the same is done with masks, because a job's
     constraint applies to ten thousand nodes of three kinds.  A constraint applies to the execution target, which is a node:
@@ -39,9 +40,10 @@ class Eligible:
     Errors: LimitExceeded for a hostlist of more hosts than `limits.IDSET_COUNT_MAX`.
     """
 
-    def __init__(self, typology: Typology, constraint: Constraint | None) -> None:
+    def __init__(self, typology: Typology, constraint: Constraint | None, partition: Partition | None = None) -> None:
         self._typology = typology
         structure = typology.structure
+        self.partition = partition
         self.everywhere = constraint is None or constraint == And()
         self._by_pool = typology.node < 0
         self.targets = np.arange(structure.n, dtype=np.int32) if self._by_pool else typology.vertices(typology.node)
@@ -49,6 +51,9 @@ class Eligible:
         self.mask: Mask = np.ones(len(self.targets), np.bool_)
         if not self.everywhere and constraint is not None:
             self.mask = self._evaluate(constraint)
+        if partition is not None:
+            self.mask &= partition.covers(self.targets)
+        if not self.everywhere or partition is not None:
             self.everywhere = bool(self.mask.all())
         self._barred: Int32 = self.targets[~self.mask]
 
@@ -58,6 +63,13 @@ class Eligible:
             return True
         target = v if self._by_pool else self._typology.node_at[v]
         return target < 0 or not self._is_barred(target)
+
+    def elsewhere(self, vertices: Int32) -> Mask:
+        """Those of the pools that have an execution target which is not in the partition."""
+        if self.partition is None:
+            return np.zeros(len(vertices), np.bool_)
+        targets = vertices if self._by_pool else self._typology.node_of[vertices]
+        return (targets >= 0) & ~self.partition.covers(targets)
 
     def only(self, targets: NDArray[np.int64]) -> Eligible:
         """The same, restricted to these targets (by index)."""

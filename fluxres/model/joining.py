@@ -61,6 +61,8 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
                 outside[u - structure.tree_end] = structure.size.item(u)
         for u in barred[np.searchsorted(barred, structure.tree_end) :].tolist():
             outside[u - structure.tree_end : structure.end.item(u) - structure.tree_end] = 0
+        for partition in structure.partitions.values():  # in any state
+            outside[partition.vertex - structure.tree_end] = structure.size.item(partition.vertex)
 
     def way_units(vertices: Int32) -> NDArray[np.int64]:
         outage = structure.outage

@@ -6,6 +6,7 @@ graph has changed in between.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-def length(request: Request, given: int | None) -> int:
-    """Length of an allocation in ticks: `given`, else that of the request, else FOREVER."""
+def length(graph: ResourceGraph, request: Request, given: int | None) -> int:
+    """Length of an allocation in ticks: `given`, else that of the request, else the default of its partition, else FOREVER."""
     if given is not None:
         return given
-    return FOREVER if request.duration_s is None else positive_ticks(request.duration_s)
+    wanted = request.duration_s
+    if wanted is None and graph.structure.partitions and (partition := graph.matcher.partition_for(request)) is not None:
+        wanted = partition.time_if_unstated_s
+    return FOREVER if wanted is None or wanted == inf else positive_ticks(wanted)
 
 
 def match(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Placement:
@@ -56,15 +60,45 @@ def error(
 
 def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """A refusal as an error: the first part that falls short as the message, and the reasons by part."""
+    if refusal.objections:
+        return _objected(refusal)
     short = next((part for part in refusal.parts if part.is_short), None)
     message = short.sentence() if short is not None else " ".join(refusal.sentences())
     if refusal.never:
         return InfeasibleRequest(
-            message, hint="this machine can never satisfy it", reasons=refusal.reasons(), explanation=refusal
+            message, hint=f"{refusal.bound} can never satisfy it", reasons=refusal.reasons(), explanation=refusal
         )
     hint = "" if refusal.earliest is None else f"free from {in_message(refusal.earliest)} on"
     reasons = refusal.reasons()
     return InsufficientResources(message, hint=hint, earliest=refusal.earliest, reasons=reasons, explanation=refusal)
+
+
+def _objected(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
+    reasons = refusal.reasons()
+    message, hint = refusal.objections[0].text, refusal.outlook().removesuffix(".")
+    message = f"partition '{refusal.objections[0].partition}' {message}"
+    if refusal.never:
+        return InfeasibleRequest(message, hint=hint, reasons=reasons, explanation=refusal)
+    return InsufficientResources(message, hint=hint, earliest=refusal.earliest, reasons=reasons, explanation=refusal)
+
+
+def require_accepted(graph: ResourceGraph, request: Request, length: int) -> None:
+    """Refuse a job that its partition does not accept for its queue (rule P1).
+
+    Args:
+        length: ticks.
+
+    Errors: InsufficientResources while the partition accepts no jobs; InfeasibleRequest for what it never allows; UsageError for
+    a partition that the machine does not have.
+    """
+    partition = graph.matcher.partition_for(request)
+    if partition is None:
+        return
+    from fluxres.match import Refusal, admission
+
+    found = admission.not_accepted(partition, request, length)
+    if found:
+        raise refused(Refusal((), {}, any(each.is_lasting for each in found), objections=tuple(found)))
 
 
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:

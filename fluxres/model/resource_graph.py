@@ -11,9 +11,10 @@ import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from threading import RLock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakSet
 
@@ -31,6 +32,7 @@ from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph import state_notes, surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
+from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
@@ -229,7 +231,7 @@ class ResourceGraph:
         length = self._length(duration_s)
         now = self.now()
         start = now if at is None else ticks(at, name)
-        return start, min(start + matching.length(request, length), FOREVER)
+        return start, min(start + matching.length(self, request, length), FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 
@@ -308,6 +310,22 @@ class ResourceGraph:
     def subsystems(self) -> list[str]:
         """Names of the auxiliary graphs."""
         return list(self.structure.subsystems)
+
+    @property
+    def partitions(self) -> Mapping[str, Partition]:
+        """The partitions by name, each with its state, its limits and its members as vertex numbers (`select` takes them).
+
+        >>> from fluxres import Resource, build
+        >>> batch = {"nodes": "node[0-2]", "default": True, "max_time": "24h"}
+        >>> graph = build(Resource("node", 4, children=[Resource("core", 8)]), name="demo", partitions={"batch": batch})
+        >>> graph.partitions["batch"].max_time_s, graph.select(graph.partitions["batch"].members).paths()
+        (86400.0, ['/demo/node0', '/demo/node1', '/demo/node2'])
+        >>> graph.set_state("partitions:/batch", "down")
+        >>> print(graph.why_not("-N1"))
+        Partition 'batch' is down: no job starts in it.
+        There is no start until the state of partition 'batch' changes.
+        """
+        return MappingProxyType(self.structure.partitions)
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -547,7 +565,7 @@ class ResourceGraph:
         from fluxres.model import several
         from fluxres.model.match import stamped
 
-        parts = several.requests_of(wanted, self._length(duration_s))
+        parts = several.requests_of(self, wanted, self._length(duration_s))
         found = several.match(self, parts, self.window(at, None)[0], policy)
         return [stamped(self, match) for match in found if match is not None]
 
@@ -583,7 +601,7 @@ class ResourceGraph:
         """The first start, in seconds, at which several requests have a match together; None if there is none."""
         from fluxres.model import several
 
-        parts = several.requests_of(wanted, self._length(duration_s))
+        parts = several.requests_of(self, wanted, self._length(duration_s))
         start = several.start_of_all(self, parts, self.window(after, None, "after")[0], policy)
         return None if start is None else seconds(start)
 
@@ -1040,12 +1058,14 @@ class ResourceGraph:
     ) -> None:
         """Set the state of pools (RFC 4 State).
 
+        A partition, such as ``partitions:batch``, is up, down, drain or inactive (rule P1).
+
         Args:
             reason: why; :attr:`Pool.state_note` gives it until the state is set again.
             user: who says so.
             since: now by default.
 
-        Errors: UsageError for an unknown state, UnknownPool.
+        Errors: UsageError for an unknown state, and one that a partition cannot have; UnknownPool.
         """
         fields, note = events.check_state(state), None
         if reason is not None or user is not None:
@@ -1058,7 +1078,7 @@ class ResourceGraph:
             self.structure.set_state(vertices, state)
             state_notes.put(self.structure, vertices, note)
 
-        self._mark("state", where, apply, fields)
+        self._mark("state", where, apply, fields, partial(require_state, self.structure, state=state))
         if self._matcher is not None:
             self._matcher.forget()
 
@@ -1076,8 +1096,17 @@ class ResourceGraph:
         """Remove a tag from pools that have it."""
         self._mark("untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
 
-    def _mark(self, event: str, where: Any, apply: Callable[[Int32], None], fields: Mapping[str, Any]) -> None:
+    def _mark(
+        self,
+        event: str,
+        where: Any,
+        apply: Callable[[Int32], None],
+        fields: Mapping[str, Any],
+        check: Callable[[Int32], None] | None = None,
+    ) -> None:
         vertices = np.array(targets.pools(self, where, "state and no tags"), np.int32)
+        if check is not None:
+            check(vertices)
         name_of = self.structure.where
         changes.tell(self, lambda: {"event": event, "pools": [name_of(v) for v in vertices.tolist()], **fields}, len(vertices))
         apply(vertices)

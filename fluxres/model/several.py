@@ -160,10 +160,10 @@ def _part(
         named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
         return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = as_request(what)
-    return Part(place, job, request, [], matching.length(request, length))
+    return Part(place, job, request, [], matching.length(graph, request, length))
 
 
-def requests_of(wanted: Iterable[Wanted], length: int | None) -> list[Part]:
+def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | None) -> list[Part]:
     """As :func:`parts_of`, for requests without jobs.
 
     Errors: UsageError, InputError with the number of the request.
@@ -174,7 +174,7 @@ def requests_of(wanted: Iterable[Wanted], length: int | None) -> list[Part]:
     for number, what in enumerate(wanted):
         with located(_place(number, "")):
             request = as_request(what)
-            found.append(Part(_place(number, ""), "", request, [], matching.length(request, length)))
+            found.append(Part(_place(number, ""), "", request, [], matching.length(graph, request, length)))
     if not found:
         raise UsageError("no requests", hint="give at least one")
     return found
@@ -184,7 +184,7 @@ def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], length: in
     """As :func:`parts_of` for pairs, and as :func:`requests_of` for requests alone."""
     if wanted and isinstance(wanted[0], tuple):
         return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), length, start)
-    return requests_of(cast("Sequence[Wanted]", wanted), length)
+    return requests_of(graph, cast("Sequence[Wanted]", wanted), length)
 
 
 # -- matching ------------------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def match_joined(
     The match is split by slots.  It cannot be split where a pool is outside any slot, where two requests have units of one pool,
     or where a request asks for units between nodes, because nodes of different requests would be connected.
     """
-    if any(request.constraint != requests[0].constraint for request in requests):
+    if any(request.constraint != requests[0].constraint or request.queue != requests[0].queue for request in requests):
         return None
     if any(_meets(request) or not _is_in_slots(request.resources) for request in requests):
         return None
@@ -439,7 +439,7 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
     """Whether all parts cannot match at once even on an idle machine with everything up."""
     requests = [part.request for part in parts if part.request is not None]
-    if any(request.constraint is not None or _meets(request) for request in requests):
+    if any(request.constraint is not None or request.queue is not None or _meets(request) for request in requests):
         return False  # these cannot be joined: a request has a single constraint, and connects its nodes in one place
     if graph.matcher.satisfiable(joined(requests)):
         return False

@@ -51,7 +51,8 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
     if not held:
         throughout = "throughout" if start is not None and end is not None else "in"
         raise NotHeld(f"job '{job}' holds nothing {throughout} this window", hint="`allocated` shows what it holds")
-    eligible = Eligible(graph.matcher.typology, request.constraint)
+    named = None if request.queue is None else graph.structure.partition(request.queue)
+    eligible = Eligible(graph.matcher.typology, request.constraint, named)
     amounts = {v: n for v, n in held.items() if eligible.of(v) and eligible.all_below(v)}
     sought = replace(request, constraint=None)
     picks, slots = _match(graph, {**amounts, **charged}, sought, policy, below=True)
@@ -171,7 +172,7 @@ def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> t
 
 
 def _matcher(made: Structure) -> Matcher:
-    return Matcher(made, empty_planner(made), with_draws=False)
+    return Matcher(made, empty_planner(made), with_draws=False, with_partitions=False)
 
 
 def _match(graph: ResourceGraph, amounts: dict[int, int], request: Request, policy: str | Policy, *, below: bool) -> Answer:

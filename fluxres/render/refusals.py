@@ -6,11 +6,14 @@ The wording is that of :mod:`fluxres.match.reasons`; this module adds the layout
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.match import Refusal
+from fluxres.match.admission import Objection
 from fluxres.match.reasons import PartReport
+from fluxres.model import matching
 from fluxres.model.several import Shortage
 from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from
 
@@ -22,6 +25,8 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
         start: the requested time, as a word: now, a date.
     """
     found = [style.paint(_verdict(refusal, start), "heading")]
+    if refusal.objections:
+        return found + [each.sentence() for each in refusal.objections]
     for part in refusal.obstacles:
         found += [f"{refusal.marked(part)}{part.head()}", *(f"  {cause}" for cause in part.ruled_out(_until))]
     if not any(part.is_short for part in refusal.parts):
@@ -30,8 +35,11 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
 
 
 def _verdict(refusal: Refusal, start: str) -> str:
+    if refusal.objections and (refusal.never or refusal.earliest is None):
+        partition = f"partition '{refusal.objections[0].partition}'"
+        return f"Never in {partition}." if refusal.never else f"Not {start}. {refusal.outlook()}"
     if refusal.never:
-        return "Never: the request exceeds the capacity of this machine, even when idle with everything up."
+        return f"Never: the request exceeds the capacity of {refusal.bound}, even when idle with everything up."
     if refusal.earliest is not None:
         return f"Not {start}. The earliest start is {when_from(refusal.earliest)}."
     if refusal.undecided:
@@ -55,12 +63,14 @@ def worded(raised: InsufficientResources | InfeasibleRequest) -> InsufficientRes
 
 def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """The first unsatisfied part, and each part by its place."""
+    if refusal.objections:
+        return matching.refused(refusal)
     short = [part for part in refusal.parts if part.is_short] or list(refusal.parts)
     reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short}
     together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
     place, message = next(iter(reasons.items()), ("", "no pools found for the request"))
     if refusal.never:
-        hint = "this machine can never satisfy it"
+        hint = f"{refusal.bound} can never satisfy it"
         return InfeasibleRequest(f"{message}{together}", where=place, hint=hint, reasons=reasons)
     return InsufficientResources(f"{message}{together}", where=place, earliest=refusal.earliest, reasons=reasons)
 
@@ -73,7 +83,15 @@ def document(refusal: Refusal | None) -> dict[str, Any]:
         "earliest": None if refusal is None else refusal.earliest,
         "undecided": refusal is not None and refusal.undecided,
         "enough": {} if refusal is None else refusal.enough,
+        "partition": None if refusal is None or not refusal.objections else _partition(refusal.objections),
         "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
+    }
+
+
+def _partition(objections: Sequence[Objection]) -> dict[str, Any]:
+    return {
+        "name": objections[0].partition,
+        "reasons": [{"code": each.code, "text": each.sentence()} for each in objections],
     }
 
 

@@ -24,6 +24,7 @@ from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
+from fluxres.model import matching
 from fluxres.simulation.cost import Cost, Decision
 from fluxres.simulation.hierarchy import Hierarchy, shares
 from fluxres.simulation.machine import Machine
@@ -310,12 +311,14 @@ class Simulator:
         unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
         for child, size in enumerate(sizes):
-            request = Request(parse_shape(f"slot={size}/{unit}"))
+            request = Request(parse_shape(f"slot={size}/{unit}"), attributes={"system": {"queue": None}})  # of any partition
             self._enter(site, request, FOREVER, Child(what.level + 1, what.place * number + child))
 
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance
         now = instance.enter()
+        if limit >= FOREVER and site.machine.graph.structure.partitions:
+            limit = matching.length(site.machine.graph, request, None)
         if given is None:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
@@ -338,7 +341,8 @@ class Simulator:
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
             made = self._enter(site, request, job.limit, job, job)
-        except (InfeasibleRequest, LimitExceeded) as error:  # never, or undecided even on the idle machine
+        # never, undecided even on the idle machine, or not accepted by its partition
+        except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
             self.refusals.add(job.id, error.message)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None

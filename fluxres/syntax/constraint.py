@@ -19,7 +19,7 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import hostlist, idset
 from fluxres.syntax.hostlist import Expression
 
-STATES: Final = ("up", "down", "drain", "degraded", "failing", "unknown", "null")
+STATES: Final = ("up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive")
 _OPERATORS: Final = ("properties", "hostlist", "ranks", "states", "and", "or", "not")
 RESERVED: Final = frozenset("!&'\"^`|()")
 """Characters that are not allowed in property names (RFC 20)."""

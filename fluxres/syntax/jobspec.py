@@ -247,21 +247,25 @@ class Request:
 
     @property
     def queue(self) -> str | None:
-        return self.system.get("queue")
+        """The partition it names; Flux calls it a queue."""
+        return self.system.get("queue") if self.attributes else None
 
     def vertices(self) -> Iterable[Vertex]:
         return preorder(self.resources)
 
 
 def joined(requests: Sequence[Request]) -> Request:
-    """Several requests as one, with the constraint of the first.  What each says about itself still applies only to it.
+    """Several requests as one, with the constraint and the partition of the first.  What each says about itself still applies
+    only to it.
 
     >>> node, core = Vertex("node", counts.exactly(1)), Vertex("core", counts.exactly(4))
     >>> joined([Request((node, core)), Request((core,))]).parts
     (2, 1)
     """
     vertices = tuple(vertex for request in requests for vertex in request.resources)
-    return Request(vertices, constraint=requests[0].constraint, parts=tuple(len(request.resources) for request in requests))
+    first, parts = requests[0], tuple(len(request.resources) for request in requests)
+    attributes = {"system": {"queue": first.queue}} if "queue" in first.system else {}
+    return Request(vertices, attributes=attributes, constraint=first.constraint, parts=parts)
 
 
 # -- any form ----------------------------------------------------------------------------------------------------------
@@ -339,7 +343,10 @@ def of_options(given: options.Given, request: Request | None = None) -> Request:
             message = "expected a number of nodes, tasks or cores"
             raise UsageError(message, where=options.spelling(given), hint="such as -N4 or -n8 -c2")
         request = Request(sizes)
-    found, duration_s = options.constraint(given), options.duration_s(given)
+    found, duration_s, name = options.constraint(given), options.duration_s(given), options.partition(given)
+    if name is not None:
+        attributes = {**request.attributes, "system": {**request.system, "queue": name}}
+        request = replace(request, attributes=attributes)
     if found is not None:
         found = found if request.constraint is None else constraints.And((request.constraint, found))
         request = replace(request, constraint=found)

@@ -50,6 +50,7 @@ SIZES: Final = (
 )
 """Options that say how much is asked for."""
 CONDITIONS: Final = (
+    Option("partition", ("-p", "--partition", "--queue"), "NAME", "the partition it goes to. Default: that of the machine."),
     Option("time", ("-t", "--time", "--time-limit"), "D", "duration, such as 90m, 1:00:00 or 1-12. A number alone is minutes."),
     Option("requires", ("--requires",), "QUERY", "only nodes that meet this query, such as 'ssd -host:node[0-7]'."),
     Option("nodelist", ("-w", "--nodelist"), "HOSTS", "only these nodes; all of them if no number is given."),
@@ -301,6 +302,18 @@ def constraint(given: Given) -> Constraint | None:
         _host_count(str(given["nodelist"]))
         found.append(Hostlist((str(given["nodelist"]),)))
     return found[0] if len(found) == 1 else And(tuple(found))
+
+
+def partition(given: Given) -> str | None:
+    """The partition of `--partition`. Errors: InputError for several, of which Slurm takes the first that starts."""
+    if "partition" not in given:
+        return None
+    name = str(given["partition"])
+    if not name or "," in name:
+        raise InputError(
+            f"expected the name of one partition, got {excerpt(name)}", where="-p", hint="ask about one after the other"
+        )
+    return name
 
 
 def duration_s(given: Given) -> float | None:

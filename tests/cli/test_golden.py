@@ -32,7 +32,7 @@ def transcript(commands: list[str], place: Path) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_transcript_is_reproduced(file: Path, place: Path) -> None:
-    for name in (MACHINE.name, "job.yaml", "study.yaml", "ended.yaml"):
+    for name in (MACHINE.name, "job.yaml", "study.yaml", "ended.yaml", "partitions.yaml"):
         shutil.copy(MACHINE.with_name(name), place)
     expected = file.read_text(encoding="utf-8")
     commands = [line.removeprefix("$ ") for line in expected.splitlines() if line.startswith("$ ")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fluxres.formats.cluster.schema import Cluster, Edge, Graph, Resource
+from fluxres.formats.cluster.schema import Cluster, Edge, Graph, PartitionEntry, Resource
 from fluxres.graph.structure import Structure
 from tests.formats.structures import read_cluster
 
@@ -43,15 +43,18 @@ def test_the_examples_mean_what_is_said_beside_them() -> None:
     assert len(site.of_type("node")) == 10
     assert len(site.of_type("core")) == 8 * 48 + 2 * 24
     assert site.vertex("/site/node9/gpu3")
-    graphs = example(3)
+    kepler = example(3).partitions
+    assert {name: len(each.members) for name, each in kepler.items()} == {"batch": 64, "debug": 5, "gpu": 8}
+    assert [name for name, each in kepler.items() if each.is_default] == ["batch"]
+    graphs = example(4)
     assert graphs.uris(graphs.vertex("/demo/rack1"))[1] == "power:/pdu1/rack1"
     network = graphs.subsystems["network"]
     assert len(network) == 16
     assert [graphs.name(v) for v in network.predecessors(graphs.vertex("/demo/rack0/node3")).tolist()] == ["switch0"]
-    assert [hold.end_s for hold in read_cluster(EXAMPLES[4]).allocations] == [3600.0, None]
+    assert [hold.end_s for hold in read_cluster(EXAMPLES[5]).allocations] == [3600.0, None]
 
 
-@pytest.mark.parametrize("kind", [Cluster, Resource, Graph, Edge])
+@pytest.mark.parametrize("kind", [Cluster, Resource, PartitionEntry, Graph, Edge])
 def test_every_key_is_described(kind: type) -> None:
     for field in structs.fields(kind):
         assert f"`{field.encode_name}`" in TEXT

@@ -17,6 +17,7 @@ from fluxres.formats import registry
 from fluxres.formats.cluster.entries import DefaultIds
 from fluxres.formats.cluster.schema import json_schema
 from fluxres.formats.format import Hold
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from tests.formats.structures import read_cluster, write_cluster
 
@@ -772,3 +773,96 @@ def test_uuid_of_two_pools_is_refused(text: str, message: str) -> None:
 def test_the_uuid_of_an_entry_may_also_be_in_the_list() -> None:
     structure = read(f"resources: [{{type: node, uuid: {ZERO[:-1]}1}}, {{type: core, uuid: x}}]\nuuids: [['{ZERO}', 2], x]")
     assert [structure.vertex(structure.uuid(v)) for v in range(3)] == [0, 1, 2]
+
+
+# -- partitions ----------------------------------------------------------------------------------------------------------
+
+MEMBERS = """\
+fluxres: 1
+name: m
+resources:
+  - type: rack
+    count: 2
+    with:
+      - {type: node, count: 2, id: {within: cluster}, properties: [ssd]}
+      - {type: node, count: 1, basename: fat, id: {within: cluster}}
+partitions:
+  p: {NODES}
+"""
+
+
+def members(nodes: str) -> list[str]:
+    found = read_cluster(MEMBERS.replace("NODES", nodes)).structure
+    return [found.name(v) for v in found.partitions["p"].members.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ('nodes: "node[0-1,3]"', ["node0", "node1", "node3"]),
+        ("nodes: all", ["node0", "node1", "fat0", "node2", "node3", "fat1"]),
+        ("nodes: /m/rack1", ["node2", "node3", "fat1"]),
+        ("nodes: [/m/rack0/node*, fat1]", ["node0", "node1", "fat1"]),
+        ("requires: ssd", ["node0", "node1", "node2", "node3"]),
+        ("requires: [ssd]", ["node0", "node1", "node2", "node3"]),
+        ("requires: -ssd", ["fat0", "fat1"]),
+        ('nodes: "node[0-1],fat0", requires: ssd', ["node0", "node1"]),
+        ("nodes: []", []),
+    ],
+)
+def test_members_of_a_partition(nodes: str, expected: list[str]) -> None:
+    assert members(nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "message", "hint"),
+    [
+        ("nodes: nod0", "10:14: partitions.p.nodes: there is no node 'nod0'", "did you mean 'node0'?"),
+        ("nodes: /m/rack7", "partitions.p.nodes: no pool 'rack7'", "there is rack[0-1]"),
+        ("nodse: all", "10:7: partitions.p.nodse: unknown key", "did you mean 'nodes'?"),
+        ("state: up", "partitions.p: neither 'nodes' nor 'requires'", "name its nodes"),
+        ("nodes: all, state: donw", "partitions.p.state", "did you mean 'down'?"),
+        ("nodes: all, max_time: soon", "partitions.p.max_time: expected a duration, got 'soon'", "24h"),
+        ("nodes: all, max_time: 0", "partitions.p.max_time: expected a duration above 0", ""),
+        ("nodes: all, default_time: 2h, max_time: 1h", "partitions.p.default_time: the default time '2h' is longer", ""),
+        ("nodes: all, min_nodes: 3, max_nodes: 2", "partitions.p.min_nodes: at least 3 nodes, but at most 2", ""),
+        ("nodes: all, max_nodes: 0", "partitions.p.max_nodes", ""),
+        ("requires: gpu", "partitions.p.requires: no node meets 'gpu'", "find"),
+        ("requires: '('", "partitions.p.requires", ""),
+        (
+            "nodes: all, properties: {max_time: 3}",
+            "partitions.p.properties: 'max_time' is a key of the partition",
+            "write it there",
+        ),
+        ("nodes: all, default: true}\n  q: {nodes: all, default: true", "partitions.q.default: a second default partition", ""),
+        ("nodes: all}\n  'a/b': {nodes: all", "'a/b' is not a valid name of a partition", "no '/'"),
+        ("nodes: all}\ngraphs: {partitions: {}", "both 'partitions' and a graph of this name", "makes this graph"),
+    ],
+)
+def test_a_mistake_in_a_partition_is_shown_where_it_is(entry: str, message: str, hint: str) -> None:
+    with pytest.raises(InputError) as error:
+        members(entry)
+    assert message in f"{error.value.where}: {error.value.message}"
+    assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "odd", ["size: 2", "exclusive: true", "basename: x", "state: degraded", "id: 3", "properties: {max_nodes: '4'}"]
+)
+def test_what_the_key_cannot_say_is_spelled_out(odd: str) -> None:
+    text = MEMBERS.partition("partitions:")[0] + (
+        f"graphs:\n  partitions:\n    pools: [{{type: partition, name: p, {odd}}}]\n"
+        "    edges: [{from: partitions:/p, to: /m/rack0, relation: schedules}]\n"
+    )
+    first = read_cluster(text).structure
+    made = write_cluster(first)
+    assert "graphs:" in made
+    assert equal(read_cluster(made).structure, first) == []
+    assert len(first.partitions["p" if "id" not in odd else first.name(first.tree_end)].members) == 3
+
+
+def test_the_number_of_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PARTITIONS_MAX", 1)
+    assert members("nodes: all")
+    with pytest.raises(LimitExceeded, match="2 partitions, at most 1"):
+        members("nodes: all}\n  q: {nodes: all")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -272,11 +273,50 @@ def test_partitions_are_properties_of_nodes_and_pools_of_a_graph() -> None:
     assert not partitions.hierarchy
     assert [found.name(v) for v in partitions.roots().tolist()] == ["batch", "debug", "all"]
     batch, debug, every = partitions.roots().tolist()
-    assert dict(found.kind_of(batch).properties) == {"maxtime": "24:00:00", "default": "YES", "prioritytier": "10"}
-    assert dict(found.kind_of(debug).properties) == {"maxtime": "30"}
+    assert dict(found.kind_of(batch).properties) == {"max_time": "1d", "default": True, "prioritytier": "10"}
+    assert dict(found.kind_of(debug).properties) == {"max_time": "30m"}
     assert [found.state_name(v) for v in (batch, debug, every)] == ["up", "up", "drain"]
     assert min(found.name(v) for v in partitions.successors(batch).tolist()) == "rack0node0"
     assert len(partitions.successors(every)) == 13
+
+
+def test_limits_of_partitions_are_read_as_slurm_means_them() -> None:
+    found = conf(
+        "NodeName=n[1-4] CPUs=1",
+        "PartitionName=DEFAULT MaxTime=2-12 DefaultTime=NONE MaxNodes=UNLIMITED Default=NO",
+        "PartitionName=a Nodes=n[1-2] Default=YES DefaultTime=90 MinNodes=2 MaxNodes=3",
+        "PartitionName=b Nodes=ALL MaxTime=INFINITE State=INACTIVE",
+        "PartitionName=c Nodes=n4 MaxTime=1:00:01 State=DOWN",
+    )
+    a, b, c = found.structure.partitions.values()
+    assert (a.is_default, a.default_time_s, a.max_time_s, a.min_nodes, a.max_nodes) == (True, 5400.0, 216000.0, 2, 3)
+    assert (b.is_default, b.state, b.max_time_s, b.time_if_unstated_s, b.max_nodes) == (False, "inactive", inf, inf, None)
+    assert (c.state, c.max_time_s, c.time_if_unstated_s) == ("down", 3601.0, 3601.0)
+    assert [found.structure.name(v) for v in a.members.tolist()] == ["n1", "n2"]
+    assert not found.notes
+
+
+def test_the_last_default_partition_is_the_default() -> None:
+    found = conf("NodeName=n", "PartitionName=a,b Nodes=n Default=YES", "PartitionName=c Nodes=n Default=YES")
+    assert [each.name for each in found.structure.partitions.values() if each.is_default] == ["c"]
+    assert [note for note in found.notes if "is not the default: 'c' is" in note]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("MaxTime=soon", "maxtime: expected a time, got 'soon'"),
+        ("MaxTime=0", "maxtime: expected a time above 0"),
+        ("DefaultTime=1:2:3:4", "defaulttime: expected a time"),
+        ("MaxNodes=many", "maxnodes"),
+        ("Default=MAYBE", "default: expected YES or NO"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused(setting: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        conf("NodeName=n", f"PartitionName=p Nodes=n {setting}")
+    assert message in str(error.value)
+    assert "slurm.conf:2" in str(error.value)
 
 
 def test_switches_are_a_hierarchy() -> None:

@@ -113,7 +113,7 @@ FAULTS: dict[str, tuple[Callable[[Structure], None], str, str]] = {
     "id beyond": (set_at("id", 1, limits.ID_MAX + 1), "/demo/rack46", "expected -1 (none) to"),
     "rank": (set_at("rank", 1, -2), "/demo/rack0", "rank -2, expected -1 (none) or more"),
     "rank lost": (set_at("rank", 3, -1), "/demo/rack0/node-0-0/core0", "has no rank below a pool of rank 0"),
-    "state": (set_at("state", 1, 7), "/demo/rack0", "state 7 of 7"),
+    "state": (set_at("state", 1, 8), "/demo/rack0", "state 8 of 8"),
     "flags": (set_at("flags", 1, 4), "/demo/rack0", "unknown flags 4"),
     "double id": (set_at("id", 4, 0), "/demo/rack0/node-0-0/core0", "another pool has the same path"),
     "double name": (lambda s: s.names.update({4: "memory0"}), "/demo/rack0/node-0-0/memory0", "another pool has the same path"),

@@ -194,6 +194,7 @@ VALUES: Final = {
     "requires": st.sampled_from(["ssd", "-slow", "a b"]),
     "nodelist": st.sampled_from(["node0", "node[0-3]", "["]),
     "constraint": st.sampled_from(["a", "a&b", "[a]"]),
+    "partition": st.sampled_from(["batch", "a,b"]),
 }
 
 

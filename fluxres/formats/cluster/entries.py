@@ -121,7 +121,7 @@ class Parts:
         inner = yaml_document.load(path, file=str(self._folder(document) / name))
         parts, wrong = typed.convert_partly(inner, Cluster, self._mistakes)
         self._wrong |= {(inner, entry_at(path)) for path in wrong}
-        for key in ("resources", "root", "pools", "graphs", "allocations", "uuids"):
+        for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "uuids"):
             if getattr(parts, key) is not UNSET:
                 message = f"an included file may only have parts, but this one has {key!r}"
                 where = inner.where([key], key=True)

@@ -19,6 +19,7 @@ from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
+from fluxres.formats.cluster import partitions
 from fluxres.formats.cluster.edges import Doubts, Edges, attributes_of
 from fluxres.formats.cluster.entries import Entries, Parts, entry_at
 from fluxres.formats.cluster.schema import Cluster, Graph, Held, Resource
@@ -28,6 +29,7 @@ from fluxres.graph import uuids
 from fluxres.graph.accounts import is_edge
 from fluxres.graph.draws import Draws
 from fluxres.graph.identity import repeated, uuid_keys
+from fluxres.graph.partitions import PARTITIONS
 from fluxres.graph.recipe import Check, Recipe, expand
 from fluxres.graph.structure import OUTSIDE, Structure
 
@@ -76,6 +78,9 @@ def _build(document: Document, origin: int | None, mistakes: Mistakes) -> Loaded
         _require_unique_uuids(document, structure)
     homes = _homes(structure, roots)
     selectors = Selectors(structure, homes)
+    if cluster.partitions:
+        with mistakes:
+            structure.subsystems[PARTITIONS] = partitions.subsystem(document, structure, selectors, cluster)
     doubts = Doubts(map(entry_at, wrong), mistakes)
     edges = Edges(document, structure, selectors, cluster.graphs or {}, doubts)
     for name, graph in (cluster.graphs or {}).items():
@@ -207,6 +212,9 @@ def _outside(document: Document, cluster: Cluster, entries: Entries) -> tuple[li
     recipes: list[Recipe] = []
     roots: dict[str, int] = {}
     declared: list[tuple[str, list[Resource], tuple[Key, ...]]] = []
+    if cluster.partitions:
+        recipes += partitions.recipes(document, cluster)
+        roots[PARTITIONS] = len(recipes)
     if cluster.pools is not UNSET:
         declared.append((OUTSIDE, cluster.pools, ("pools",)))
     graphs: dict[str, Graph] = cluster.graphs or {}

@@ -18,7 +18,7 @@ Count = Annotated[
     int, Meta(ge=1, description="Number of these pools in each parent. Default: the number of ids or names given, else 1.")
 ]
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
-State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
+State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive"]
 Properties = dict[str, str | int | float | bool | None] | list[str]
 Tags = dict[str, str | None] | list[str]
 IdList = Annotated[list[int | str], Meta(min_length=1)]
@@ -196,6 +196,41 @@ class Graph(Struct, forbid_unknown_fields=True):
     edges: Annotated[list[Edge] | UnsetType, Meta(description="Edges, in order.")] = UNSET
 
 
+Time = Annotated[str, Meta(min_length=1)] | float | int
+Nodes = Annotated[int, Meta(ge=1, le=limits.POOLS_MAX)]
+
+
+class PartitionEntry(Struct, forbid_unknown_fields=True):
+    """A partition (Slurm), or queue (Flux): nodes, with a state and limits that bind the requests that go to it."""
+
+    nodes: Annotated[
+        str | list[str] | UnsetType,
+        Meta(
+            description="Its nodes: host names as a hostlist, paths with [0-3] and * (a rack stands for its nodes), or all.",
+            examples=["cpu[001-064]", "/demo/rack[0-1]", "all"],
+        ),
+    ] = UNSET
+    requires: Annotated[
+        str | list[str] | UnsetType,
+        Meta(description="Only those of them that meet a query such as 'ssd -slow', or have all properties of a list."),
+    ] = UNSET
+    state: Annotated[
+        Literal["up", "down", "drain", "inactive"] | UnsetType,
+        Meta(description="down: jobs wait, none starts; drain: no new jobs, waiting ones start; inactive: neither. Default: up."),
+    ] = UNSET
+    default: Annotated[bool | UnsetType, Meta(description="Requests that name no partition go here. Default: false.")] = UNSET
+    default_time: Annotated[
+        Time | UnsetType, Meta(description="Duration of requests that state none. Default: max_time.", examples=["1h"])
+    ] = UNSET
+    max_time: Annotated[Time | UnsetType, Meta(description="Longest duration. Default: no limit.", examples=["24h", "7d"])] = (
+        UNSET
+    )
+    min_nodes: Annotated[Nodes | UnsetType, Meta(description="Fewest nodes of a job. Default: no limit.")] = UNSET
+    max_nodes: Annotated[Nodes | UnsetType, Meta(description="Most nodes of a job. Default: no limit.")] = UNSET
+    properties: Annotated[Properties | UnsetType, Meta(description="Further properties, which bind nothing.")] = UNSET
+    tags: Annotated[Tags | UnsetType, Meta(description="Tags: keys with a text or null, or a list of keys.")] = UNSET
+
+
 class Held(Struct, forbid_unknown_fields=True):
     """The pools that one job holds in one window."""
 
@@ -249,6 +284,9 @@ class Cluster(Struct, forbid_unknown_fields=True):
         ),
     ] = UNSET
     root: Annotated[Resource | UnsetType, Meta(description="A root of any type, instead of resources.")] = UNSET
+    partitions: Annotated[
+        dict[str, PartitionEntry] | UnsetType, Meta(description="Partitions by name, as in Slurm; Flux calls them queues.")
+    ] = UNSET
     pools: Annotated[
         list[Resource] | UnsetType, Meta(description="Pools outside the containment tree that belong to no particular graph.")
     ] = UNSET

@@ -24,6 +24,7 @@ from fluxres import limits
 from fluxres.documents import yaml_document
 from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.cluster import partitions
 from fluxres.formats.cluster.edges import edge_entries, outside_homes
 from fluxres.formats.cluster.entries import DefaultIds
 from fluxres.formats.cluster.read import ROOT_TYPES, require_readable
@@ -32,6 +33,7 @@ from fluxres.formats.pool_uuids import runs_of
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind, KindTable
+from fluxres.graph.partitions import PARTITIONS
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.syntax import hostlist, template
 
@@ -108,11 +110,16 @@ def _values(structure: Structure, allocations: Iterable[Hold], name: str | None)
         if root_name is not None and root_name == shown:
             body.pop("name", None)
         top["root"] = body
+    selectors = Selectors(structure, homes)
+    listed = partitions.entries(structure, selectors) if PARTITIONS in homes else None
+    if listed is not None:
+        top["partitions"] = listed
     if OUTSIDE in by_home:
         top["pools"] = [parts.apply(e) for e in by_home[OUTSIDE]]
-    selectors = Selectors(structure, homes)
     graphs: Values = {}
     for graph, subsystem in structure.subsystems.items():
+        if graph == PARTITIONS and listed is not None:
+            continue
         graphs[graph] = {"hierarchy": True} if subsystem.hierarchy else {}
         if graph in by_home:
             graphs[graph]["pools"] = [parts.apply(e) for e in by_home[graph]]

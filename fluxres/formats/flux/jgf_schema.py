@@ -23,7 +23,7 @@ Path = Annotated[str, Meta(min_length=2, description="From the root: /cluster0/r
 Number = Annotated[int, Meta(ge=-1, le=limits.ID_MAX)]
 Units = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]
 Rank = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
-State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
+State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive"]
 
 
 class PlainPaths(Struct, gc=False, forbid_unknown_fields=True):

@@ -39,7 +39,7 @@ Value = Text | int | float | bool | None
 Units = Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]
 
 
-State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null"]
+State = Literal["up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive"]
 
 
 class Node(Struct, gc=False, forbid_unknown_fields=True):

@@ -25,6 +25,7 @@ from fluxres.formats.slurm.lines import Line, Room, beside, lines
 from fluxres.formats.slurm.site import NETWORK, NODE_KEYS, Partition, Site, SiteNode, Switch, hardware_of, state_of
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
+from fluxres.syntax import duration
 
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 
@@ -137,7 +138,12 @@ def _hosts(text: str, key: str, place: Place, room: Room) -> list[str]:
         return Line("", {key: text}, room).hosts(key)
 
 
-_PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inactive": "down"}
+#: the end of a state may be left out: INACT
+_PARTITION_STATES: Final = {"up": "up", "down": "down", "drain": "drain", "inact": "inactive", "inactive": "inactive"}
+_UNLIMITED: Final = frozenset({"unlimited", "infinite", "-1", "none"})
+#: by key of Slurm, the setting of a partition (`graph.partitions.SETTINGS`)
+_TIMES: Final = {"defaulttime": "default_time", "maxtime": "max_time"}
+_NUMBERS: Final = {"minnodes": "min_nodes", "maxnodes": "max_nodes"}
 #: by the first key of a line of topology.conf: the type of its pool and the allowed keys
 _SWITCHES: Final = {
     "switchname": ("switch", frozenset({"switchname", "nodes", "switches", "linkspeed"})),
@@ -285,12 +291,16 @@ class _Reading:
             state = _PARTITION_STATES.get(text.lower())
             if state is None:
                 raise line.refuse("state", f"expected UP, DOWN, DRAIN or INACTIVE, got {shown(text)}")
-            settings: dict[str, PropertyValue] = {
-                key: value for key, value in line.pairs.items() if key not in ("partitionname", "nodes", "state")
-            }
+            settings = _settings(line)
             names, members = line.hosts("partitionname"), self._members(line, ())
             line.take("partitionname", len(names) * (len(members) + len(settings)))
-            self._site.partitions += [Partition(name, members, state, settings, line.where) for name in names]
+            self._site.partitions += [Partition(name, members, state, dict(settings), line.where) for name in names]
+
+        default = [partition for partition in self._site.partitions if partition.settings.get("default")]
+        for partition in default[:-1]:
+            message = f"{partition.name!r} is not the default: {default[-1].name!r} is, which comes later, as in Slurm"
+            self._site.notes.add("default", partition.where, message)
+            del partition.settings["default"]
 
     def _members(self, line: Line, open_sets: tuple[str, ...]) -> list[str]:
         """The nodes that a partition or a node set names: hosts, ALL, other sets."""
@@ -332,3 +342,39 @@ class _Reading:
                     self._site.notes.add("downnodes", f"{line.where}: downnodes", f"unknown node {shown(host)} is left out")
                     continue
                 node.state, node.reason = state, node.reason if reason is None else reason
+
+
+def _settings(line: Line) -> dict[str, PropertyValue]:
+    """The settings of a partition: limits by our names; other keys as they are, in lower case.
+
+    Errors: InputError for a limit that is none.
+    """
+    found: dict[str, PropertyValue] = {}
+    for key, value in line.pairs.items():
+        word = value.strip().lower()
+        if key in ("partitionname", "nodes", "state"):
+            continue
+        if key == "default":
+            if word not in ("yes", "no"):
+                raise line.refuse(key, f"expected YES or NO, got {shown(value)}")
+            found |= {key: True} if word == "yes" else {}
+        elif key in _TIMES and word not in _UNLIMITED:
+            found[_TIMES[key]] = _limit(line, key, value)
+        elif key in _NUMBERS and word not in _UNLIMITED:
+            found[_NUMBERS[key]] = line.number(key, value)
+        elif key not in _TIMES and key not in _NUMBERS:
+            found[key] = value
+    return found
+
+
+def _limit(line: Line, key: str, value: str) -> str:
+    """A time limit as a Flux duration."""
+    try:
+        seconds = duration.read(value, bare_s=60.0)
+    except InputError:
+        hint = "such as 90 (minutes), 1:00:00, 1-12 (days-hours) or UNLIMITED"
+        raise line.refuse(key, f"expected a time, got {shown(value)}", hint) from None
+    if not 0 < seconds <= limits.TIME_MAX_S:
+        raise line.refuse(key, f"expected a time above 0, got {shown(value)}")
+    text = duration.format(seconds)
+    return text if duration.parse(text) == seconds else f"{seconds:.0f}s"

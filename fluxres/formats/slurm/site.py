@@ -5,9 +5,9 @@ out (`src/common/read_config.c`), so the configuration and the output of sinfo g
 information: boards if there are several, threads if they are what is scheduled (`CPUs` is then their number).
 
 Partitions overlap, so no tree of nodes can contain them (specs/decisions/0006-partitions.md). Each is a property of its nodes,
-which requests refer to, and a pool of the auxiliary graph ``partitions``, which carries its limits. Switches form the hierarchy
-``network`` if each node and switch is below one switch, as in topology.conf, and a plain graph otherwise. A site may have several
-networks, each a separate graph (`topology.yaml`).
+which constraints can name, and a pool of the auxiliary graph ``partitions``, which has its limits and binds requests. Switches
+form the hierarchy ``network`` if each node and switch is below one switch, as in topology.conf, and a plain graph otherwise. A
+site may have several networks, each a separate graph (`topology.yaml`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from fluxres.formats.slurm.lines import Line
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import PropertyValue
+from fluxres.graph.partitions import PARTITION, PARTITIONS, SCHEDULES
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 
@@ -285,7 +286,6 @@ def contents(hardware: Hardware, devices: Sequence[Devices], where: str, most: i
     return made + slurm_gres.recipes(hardware.gres, devices, where, most)
 
 
-PARTITIONS: Final = "partitions"
 NETWORK: Final = "network"
 
 
@@ -344,7 +344,7 @@ class Site:
             first += entry.count
         switches = [switch for network in self.networks.values() for switch in network]
         beside = [
-            Recipe("partition", name=_literal(each.name), ids=None, rank=-1, state=each.state, properties=each.settings)
+            Recipe(PARTITION, name=_literal(each.name), ids=None, rank=-1, state=each.state, properties=each.settings)
             for each in self.partitions
         ]
         beside += [Recipe(each.type, name=_literal(each.name), ids=None, rank=-1) for each in switches]
@@ -376,8 +376,8 @@ class Site:
         node = {name: int(vertices[i]) for name, i in number.items()}
         at = structure.tree_end
         if self.partitions:
-            edges = [(at + i, node[host]) for i, partition in enumerate(self.partitions) for host in partition.hosts]
-            structure.subsystems[PARTITIONS] = _graph(PARTITIONS, edges, "schedules", hierarchy=False)
+            edges = [(at + i, v) for i, each in enumerate(self.partitions) for v in sorted(node[host] for host in each.hosts)]
+            structure.subsystems[PARTITIONS] = _graph(PARTITIONS, edges, SCHEDULES, hierarchy=False)
         at += len(self.partitions)
         for name, switches in self.networks.items():
             self._network(structure, name, switches, node, at)
