@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         UnknownGraph,
         UnknownJob,
         UnknownPool,
+        UnknownType,
         UsageError,
     )
     from fluxres.formats.builder import AuxiliaryGraph, Edge, Resource, build
@@ -83,6 +84,7 @@ __all__ = [
     "UnknownGraph",
     "UnknownJob",
     "UnknownPool",
+    "UnknownType",
     "UsageError",
     "__version__",
     "build",

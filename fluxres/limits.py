@@ -155,6 +155,9 @@ PENDING_EVENTS_MAX: Final = 1_000_000
 PATH_CACHE_MAX: Final = 65_536
 """Parent paths remembered by a graph (about 10 MB at most)."""
 
+NEAREST_MAX: Final = 100_000
+"""Names that an unknown one is compared with."""
+
 STAGE_SECONDS_DEFAULT: Final = 60.0
 """Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
 
@@ -166,6 +169,9 @@ LOG_EVENTS_MAX: Final = 100_000
 
 LOG_BYTES_MAX: Final = 256 << 20
 """Bytes of those events: a job of a million cores is an event of megabytes."""
+
+MISTAKES_MAX: Final = 20
+"""Mistakes of a document that are listed; the others are counted. A screen has twenty messages at most."""
 
 PIPE_WAIT_S: Final = 5.0
 """How long to wait for the first byte of a pipe with a name: a program that nobody started never writes."""
@@ -260,3 +266,9 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 
 GRACE_SECONDS_DEFAULT: Final = 3.0
 """Seconds between SIGTERM and SIGKILL for a job that has to end."""
+
+JOBS_NAMED_MAX: Final = 32
+"""Jobs that the refusal of a new description names in its sentence; its value has all of them."""
+
+UNDO_BYTES_MAX: Final = 64 << 20
+"""Bytes of a graph up to which the store keeps its previous version for `undo`: El Capitan has a fifth of a megabyte."""

@@ -36,7 +36,7 @@ def test_every_error_has_its_own_code() -> None:
 def test_exit_status_follows_the_meaning(error: type[FluxresError]) -> None:
     if issubclass(error, errors.InsufficientResources | errors.StillHeld):
         expected = 1  # not now
-    elif issubclass(error, errors.InfeasibleRequest):
+    elif issubclass(error, errors.InfeasibleRequest) and not issubclass(error, errors.UsageError):
         expected = 3  # never
     elif issubclass(error, errors.StoreError):
         expected = 4  # store trouble

@@ -2,17 +2,18 @@
 
 `/demo/rack[0-1]/node[0-3]=1` names eight pools and one unit of each.
 
-A word that starts with `/` or reads `name:/…` is a pool, and so are a uuid and the name of an edge; any other word is a request.
-A word with the extension of a jobspec is a file. Flux's short options are options here too; given as one word (`"-N4 -c8"`), they
-are split first. If several jobs are named, each word is a separate request; short options, which have no position among words,
+A word is a pool if it is a path, a URI, a uuid or an edge, contains `@` or a hostlist in brackets, or is the name of a pool (or a
+list with one) and not a type; any other word is a request.  So some words are only told apart when the graph is open.
+A word with the extension of a jobspec is a file. The options of `flux run` are options here too; given as one word (`"-N4 -c8"`),
+they are split first. If several jobs are named, each word is a separate request; options, which have no position among words,
 must then be words as well, after `--`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -24,32 +25,50 @@ from fluxres import clock, limits
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import reading, store
-from fluxres.documents.document import excerpt
-from fluxres.errors import FluxresError, UsageError
+from fluxres.errors import ErrorPlace, FluxresError, UsageError
 from fluxres.render.text import when
-from fluxres.syntax import moment
+from fluxres.syntax import moment, options, unit
 
 if TYPE_CHECKING:
+    from fluxres.graph.accounts import Accounts
     from fluxres.model import ResourceGraph, Selection
     from fluxres.syntax.jobspec import Request
 
-LETTERS: Final = "Nncgx"
-_SHORT_WORDS: Final = re.compile(rf"-[{LETTERS}].*\s.*", re.DOTALL)
-_POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/")
+_OPTION_WORDS: Final = re.compile(r"-.*\s.*", re.DOTALL)
+_POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/|[^\s/{}=;]+@/")
+_MAY_BE_POOL: Final = re.compile(r"[^\s/{}=;-][^\s/{}=;]*(=[0-9][0-9.]*\s*[A-Za-z/]*)?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(=[0-9]+)?")
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 _AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)
-_WITH_UNIT = re.compile(r"[0-9][0-9.]*\s*[A-Za-z][A-Za-z/]*", re.ASCII)
+_WITH_UNIT = re.compile(r"(?P<where>.*[^=])=(?P<size>[0-9.]+\s*[A-Za-z][A-Za-z/]*)", re.DOTALL | re.ASCII)
 
 
 class Moment(click.ParamType[float]):
-    """A point in time, in seconds of wall clock time."""
+    """A point in time, in seconds of wall clock time.
+
+    Args:
+        is_start: something begins then: a date in the past is noted.
+        after: the option with the start of a window that this one ends: its `08:00` is the first one after the start.
+    """
 
     name = "time"
 
+    def __init__(self, *, is_start: bool = False, after: str | None = None) -> None:
+        self.is_start = is_start
+        self.after = after
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds of `now`, `+30m`, `3600`, `2026-12-01T08:00` or `-`."""
-        return value if isinstance(value, float) else moment.parse(value, clock.system())
+        """Seconds of `now`, `+30m`, `3600`, `2026-12-01T08:00`, `tomorrow 08:00` or `-`."""
+        if isinstance(value, float):
+            return value
+        asked, now = moment.read(value), clock.system()
+        start = ctx.params.get(self.after) if ctx is not None and self.after is not None and asked.is_next else None
+        found = asked.resolve(now if start is None or start == inf else start)
+        if self.is_start and moment.EPOCH_FROM_S < found < now:
+            from fluxres.cli.output import note
+
+            note(f"the start, {when(found)}, is in the past")
+        return found
 
 
 class Window(click.ParamType[tuple[float, float]]):
@@ -83,10 +102,15 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
     if not words:
         raise UsageError(
             "neither pools nor a request were given",
-            hint="name pools by path, such as /demo/rack0/node[0-3]=1, or give a request, such as slot=4/core=2",
+            hint="name pools, such as node[0-3] or /demo/rack0/node0=1, or give a request, such as slot=4/core=2",
         )
+    accounts = graph.structure.accounts
     named: list[tuple[int, int | None]] = []
     for word in words:
+        match = _WITH_UNIT.fullmatch(word)
+        if match is not None and unit.is_size(match["size"]):
+            named += [(v, _in_units_of(accounts, v, match["size"])) for v in accounts_named(graph.structure, match["where"])]
+            continue
         where, amount = _amount(graph, word)
         named += [(v, amount) for v in accounts_named(graph.structure, where)]
     return named
@@ -95,25 +119,27 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
 def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:
     match = _AMOUNT.fullmatch(word)
     if match is None or not match["where"]:
-        _refuse_unit(graph, word)
+        return word, None
+    if _is_pool(graph, word):  # whose name ends like that
         return word, None
     if len(match["amount"]) > 20:
         raise UsageError(f"amount: expected at most {limits.SIZE_MAX} units", where=match["where"])
     return match["where"], int(match["amount"])
 
 
-def _refuse_unit(graph: ResourceGraph, word: str) -> None:
-    """Refuse an amount with a unit (`/demo/memory=10GiB`) for an existing pool. Errors: UsageError."""
-    where, equals, amount = word.rpartition("=")
-    if not equals or _WITH_UNIT.fullmatch(amount) is None:
-        return
+def _is_pool(graph: ResourceGraph, word: str) -> bool:
+    """Whether a pool has exactly this name, path or URI."""
+    structure = graph.structure
     try:
-        v = vertices(graph, [where])[0]
+        return bool(structure.vertex(word) + 1 if structure.lookup.is_placed(word) else structure.named([word]))
     except FluxresError:
-        return
-    unit = graph.structure.kind_of(v).unit
-    counted = f"the pool is counted in {unit}: give a number without a unit" if unit else "give a number without a unit"
-    raise UsageError(f"amount: expected a number of units, got {excerpt(amount)}", where=where, hint=counted)
+        return False
+
+
+def _in_units_of(accounts: Accounts, v: int, size: str) -> int:
+    """A size such as `10GiB` in the unit of a pool. Errors: InputError if it is not a whole number."""
+    with ErrorPlace(lambda: accounts.where(v)):
+        return unit.exactly(size, accounts.unit(v))
 
 
 def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> list[int]:
@@ -176,19 +202,29 @@ _OFFERED_MAX: Final = 500
 
 
 def complete_pool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Paths and URIs with this prefix: the children of the pool before the last slash."""
-
-    above, slash, _ = incomplete.rpartition("/")
+    """Names with this prefix: the children of the pool before the last slash, the pools of a graph, hosts."""
     try:
-        graph = reading(ctx.ensure_object(Settings))
-        structure = graph.structure
-        if not above:
-            tops = [f"/{structure.hierarchy}", *(f"{name}:/" for name in structure.subsystems)]
-            return [path for path in tops if path.startswith(incomplete)]
-        paths = (above + slash + structure.name(v) for v in _below(graph, above))
-        return [path for path, _ in zip((p for p in paths if p.startswith(incomplete)), range(_OFFERED_MAX), strict=False)]
+        offered = _offered(reading(ctx.ensure_object(Settings)), incomplete)
+        return list(islice((name for name in offered if name.startswith(incomplete)), _OFFERED_MAX))
     except (FluxresError, OSError):
         return []
+
+
+def _offered(graph: ResourceGraph, incomplete: str) -> Iterator[str]:
+    structure = graph.structure
+    above, slash, _ = incomplete.rpartition("/")
+    name, colon, _ = incomplete.partition(":")
+    before, separator, _ = incomplete.rpartition("@") if "@" in incomplete else incomplete.rpartition(",")
+    if above:
+        yield from (above + slash + structure.name(v) for v in _below(graph, above))
+    elif colon and not slash and name in structure.subsystems:
+        yield from (f"{name}:{structure.name(v)}" for v in _below(graph, f"{name}:"))
+    else:
+        if not separator:
+            graphs = structure.subsystems.values()
+            yield from [f"/{structure.hierarchy}", *(f"{graph.name}:{'/' * graph.hierarchy}" for graph in graphs)]
+        if incomplete.count("[") == incomplete.count("]"):
+            yield from (before + separator + host for host in dict.fromkeys(structure.short_names.offered()))
 
 
 def _below(graph: ResourceGraph, above: str) -> list[int]:
@@ -228,13 +264,11 @@ def complete_policy(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 # -- requests ------------------------------------------------------------------------------------------------------------
 
-_OPTIONS: Final = (
-    click.Option(["-N", "nodes"], metavar="NODES", help="Request: nodes, such as 4, 2-4 or 2+."),
-    click.Option(["-n", "tasks"], metavar="TASKS", help="Request: tasks, each in its own slot. Default: one per node."),
-    click.Option(["-c", "cores"], metavar="CORES", help="Request: cores per task. Default: 1."),
-    click.Option(["-g", "gpus"], metavar="GPUS", help="Request: GPUs per task. Default: 0."),
-    click.Option(["-x", "exclusive"], is_flag=True, help="Request: allocate nodes exclusively."),
-)
+
+def _click(option: options.Option) -> click.Option:
+    """An option of a request, for click."""
+    kind: dict[str, Any] = {"metavar": option.value} if option.value else {"is_flag": True}
+    return click.Option([*option.spellings, option.name], help=f"Request: {option.help}", **kind)
 
 
 _LANGUAGE: Final = click.Option(
@@ -244,15 +278,13 @@ _LANGUAGE: Final = click.Option(
 )
 
 
-_REQUIRES: Final = click.Option(
-    ["--requires"], metavar="QUERY", help="Request: only nodes that meet this query, such as 'ssd -host:node[0-7]'."
-)
-
-
 def _policy_option(default: str) -> click.Option:
     others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
     text = f"Pools to prefer: {default} (default), {others}, …"
     return click.Option(["--policy"], metavar="P", shell_complete=complete_policy, help=text)
+
+
+_NONE: Final[options.Given] = MappingProxyType({})
 
 
 class Asked:
@@ -260,52 +292,78 @@ class Asked:
 
     Args:
         words: as typed.
-        letters: the values of -N, -n, -c, -g and -x that were given.
+        sizes: the options that say how much, by name.
         policy: the name given.
         default: the policy if none was given.
         language: the other system whose language the word is in.
-        requires: a query (RFC 35) that the nodes of the request must meet.
+        conditions: the options that say where, and for how long, by name.
 
-    Errors: UsageError for pools together with a request, two requests, and a policy or query for pools; InputError for an invalid
-    request or query.
+    `pools` and `request` are there once `on` was called.
+
+    Errors: UsageError for pools together with a request, two requests, and a policy or condition for pools; InputError for an
+    invalid request or condition.
     """
 
     def __init__(
         self,
         words: Sequence[str],
-        letters: Mapping[str, str | bool] = MappingProxyType({}),
+        sizes: options.Given = _NONE,
         policy: str | None = None,
         default: str = "first",
         language: str | None = None,
-        requires: str | None = None,
+        conditions: options.Given = _NONE,
     ) -> None:
-        if language is not None and (letters or len(words) != 1):
-            message = f"--request-format needs a single word, got {len(words)} words and {len(letters)} short options"
+        if not words and not sizes and "nodelist" in conditions:
+            sizes, conditions = conditions, _NONE  # all of these nodes
+        if language is not None and (sizes or len(words) != 1):
+            message = f"--request-format needs a single word, got {len(words)} words and {len(sizes)} options"
             raise UsageError(message, hint=f"quote the request of {language}; put it after -- if it begins with -")
-        self.pools = [word for word in words if names_pool(word)] if language is None else []
-        texts = [word for word in words if word not in self.pools]
-        if len(texts) + len(self.pools) + bool(letters) > 1:
-            self._require_one_kind(texts, letters)
+        self.pools: list[str] = []
         self.request: Request | None = None
-        if letters:
-            from fluxres.syntax import jobspec, options
-
-            self.request = jobspec.Request(options.of_letters(letters))
-        elif texts:
-            self.request = _read(texts[0], language)
-        if self.request is None and (policy is not None or requires is not None):
-            option = "--policy" if policy is not None else "--requires"
-            raise UsageError(f"{option} needs a request", hint="leave it out for named pools")
-        if self.request is not None and requires is not None:
-            self.request = _constrained(self.request, requires)
         self.policy = default if policy is None else policy
+        self.is_given = bool(words or sizes)
+        self._given = words, sizes, language, conditions
+        self._option = "--policy" if policy is not None else options.spelling(conditions) if conditions else None
+        self._is_open = language is None and any(names_pool(word) is None for word in words)
+        if not self._is_open:
+            self._settle([word for word in words if language is None and names_pool(word)])
 
-    def _require_one_kind(self, texts: list[str], letters: Mapping[str, str | bool]) -> None:
-        if letters:
-            texts = [
-                *texts,
-                " ".join(f"-{letter}" if value is True else f"-{letter} {value}" for letter, value in letters.items()),
-            ]
+    def on(self, graph: ResourceGraph, *, alone: bool = True) -> Asked:
+        """Itself, with the words told apart that may be pools or requests.
+
+        Args:
+            alone: refuse options of a request if there is none.
+
+        Errors: as the class.
+        """
+        if self._is_open:
+            self._is_open = False
+            self._settle([word for word in self._given[0] if _names_pool_of(graph, word)])
+        if alone:
+            self.require_options_used()
+        return self
+
+    def require_options_used(self) -> None:
+        """Refuse options of a request if there is none. Errors: UsageError."""
+        if self.request is None and self._option is not None:
+            raise UsageError(f"{self._option} needs a request", hint="leave it out for named pools")
+
+    def _settle(self, pools: list[str]) -> None:
+        words, sizes, language, conditions = self._given
+        self.pools = pools
+        texts = [word for word in words if word not in pools]
+        if len(texts) + len(pools) + bool(sizes) > 1:
+            self._require_one_kind(texts, sizes)
+        if sizes:
+            from fluxres.syntax import jobspec
+
+            self.request = jobspec.of_options({**sizes, **conditions})
+        elif texts:
+            self.request = _read(texts[0], language, conditions)
+
+    def _require_one_kind(self, texts: list[str], sizes: options.Given) -> None:
+        if sizes:
+            texts = [*texts, options.text(sizes)]
         if len(texts) > 1:
             raise UsageError(
                 f"more than one request: {texts[0]!r:.80} and {texts[1]!r:.80}",
@@ -314,14 +372,15 @@ class Asked:
         if texts and self.pools:
             raise UsageError(
                 f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
-                hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of the two",
+                hint="give one of the two; a path or the name of a pool is a pool, anything else is a request",
             )
 
-    def needed(self) -> Request:
+    def needed(self, graph: ResourceGraph) -> Request:
         """The request of a command that accepts nothing else.
 
         Errors: UsageError if there is none.
         """
+        self.on(graph)
         if self.pools:
             raise UsageError("expected a request, got a pool", where=self.pools[0], hint=_HINT)
         if self.request is None:
@@ -332,11 +391,11 @@ class Asked:
 _HINT: Final = "such as slot=4/[core=2;gpu=1], -N4 -c8, or a jobspec in a file"
 
 
-def names_pool(word: str) -> bool:
-    """Whether a word names pools rather than a request.
+def names_pool(word: str) -> bool | None:
+    """Whether a word names pools rather than a request; None where that depends on the names in the graph.
 
-    >>> [names_pool(word) for word in ("/demo/rack0=2", "power:/pdu[0-1]", "slot=4/core=2", "node", "-")]
-    [True, True, False, False, False]
+    >>> [names_pool(word) for word in ("/demo/rack0=2", "power:/pdu[0-1]", "slot=4/core=2", "-", "node3=1", "core0@node3")]
+    [True, True, False, False, None, None]
     >>> names_pool("power: power:/pdu0 -> /demo/rack0=100")
     True
     """
@@ -344,21 +403,32 @@ def names_pool(word: str) -> bool:
 
     if word.endswith(_ENDINGS) and Path(word).is_file():
         return False
-    return _POOL.match(word) is not None or is_edge(word) or _UUID.fullmatch(word) is not None
+    if _POOL.match(word) is not None or is_edge(word) or _UUID.fullmatch(word) is not None:
+        return True
+    return None if _MAY_BE_POOL.fullmatch(word) is not None else False
 
 
-def _constrained(request: Request, query: str) -> Request:
-    """The request, on nodes that meet its own constraint and a query."""
-    from fluxres.syntax.constraint import And
-    from fluxres.syntax.constraint_query import constraint_of
-
-    asked = constraint_of(query)
-    return replace(request, constraint=asked if request.constraint is None else And((request.constraint, asked)))
-
-
-def _read(word: str, language: str | None) -> Request:
+def _names_pool_of(graph: ResourceGraph, word: str) -> bool:
     from fluxres.cli.output import note
-    from fluxres.syntax.jobspec import Request
+    from fluxres.model.targets import names_pools
+
+    known, structure = names_pool(word), graph.structure
+    if known is not None:
+        return known
+    name = word.rpartition("=")[0] or word
+    if names_pools(structure, name):
+        return True
+    alike = structure.named([name])
+    if len(alike) == 1 and structure.of_type(name).tolist() != alike:
+        note(f"{name!r} is read as a request for this type, not as the pool {structure.where(alike[0])}")
+    elif name not in structure.types and (hint := structure.short_names.nearest(name, "")):
+        note(f"no pool is named {name!r} ({hint}), so it is read as a request for this type")
+    return False
+
+
+def _read(word: str, language: str | None, conditions: options.Given) -> Request:
+    from fluxres.cli.output import note
+    from fluxres.syntax.jobspec import Request, of_options
 
     found = Request.parse(Path(word) if word.endswith(_ENDINGS) and language is None else word, format=language)
     for slot in found.stray_slots:
@@ -366,32 +436,41 @@ def _read(word: str, language: str | None) -> Request:
     if language is not None:
         for left in found.attributes["user"]["asked"]["left_out"]:
             note(f"left out: {left}")
-    return found
+    return of_options(conditions, found) if conditions else found
 
 
 def each(
     words: Sequence[str],
-    letters: Mapping[str, str | bool],
+    sizes: options.Given,
     policy: str | None,
     jobs: Sequence[str],
     language: str | None = None,
-    requires: str | None = None,
+    conditions: options.Given = _NONE,
 ) -> list[Asked]:
     """The requests of several jobs, one word each, in their order.
 
     Errors: UsageError if jobs and words do not correspond; as Asked, with the word.
     """
-    if letters:
+    if sizes:
         message = "options such as -N apply to one job, but several were named"
         raise UsageError(message, hint="write each request as one word after --, such as -- '-N4 -c8' '-n2'")
     if len(words) != len(jobs):
         number = f"{len(words)} request{'s' * (len(words) != 1)} and {len(jobs)} jobs"
         raise UsageError(f"{number} were given", hint="name one job for each request, in their order, or one job for all pools")
     if language is not None:
-        return [Asked([word], policy=policy, language=language, requires=requires) for word in words]
-    if all(map(names_pool, words)):
-        return [Asked([word], policy=policy, requires=requires) for word in words]
-    return [Asked([word]) if names_pool(word) else Asked([word], policy=policy, requires=requires) for word in words]
+        return [Asked([word], policy=policy, language=language, conditions=conditions) for word in words]
+    return [Asked([word], policy=policy, conditions=conditions) for word in words]
+
+
+def each_on(graph: ResourceGraph, asked: Sequence[Asked]) -> None:
+    """Tell pools and requests apart for several jobs; an option of requests needs at least one.
+
+    Errors: as Asked.
+    """
+    for one in asked:
+        one.on(graph, alone=False)
+    if all(one.request is None for one in asked):
+        asked[0].require_options_used()
 
 
 class RequestCommand(Command):
@@ -403,35 +482,68 @@ class RequestCommand(Command):
         policy: the default.
     """
 
-    def __init__(self, *args: Any, policy: str = "first", **settings: Any) -> None:
+    def __init__(self, *args: Any, policy: str = "first", has_time: bool = True, **settings: Any) -> None:
         super().__init__(*args, **settings)
         arguments = sum(isinstance(param, click.Argument) for param in self.params)
-        self.params[arguments:arguments] = [*_OPTIONS, _REQUIRES, _LANGUAGE, _policy_option(policy)]
+        self.asking = [option for option in options.OPTIONS if has_time or option.name != "time"]
+        self.params[arguments:arguments] = [*map(_click, self.asking), _LANGUAGE, _policy_option(policy)]
         self.policy = policy
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, after splitting short options that came as one word."""
-        options = args.index("--") if "--" in args else len(args)
-        apart = [part for word in args[:options] for part in (word.split() if _SHORT_WORDS.fullmatch(word) else [word])]
-        return super().parse_args(ctx, apart + args[options:])
+        """As click does, after splitting options that came as one word.
+
+        Errors: UsageError for an option of Slurm or Flux that has no equal, with the way to say it.
+        """
+        end = args.index("--") if "--" in args else len(args)
+        try:
+            return super().parse_args(ctx, [*self._apart(ctx, args[:end]), *args[end:]])
+        except click.NoSuchOption as error:
+            hint = options.instead(error.option_name)
+            if not hint:
+                raise
+            raise UsageError(f"no such option: {error.option_name}", hint=hint) from None
+
+    def _apart(self, ctx: click.Context, args: Sequence[str]) -> Iterator[str]:
+        """The words, with options that came as one word split, and without the sign of `-N=4`."""
+        valued = {word for param in self.get_params(ctx) if not _is_flag(param) for word in param.opts}
+        short = {word: option for option in options.OPTIONS for word in option.spellings if len(word) == 2}
+        due = False
+        for word in args:
+            if not due and _OPTION_WORDS.fullmatch(word) and options.starts(word):
+                yield from self._apart(ctx, options.split(word))
+                continue
+            is_short = word[:2] in short and word[2:3] == "=" and not due
+            yield word[:2] + word[3:].strip() if is_short else word
+            due = not due and word in valued
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it with the request of its words and options."""
         given = ctx.params
-        short = [given.pop(str(option.name)) for option in _OPTIONS]
-        letters = {
-            letter: value.strip().removeprefix("=").strip() if isinstance(value, str) else value  # -N=4 is -N 4
-            for letter, value in zip(LETTERS, short, strict=True)
-            if value
-        }
-        words, policy = given.pop("words"), given.pop("policy")
-        language, requires = given.pop("language"), given.pop("requires")
+        said = {option.name: given.pop(option.name) for option in self.asking}
+        sizes = {option.name: said[option.name] for option in options.SIZES if said[option.name]}
+        conditions = {option.name: said[option.name] for option in options.CONDITIONS if said.get(option.name) is not None}
+        if "duration" in given and "time" in conditions:
+            given["duration"] = _one_duration(given["duration"], options.duration_s({"time": conditions.pop("time")}))
+        words, policy, language = given.pop("words"), given.pop("policy"), given.pop("language")
         jobs = given.get("jobs", ())
         if len(jobs) > 1:
-            given["asked"] = each(words, letters, policy, jobs, language, requires)
+            given["asked"] = each(words, sizes, policy, jobs, language, conditions)
         else:
-            given["asked"] = Asked(words, letters, policy, self.policy, language, requires)
+            given["asked"] = Asked(words, sizes, policy, self.policy, language, conditions)
         return super().invoke(ctx)
+
+
+def _is_flag(param: click.Parameter) -> bool:
+    return not isinstance(param, click.Option) or param.is_flag
+
+
+def _one_duration(duration: float | None, time: float | None) -> float | None:
+    if duration is not None and duration != time:
+        raise UsageError(
+            "both --duration and --time were given, and differ",
+            hint="they are the same; without a unit, --duration counts seconds and --time minutes",
+        )
+    return time
 
 
 def endless(end: float | None, duration_s: float | None) -> tuple[float | None, float | None]:

@@ -14,12 +14,15 @@ from typing import Final, TextIO
 
 import click
 
-from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StoreError, UsageError, exit_status
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StoreError, UsageError, exit_status
+from fluxres.render import mistakes
 from fluxres.render.text import printable, when_from
 
 INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141
 _REASONS_MAX: Final = 10
+_ERROR: Final = "fluxres: ERROR"
+_RED_ERROR: Final = "fluxres: \x1b[31mERROR\x1b[0m"
 
 
 def report(error: BaseException, *, as_json: bool) -> int:
@@ -34,16 +37,23 @@ def report(error: BaseException, *, as_json: bool) -> int:
     if as_json:
         tell(json.dumps({**shown.to_dict(), "status": exit_status(shown)}) + "\n")
         return exit_status(shown)
-    tell("".join(f"{printable(line)}\n" for line in _lines(shown)))
+    text = "".join(f"{printable(line)}\n" for line in _lines(shown))
+    tell(text.replace(_ERROR, _RED_ERROR, 1) if _is_coloured() else text)
     return exit_status(shown)
+
+
+def _is_coloured() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _lines(error: FluxresError) -> list[str]:
     if isinstance(error, InsufficientResources) and error.earliest is not None:
         # The model uses seconds; users of the command line think in dates.
         error.hint = f"free from {when_from(error.earliest)} on"
+    if isinstance(error, InputError):
+        return mistakes.lines(error)
     first, *more = str(error).splitlines() or [""]
-    lines = [f"fluxres: ERROR {first}", *(f"  {line}" for line in more)]
+    lines = [f"{_ERROR} {first}", *(f"  {line}" for line in more)]
     reasons = getattr(error, "reasons", None) or {}
     if isinstance(reasons, dict) and len(reasons) > 1:
         said = f"{error.where}: {error.message}"

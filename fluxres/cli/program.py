@@ -45,6 +45,9 @@ COMMANDS: Final = {
     "merge": "Merge another graph into this one.",
     "unlink": "Remove a pool and everything below it.",
     "move": "Move a pool and everything below it.",
+    "diff": "Show what a changed description would change.",
+    "apply": "Bring a changed description onto a machine in use.",
+    "undo": "Undo the last change of the graph.",
     "edge": "Add, change or remove an edge of an auxiliary graph.",
     "save": "Write the graph to a file or another store.",
     "simulate": "Simulate a workload on a machine.",
@@ -63,6 +66,7 @@ _FILES: Final = {
     **dict.fromkeys(("when", "why"), "match"),
     **dict.fromkeys(("tag", "state", "reserve", "copy", "merge", "unlink", "move"), "machine"),
     **dict.fromkeys(("load", "graphs", "save", "check", "log"), "store"),
+    **dict.fromkeys(("diff", "apply", "undo"), "change"),
     "convert": "formats",
 }
 """The modules of :mod:`fluxres.cli.commands` in which commands are, where their name is another."""

@@ -113,15 +113,15 @@ def keep(ctx: click.Context) -> None:
 
 
 class Duration(click.ParamType[float]):
-    """A Flux standard duration, as seconds."""
+    """A duration as people write it, as seconds: a Flux standard duration, or Slurm's `1:00:00` and `1-12`."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds of `30m`."""
+        """Seconds of `30m` or `1:00:00`."""
         from fluxres.syntax import duration
 
-        return value if isinstance(value, float) else duration.parse(value)
+        return value if isinstance(value, float) else duration.read(value)
 
 
 _COMMON: Final = ("store", "graph", "json", "output", "no_header", "color", "wait_s")

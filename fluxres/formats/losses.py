@@ -24,7 +24,7 @@ from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
 
 Mask = NDArray[np.bool_]
-TYPES: Final = "the types of their values, which all become text;"
+TYPES: Final = "the types of their values, which all become text"
 
 
 def lines(
@@ -40,7 +40,7 @@ def lines(
     >>> from fluxres.graph.recipe import Recipe, expand
     >>> s = expand(Recipe("cluster", children=(Recipe("memory", 2, size=64, unit="GiB"),)), origin=0)
     >>> lines(s, [], frozenset({"sizes"}))[0]
-    'units: of 2 pools, first of /cluster/memory0'
+    'units: 2 pools, such as /cluster/memory0'
     """
     found = []
     for fact, ask in _MASKS.items():
@@ -50,10 +50,10 @@ def lines(
     if "graphs" not in carries:
         found += _graphs(structure)
     if "uuids" not in carries:
-        found.append(f"uuids: of {_count(structure.n, 'pool')}; reading the file generates new ones")
+        found.append(f"uuids: {_count(structure.n, 'pool')}; reading the file generates new ones")
     if "allocations" not in carries and allocations:
         jobs = list(dict.fromkeys(hold.job for hold in allocations))
-        found.append(f"allocations: of {_count(len(jobs), 'job')}, first of {jobs[0]}")
+        found.append(f"allocations: {_count(len(jobs), 'job')}, {'such as ' * (len(jobs) > 1)}{jobs[0]}")
     return found
 
 
@@ -67,7 +67,7 @@ def concern(structure: Structure, fact: str, concerned: Mask, what: str = "") ->
     if not count:
         return []
     first = structure.where(int(concerned.argmax()))
-    return [f"{fact}: {what + ' ' if what else ''}of {_count(count, 'pool')}, first of {first}"]
+    return [f"{fact}: {what + '; ' if what else ''}{_count(count, 'pool')}, {'such as ' * (count > 1)}{first}"]
 
 
 def _count(number: int, noun: str) -> str:
@@ -80,7 +80,7 @@ def _graphs(structure: Structure) -> Iterator[str]:
         yield f"graphs: {', '.join(structure.subsystems)}, with {_count(edges, 'edge')}"
     if structure.tree_end < structure.n:
         outside = _count(structure.n - structure.tree_end, "pool")
-        yield f"graphs: {outside} outside the tree, first of {structure.where(structure.tree_end)}"
+        yield f"graphs: {outside} outside the tree, such as {structure.where(structure.tree_end)}"
 
 
 def _of_kinds(test: Callable[[Kind], object]) -> Callable[[Structure], Mask]:

@@ -62,7 +62,13 @@ def uniform_request(request: Request) -> UniformRequest | None:
 
 
 def _is_plain(vertex: Vertex) -> bool:
-    return not vertex.is_slot and not vertex.children and vertex.unit is None and vertex.ids is None and not vertex.is_directed
+    return (
+        not vertex.is_slot
+        and not vertex.children
+        and vertex.unit is None
+        and vertex.ids is None
+        and not (vertex.is_directed or vertex.properties)
+    )
 
 
 _NODE: Final = "node"

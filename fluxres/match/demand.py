@@ -32,6 +32,7 @@ class Demand:
             of the pools taken for its sibling demands (``siblings``); empty if it is picked.
         upstream: of a distributed type, and picked: the units taken are also charged on the supply path above.
         channel: what it is charged as: the type, or for units towards a named pool the number of the routes to it.
+        properties: that the pools must have, or with `^` in front must not have.
         to: the pool at the other end of these routes, as the request names it; for units between nodes, where the nodes meet.
         flow: it names an auxiliary graph: everything in it that carries or gives units is charged.
         own: the own draw of the pool that contains the demand, with everything in it; that is the count if `even`.
@@ -61,6 +62,7 @@ class Demand:
     flow: bool = False
     own: bool = False
     even: bool = True
+    properties: tuple[str, ...] = ()
     draws: tuple[Demand, ...] = ()
     children: tuple[Demand, ...] = ()
     confined: bool = False
@@ -82,8 +84,8 @@ class Demand:
 
     @property
     def named(self) -> bool:
-        """Whether it selects pools by id or name."""
-        return self.ids is not None or self.names is not None
+        """Whether it selects pools by id, name or property."""
+        return self.ids is not None or self.names is not None or bool(self.properties)
 
     def per_unit(self, pool_unit: str | None) -> Fraction | None:
         """How many requested units one unit of a pool is; None if the units do not convert.
@@ -109,7 +111,7 @@ class Plan:
         all: every demand, by number.
         slots: the slots, in the order written.
         measured: the type that measures how full a node is (`pack`, `spread`): the first one requested in nodes; -1 for none.
-        named: whether any demand names pools by id.
+        named: whether any demand selects pools by id, name or property.
         charged: whether anything is charged along paths of an auxiliary graph.
         between: the number of the graph of which the request asks for units between its nodes; -1 for none.
         lowest: the minimum counts, by number.

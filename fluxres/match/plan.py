@@ -17,11 +17,13 @@ from math import ceil
 
 import numpy as np
 
-from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, UnknownPool
+from fluxres import limits
+from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, UnknownPool, UnknownType
 from fluxres.graph.kinds import DRAW
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.paths import Meeting
 from fluxres.match.result import Placement
+from fluxres.match.situation import having
 from fluxres.match.typology import NODE, Typology
 from fluxres.syntax import hostlist
 from fluxres.syntax.count import Count, exactly
@@ -111,12 +113,12 @@ class _Reader:
                 f"graphs are {', '.join(sorted(numbers)[:20])}" if numbers else "there are no auxiliary graphs",
             )
         if kind < 0 and not vertex.is_slot:
-            known = ", ".join(sorted(typology.numbers)[:20])
-            raise _infeasible(f"no pool of type '{vertex.type}' in this graph", place, f"types are {known}")
+            message = f"no pool of type '{vertex.type:.{limits.NAME_LENGTH_MAX}}' in this graph"
+            raise UnknownType(message, where=place, hint=nearest(vertex.type, typology.numbers), reasons={place: message})
         flow = kind in typology.flows
-        if flow and (vertex.children or vertex.ids is not None):
+        if flow and (vertex.children or vertex.ids is not None or vertex.properties):
             raise InputError(
-                f"units of the graph '{vertex.type}' have no ids and contain nothing",
+                f"units of the graph '{vertex.type}' have no ids and properties, and contain nothing",
                 where=place,
                 hint=f"such as [node;{vertex.type}=10]",
             )
@@ -137,6 +139,7 @@ class _Reader:
             channel=kind,
             to=vertex.to,
             flow=flow,
+            properties=self._selective(vertex.properties, kind),
         )
         if vertex.to is not None:
             made.channel = typology.paths.channel(kind, self._named(vertex.type, vertex.to, place))
@@ -156,6 +159,12 @@ class _Reader:
             and any(self._is_in_node(child) for child in made.children)
         )
         return made
+
+    def _selective(self, properties: tuple[str, ...], kind: int) -> tuple[str, ...]:
+        """The properties, or none if all pools of the type have them: then pools are as interchangeable as without."""
+        if not properties:
+            return ()
+        return () if having(self.typology.structure, self.typology.vertices(kind), properties).all() else properties
 
     def _charge_between(self, demand: Demand) -> None:
         if self.typology.node < 0:
@@ -177,8 +186,12 @@ class _Reader:
         try:
             return self.typology.structure.vertex(to)
         except UnknownPool as error:
-            with suppress(UnknownPool):
-                return self.typology.structure.vertex(f"{graph}:/{to}")
+            for find, name in (
+                (self.typology.structure.vertex, f"{graph}:/{to}"),
+                (self.typology.structure.short_names.vertex, to),
+            ):
+                with suppress(UnknownPool):
+                    return find(name)
             raise _infeasible(f"units to '{to}': {error.message}", place, error.hint) from None
 
     def _add_draws(self, demand: Demand, vertex: Vertex) -> None:
@@ -248,6 +261,15 @@ class _Reader:
                 kind = above if demand.is_slot else demand.kind
                 inner = kind == self.typology.node >= 0 or kind in self.typology.in_node
                 self.charge(demand.children, kind, in_node=in_node or inner)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The types with the nearest names, or the types that there are, as a hint."""
+    from difflib import get_close_matches
+
+    some = sorted(known)[:20]
+    close = get_close_matches(name[:64], some, 3, cutoff=0.7)
+    return f"did you mean {' or '.join(close)}?" if close else f"types are {', '.join(some)}"
 
 
 def _infeasible(message: str, place: str, hint: str) -> InfeasibleRequest:

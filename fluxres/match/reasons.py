@@ -27,8 +27,10 @@ from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.policy import Policy
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Situation, having, unknown_properties
 from fluxres.match.traverser import Traverser
+from fluxres.syntax import unit
+from fluxres.syntax.constraint import required
 from fluxres.syntax.moment import in_message
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
@@ -45,15 +47,15 @@ class Cause:
     """One thing that rules out candidates.
 
     Args:
-        code: ``id``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``, ``held-above``,
-            ``held``, ``below`` (the pool is requested exclusively, and others hold something in it), ``inside`` (it contains too
-            little of what is requested), ``held-in-part`` (it has room, and others hold the rest of it), ``way`` (it is a
-            pass-through pool), ``supply`` (it is on the supply path of what is requested, and has too little to give) or
-            ``route`` (there is none from it to the named pool).
+        code: ``id``, ``property``, ``unit``, ``state``, ``cut-off`` (all that supplies it is out of service), ``constraint``,
+            ``held-above``, ``held``, ``below`` (the pool is requested exclusively, and others hold something in it), ``inside``
+            (it contains too little of what is requested), ``held-in-part`` (it has room, and others hold the rest of it),
+            ``way`` (it is a pass-through pool), ``supply`` (it is on the supply path of what is requested, and has too little
+            to give) or ``route`` (there is none from it to the named pool).
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
-        detail: the states, or the missing parts.
+        detail: the states, the missing parts, or the requested properties that no pool has.
     """
 
     code: str
@@ -74,12 +76,14 @@ class Cause:
         one = self.number == 1
         are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
         tightest = "" if one else "tightest first: "
+        unknown = f" ({listed(self.detail)})" if self.detail else ""
         return {
             "id": f"{have} another id",
+            "property": f"{'does' if one else 'do'} not have the requested properties{unknown}",
             "unit": f"{are} counted in a unit that does not convert",
             "state": f"{are} {listed(self.detail)}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
-            "constraint": f"{'does' if one else 'do'} not satisfy the constraint",
+            "constraint": f"{'does' if one else 'do'} not satisfy the constraint{unknown}",
             "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
             "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
             "held": f"{are} held{by}",
@@ -106,6 +110,9 @@ class PartReport:
         causes: what ruled out the others and, if too few are left, the holders of a part of the remaining ones.
         each: for what suppliers give, the units that each requesting pool needs; 0 otherwise.
         each_most: the same for the pool that needs the most, if pools draw differently; `asked` then counts the least possible.
+        unit: of `asked`, `room` and `each`; None for plain numbers, and where candidates have different units.
+        is_amount: whether units of pools are counted, not pools.
+        repeats: how often the request repeats the part, within the parts around it.
     """
 
     place: str
@@ -117,6 +124,9 @@ class PartReport:
     causes: tuple[Cause, ...]
     each: int = 0
     each_most: int = 0
+    unit: str | None = None
+    is_amount: bool = False
+    repeats: int = 1
 
     @property
     def is_short(self) -> bool:
@@ -124,27 +134,50 @@ class PartReport:
         return self.room < self.asked
 
     def head(self) -> str:
-        """What the part asks for and what is available, without the causes."""
+        """What the part asks for and what is available, without the causes.
+
+        >>> PartReport("resources[0]", "node", 6, 8, 4, 4, ()).head()
+        'requested 6 nodes, only 4 of 8 are available'
+        >>> PartReport("resources[0]", "memory", 2048, 2, 2, 1024, (), unit="GiB", is_amount=True).head()
+        'requested 2 TiB of memory, only 1 TiB available in 2 of 2 pools'
+        """
+        only = "only " * self.is_short
+        asked, room = unit.exact(self.asked, self.unit), unit.exact(self.room, self.unit)
         if self.each:
-            is_even = self.each_most <= self.each
-            each = f" ({self.each}{'' if is_even else f' to {self.each_most}'} each)" if self.each < self.asked else ""
-            least = "" if is_even else "at least "
-            room = f"have room for {self.room}" if self.room else f"cannot give {self.each} at once"
-            return f"{self.place}: {least}{self.asked} of type {self.type} requested{each}, suppliers {room}"
-        is_slot = self.type == "slot"
-        what = f"instance{'s' * (self.asked != 1)} of a slot" if is_slot else f"of type {self.type}"
-        kind = ("node" if is_slot else "candidate") + "s" * (self.candidates != 1)
-        return f"{self.place}: {self.asked} {what} requested, {self.room} available in {self.left} of {self.candidates} {kind}"
+            least, each = "", unit.exact(self.each, self.unit)
+            if self.each_most > self.each:
+                least, each = "at least ", f"{each} to {unit.exact(self.each_most, self.unit)}"
+            what = f"requested {least}{asked} of {self.type}{f' ({each} each)' * (self.each < self.asked)}"
+            if not self.room:
+                return f"{what}, suppliers cannot give {unit.exact(self.each, self.unit)} at once"
+            return f"{what}, suppliers have room for {only}{room}"
+        if self.type == "slot":
+            if not self.room:
+                return f"requested {number_of(self.asked, 'slot')}, none of {number_of(self.candidates, 'node')} has room for one"
+            nodes = f"{self.left} of {number_of(self.candidates, 'node')}"
+            return f"requested {number_of(self.asked, 'slot')}, {nodes} have room for {only}{room}"
+        if self.is_amount or self.room != self.left:
+            what = _units_of(self.asked, self.type, self.unit)
+            return f"requested {what}, {only}{room} available in {self.left} of {number_of(self.candidates, 'pool')}"
+        asked = f"requested {number_of(self.asked, self.type)}"
+        if self.is_short and self.room == self.candidates:
+            return f"{asked}, there {'is' if self.room == 1 else 'are'} only {self.room}"
+        found = f"{only}{self.room}" if self.room else "none"
+        return f"{asked}, {found} of {self.candidates} {'is' if self.room == 1 else 'are'} available"
+
+    def counted(self, number: int) -> str:
+        """So many of what the part asks for, such as `4 nodes` or `1 TiB of memory`."""
+        return _units_of(number, self.type, self.unit) if self.is_amount else number_of(number, self.type)
 
     def ruled_out(self, until: Until | None = None) -> list[str]:
         """The causes in words, each with the number of candidates; `until` as for :meth:`Cause.sentence`."""
         return [f"{cause.number} {cause.sentence(until)}" for cause in self.causes]
 
-    def sentence(self) -> str:
-        """The part in words."""
+    def sentence(self, until: Until | None = None) -> str:
+        """The part in words; `until` as for :meth:`Cause.sentence`."""
         if not self.causes:
             return f"{self.head()}."
-        return f"{self.head()}: {f'of {self.candidates}, ' if self.each else ''}{'; '.join(self.ruled_out())}."
+        return f"{self.head()}: {f'of {self.candidates}, ' if self.each else ''}{'; '.join(self.ruled_out(until))}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +200,10 @@ class Refusal:
 
     def sentences(self) -> list[str]:
         """The refusal as a terminal shows it, one sentence per item."""
-        found = [part.sentence() for part in self.parts if part.is_short or part.causes]
+        found = [f"{self.marked(part)}{part.sentence()}" for part in self.obstacles]
         if not any(part.is_short for part in self.parts):
             found.append(self.together())
-        found += [f"It would match with a count of {count} at {place}." for place, count in self.enough.items()]
+        found += self.would_match()
         if self.never:
             found.append("This machine can never satisfy it, even with nothing held and everything up.")
         elif self.earliest is not None:
@@ -180,6 +213,29 @@ class Refusal:
         else:
             found.append("There is no start unless pools return to service, or pools held without an end are freed.")
         return found
+
+    @property
+    def obstacles(self) -> list[PartReport]:
+        """The parts that are short; if none is, those with pools that something rules out."""
+        short = [part for part in self.parts if part.is_short]
+        return short or [part for part in self.parts if part.causes]
+
+    def marked(self, part: PartReport) -> str:
+        """The place of a part with a colon where the type does not identify it, else nothing."""
+        alike = sum(other.type == part.type for other in self.parts)
+        return f"{part.place}: " if alike > 1 else ""
+
+    def would_match(self) -> list[str]:
+        """For each part that could be smaller, the count with which the request would match."""
+        parts = {part.place: part for part in self.parts}
+        it = "With nothing held and everything up, it" if self.never else "It"
+        return [f"{it} would match with {self._smaller(parts, place, count)}." for place, count in self.enough.items()]
+
+    def _smaller(self, parts: dict[str, PartReport], place: str, count: int) -> str:
+        if (part := parts.get(place)) is None:  # a slot that may span nodes, which has no candidates of its own
+            slots = sum(place not in parts for place in self.enough)
+            return number_of(count, "slot") + f" at {place}" * (slots > 1)
+        return part.counted(count) + " each" * (part.repeats > 1) + f" at {place}" * bool(self.marked(part))
 
     def together(self) -> str:
         """The reason if no single part is short."""
@@ -193,7 +249,24 @@ class Refusal:
     def reasons(self) -> dict[str, str]:
         """What is short, by place; for errors that carry reasons."""
         short = [part for part in self.parts if part.is_short] or list(self.parts)
-        return {part.place: part.sentence().removeprefix(f"{part.place}: ") for part in short}
+        return {part.place: part.sentence() for part in short}
+
+
+def _units_of(amount: int, kind: str, of_unit: str | None) -> str:
+    return f"{number_of(amount, 'unit') if of_unit is None else unit.exact(amount, of_unit)} of {kind}"
+
+
+def number_of(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> number_of(1, "node"), number_of(2, "switch"), number_of(3, "memory")
+    ('1 node', '2 switches', '3 memories')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{count} {noun[:-1]}ies"
+    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
 def explain(situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> tuple[PartReport, ...]:
@@ -264,7 +337,7 @@ class _Writer:
         for code, out in self.ruled_out(demand, pools):
             out = out & left
             if out.any():
-                causes.append(self.cause(code, pools[out]))
+                causes.append(self.cause(code, pools[out], demand))
                 left &= ~out
         rest = pools[left]
         room = self.room(demand, rest)
@@ -275,10 +348,23 @@ class _Writer:
                 causes.append(self.inside(demand, rest[lacking]))
                 rest, room = rest[~lacking], room[~lacking]
         elif room.sum() < asked and (in_use := self.only_in_part(demand, rest)).any():
-            causes.append(self.cause("below", rest[in_use]))
+            causes.append(self.cause("below", rest[in_use], demand))
         if room.sum() < asked:
             causes += self.held_in_part(demand, rest)
-        return PartReport(demand.place, demand.type, asked, len(pools), len(rest), int(room.sum()), tuple(causes))
+        available = int(room.sum())
+        is_amount = not demand.is_slot and not demand.children and bool((self.structure.size[pools] > 1).any())
+        return PartReport(
+            demand.place,
+            demand.type,
+            asked,
+            len(pools),
+            len(rest),
+            available,
+            tuple(causes),
+            unit=self.unit_of(demand, pools),
+            is_amount=is_amount,
+            repeats=asked // max(demand.count.min, 1),
+        )
 
     def supplied(self, demand: Demand, times: int) -> PartReport:
         """The report on a charged demand; its candidates are its suppliers."""
@@ -287,11 +373,11 @@ class _Writer:
         if found.room < found.asked:
             worthless = [givers[0] for givers in found.short if not demand.per_unit(self.situation.accounts.unit(givers[0]))]
             if worthless:
-                causes.append(self.cause("unit", np.array(worthless, np.int32)))
+                causes.append(self.cause("unit", np.array(worthless, np.int32), demand))
             short = [givers for givers in found.short if givers[0] not in set(worthless)]
             below = [givers for givers in short if any(map(self.supplies.is_in_use_below, givers))]
             if below:
-                causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32)))
+                causes.append(self.cause("below", np.array([givers[0] for givers in below], np.int32), demand))
                 short = [givers for givers in short if givers not in below]
             if short:
                 some = short[: limits.WHY_POOLS_MAX]  # those with the least left
@@ -302,11 +388,31 @@ class _Writer:
                 astray = np.array(found.astray, np.int32)
                 causes.append(Cause("route", len(astray), self.paths(astray), (), (demand.to,)))
         left = found.suppliers - len(found.short)
-        return PartReport(demand.place, demand.type, found.asked, found.suppliers, left, found.room, tuple(causes), *found.each)
+        suppliers = self.situation.typology.vertices(demand.kind)
+        return PartReport(
+            demand.place,
+            demand.type,
+            found.asked,
+            found.suppliers,
+            left,
+            found.room,
+            tuple(causes),
+            *found.each,
+            unit=self.unit_of(demand, suppliers),
+            is_amount=True,
+            repeats=times,
+        )
+
+    def unit_of(self, demand: Demand, pools: NDArray[np.int32]) -> str | None:
+        """The unit in which a demand is counted: its own, or that of the pools."""
+        found = set(map(self.situation.accounts.unit, _some_of(pools)))
+        return demand.wanted_unit or (found.pop() if len(found) == 1 else None)
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """Each possible cause with a mask of the candidates it rules out, in the order in which causes count."""
         situation, structure = self.situation, self.structure
+        if demand.properties:
+            yield "property", ~having(structure, pools, demand.properties)
         yield "id", ~np.isin(pools, self.trial.of_ids(demand, pools)) if demand.named else np.zeros(len(pools), np.bool_)
         worthless = [n for n in np.unique(structure.kind[pools]).tolist() if not demand.per_unit(structure.kinds[n].unit)]
         yield "unit", np.isin(structure.kind[pools], worthless)
@@ -358,7 +464,7 @@ class _Writer:
             found[at] = known.get(inside, 1)
         return found
 
-    def cause(self, code: str, pools: NDArray[np.int32]) -> Cause:
+    def cause(self, code: str, pools: NDArray[np.int32], demand: Demand) -> Cause:
         situation, structure = self.situation, self.structure
         some = _some_of(pools)
         detail: tuple[str, ...] = ()
@@ -368,6 +474,10 @@ class _Writer:
         elif code == "cut-off":
             culprits = dict.fromkeys(u for v in some for u in structure.unavailable_because(v))
             detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
+        elif code == "constraint":
+            detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
+        elif code == "property":
+            detail = tuple(unknown_properties(structure, situation.typology.vertices(demand.kind), demand.properties))
         elif code == "held-above":
             held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]
         elif code == "held":
@@ -435,11 +545,17 @@ class _Writer:
         if demand.is_slot:
             number = demand.count.min
             return f"room for {number} instance{'s' * (number > 1)} of slot {demand.label!r}"
-        units = str(demand.count.min)
+        every = self.situation.typology.vertices(demand.kind)
+        of_unit, least = self.unit_of(demand, every), demand.count.min
+        most = least
         if demand.own:
             draws = self.situation.typology.draws.total(demand.type)[pools]
-            units = f"{draws.min()}" if draws.min() == draws.max() else f"{draws.min()} to {draws.max()}"
-        return f"{units} {demand.type}{self.short_on_the_way(demand, v)}"
+            least, most = int(draws.min()), int(draws.max())
+        if demand.charged or (self.situation.accounts.size[every] > 1).any():
+            what = f"{unit.exact(least, of_unit)} to " * (most > least) + _units_of(most, demand.type, of_unit)
+        else:
+            what = number_of(least, demand.type)
+        return what + self.short_on_the_way(demand, v)
 
     def short_on_the_way(self, demand: Demand, v: int) -> str:
         """The suppliers of a pool that have too little left, in words; empty for a demand that is not charged."""
@@ -738,11 +854,12 @@ class Supplies:
             return f"{self.name(givers)}: {self._why_out(v)}"
         if accounts.ways[list(givers)].all():
             return f"{self.name(givers)}, {ONLY_A_WAY}"
-        unit = accounts.unit(v)
-        size = sum(map(accounts.size.item, givers))
+        free, size = (
+            unit.exact(amount, accounts.unit(v)) for amount in (self.free(givers), sum(map(accounts.size.item, givers)))
+        )
         idle = [self.name((u,)) for u in self._paths.standing_by(v)]
         others = f" while {listed(idle)} {'stands' if len(idle) == 1 else 'stand'} by" if idle else ""
-        return f"{self.name(givers)}: {self.free(givers)} of {size}{f' {unit}' if unit else ''} free{others}"
+        return f"{self.name(givers)}: {free} of {size} free{others}"
 
     def _why_out(self, v: int) -> str:
         """The state of a pool out of service; for one that is cut off, the missing suppliers and their states."""

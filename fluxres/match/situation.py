@@ -6,13 +6,16 @@ once however often the search returns to it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from copy import copy
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, STATES, PropertyValue
 from fluxres.graph.structure import Structure
@@ -86,17 +89,12 @@ class Eligible:
         structure = self._typology.structure
         match constraint:
             case Properties(required, excluded):
-                found = np.ones(len(self.targets), np.bool_)
-                for name in required:
-                    found &= self._has(name)
-                for name in excluded:
-                    found &= ~self._has(name)
-                return found
+                return having(structure, self.targets, (*required, *(f"^{name}" for name in excluded)))
             case Hostlist(texts):
                 hosts: set[str] = set()
                 for text in texts:
                     hosts.update(hostlist.parse(text))
-                return self._named(sorted(hosts))
+                return _named(structure, self.targets, sorted(hosts))
             case Ranks():
                 ranks = structure.rank[self.targets]
                 found = np.zeros(len(ranks), np.bool_)
@@ -118,20 +116,41 @@ class Eligible:
                     found |= self._evaluate(item)
                 return found
 
-    def _has(self, name: str) -> Mask:
-        """Targets with this property, bare or as `key=value`, or with this host name."""
-        structure = self._typology.structure
-        kinds = structure.kind[self.targets]
-        having = [number for number in np.unique(kinds).tolist() if name in _names(structure.kinds[number].properties)]
-        return np.isin(kinds, having) | self._named([name])
 
-    def _named(self, names: list[str]) -> Mask:
-        found = np.zeros(len(self.targets), np.bool_)
-        vertices = np.array(self._typology.structure.named(names), np.int32)
-        if vertices.size:
-            at = np.minimum(self.targets.searchsorted(vertices), len(self.targets) - 1)
-            found[at[self.targets[at] == vertices]] = True
-        return found
+def having(structure: Structure, vertices: Int32, properties: Iterable[str]) -> Mask:
+    """Those of the vertices (ascending) that have all of these properties, and none of those with `^` in front.
+
+    A property is bare, or reads `key=value`; the name of a pool, such as a host name, is one as well.
+    """
+    kinds = structure.kind[vertices]
+    present = np.unique(kinds).tolist()
+    found = np.ones(len(vertices), np.bool_)
+    for text in properties:
+        name = text.removeprefix("^")
+        kept = [number for number in present if name in _names(structure.kinds[number].properties)]
+        has = np.isin(kinds, kept) | _named(structure, vertices, [name])
+        found &= has if name == text else ~has
+    return found
+
+
+def unknown_properties(structure: Structure, vertices: Int32, properties: Iterable[str]) -> Iterator[str]:
+    """In words, each required property that no pool has, with the nearest of those that the vertices have."""
+    known = sorted(
+        {name for number in np.unique(structure.kind[vertices]).tolist() for name in _names(structure.kinds[number].properties)}
+    )
+    for name in dict.fromkeys(properties):
+        if not (name.startswith("^") or name in known or structure.named([name])):
+            close = get_close_matches(name[:64], known[: limits.WHY_POOLS_MAX], 3)
+            yield f"none has '{name[: limits.NAME_LENGTH_MAX]}'" + (f", did you mean {' or '.join(close)}?" if close else "")
+
+
+def _named(structure: Structure, vertices: Int32, names: list[str]) -> Mask:
+    found = np.zeros(len(vertices), np.bool_)
+    named = np.array(structure.named(names), np.int32)
+    if named.size and found.size:
+        at = np.minimum(vertices.searchsorted(named), len(vertices) - 1)
+        found[at[vertices[at] == named]] = True
+    return found
 
 
 def _names(properties: tuple[tuple[str, PropertyValue], ...]) -> set[str]:

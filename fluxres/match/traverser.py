@@ -30,7 +30,7 @@ from fluxres.match.bounds import Bounds, SupplyBound
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.policy import Policy, nearest
 from fluxres.match.result import Placement
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Situation, having
 
 STEPS_BEFORE_DOUBT: Final = 500
 """Choices undone before a search checks whether it can succeed at all: nearly all searches end sooner."""
@@ -456,8 +456,10 @@ class Traverser:
         return vertices
 
     def of_ids(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Those of the vertices that a demand names by id or name; all of them if it names none."""
+        """Those of the vertices that a demand selects by id, name or property; all of them if it selects none."""
         structure = self.situation.structure
+        if demand.properties:
+            vertices = vertices[having(structure, vertices, demand.properties)]
         if demand.ids is not None:
             ids = structure.id[vertices]
             kept = np.logical_or.reduce([(first <= ids) & (ids <= last) for first, last in demand.ids])

@@ -339,6 +339,10 @@ def _apply_merge(graph: ResourceGraph, e: Event) -> None:
     graph.merge(e["graph"], e["at"])
 
 
+def _apply_apply(graph: ResourceGraph, e: Event) -> None:
+    graph.apply(e["graph"], drain=e["drain"])
+
+
 def _apply_unlink(graph: ResourceGraph, e: Event) -> None:
     graph.unlink(e["pool"], e["hierarchy"])
 
@@ -374,6 +378,7 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "tag": _apply_tag,
     "untag": _apply_untag,
     "merge": _apply_merge,
+    "apply": _apply_apply,
     "unlink": _apply_unlink,
     "move": _apply_move,
     "add_edge": _apply_add_edge,

@@ -272,6 +272,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int |
         changes.expire_stages(graph)
     if other.records.stages:
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
+    at = None if at is None else targets.spelled_out(graph.structure, at)
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
     _carry_from_parent(structure, (graph.structure, from_own), (other.structure, from_other))
 
@@ -406,6 +407,8 @@ def _is_drawn(records: Records, owner: str, v: int, windows: list[tuple[int, int
 def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) -> None:
     """Remove a pool and everything below it from a hierarchy."""
     changes.expire_stages(graph)
+    if isinstance(where, str):
+        where = targets.spelled_out(graph.structure, where)
     v = targets.vertex(graph, where)
     if hierarchy is None and isinstance(where, str) and ":/" in where:
         named = where.partition(":/")[0]
@@ -536,6 +539,8 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
     """Move a pool and everything below it to another place."""
     changes.expire_stages(graph)
     before, v = graph.structure, targets.vertex(graph, where)
+    if isinstance(to, str):
+        to = targets.spelled_out(before, to)
     hierarchy = to.partition(":/")[0] if isinstance(to, str) and ":/" in to and not to.startswith("/") else before.hierarchy
     event = {
         "event": "move",

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import wraps
 from itertools import count
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -43,13 +43,14 @@ from fluxres.syntax.criteria import Criteria
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
 
-# The matcher and `fluxres.model.several` are imported by the first request, so that commands that only name pools do not pay for
-# the import.
+# The matcher, `fluxres.model.several` and `fluxres.model.applying` are imported by the first call that needs them, so that other
+# commands do not pay for the import.
 if TYPE_CHECKING:
     import networkx
 
     from fluxres.graph.views import StructureRef
     from fluxres.match import Matcher, Placement, Policy, Refusal
+    from fluxres.model.difference import Difference
     from fluxres.model.match import Match
     from fluxres.model.node_states import NodeStates
     from fluxres.model.several import Shortage
@@ -480,7 +481,7 @@ class ResourceGraph:
         """Find pools for a request without allocating them (specs/matching.md); `commit_match` allocates them to a job.
 
         Args:
-            wanted: a shape, short options, a jobspec or a Request.
+            wanted: a shape, options as in `flux run`, a jobspec or a Request.
             at: start in seconds; now by default.
             duration_s: length; by default the duration in the request, or no end.
             policy: which pools to prefer: first, low, high, lonode, hinode, their node-exclusive forms (lonodex …), locality,
@@ -605,7 +606,7 @@ class ResourceGraph:
 
         Args:
             wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, all units unless an amount is given; or a
-                request: a shape such as ``slot=4/[core=2;gpu=1]``, short options such as ``-N4 -c8``, a jobspec, a Request.
+                request: a shape such as ``slot=4/[core=2;gpu=1]``, options such as ``-N4 -c8``, a jobspec, a Request.
             job: id.
             start: seconds, or a datetime with a time zone; now by default; `at` is a synonym.
             end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins
@@ -876,6 +877,14 @@ class ResourceGraph:
         now = self.now()
         changes.set_end(self, job, extending.end_of(self, job, end, duration_s), now)
         return self.allocation(job)
+
+    @locked
+    def latest_end(self, job: str) -> float:
+        """The latest end that :meth:`set_end` can give a job, in seconds; infinity if nothing is in the way.
+
+        Errors: as for `set_end`; UsageError for a job that begins later and that nothing stops, because it needs an end.
+        """
+        return seconds(extending.latest_end(self, job, self.now()))
 
     @locked
     def expire(self, before: Time | None = None) -> list[str]:
@@ -1257,15 +1266,51 @@ class ResourceGraph:
 
     # -- journal and audit -------------------------------------------------------------------------------------------
 
-    @locked
-    def apply(self, event: events.Event) -> None:
-        """Replay one event of a journal.
+    @overload
+    def apply(self, change: events.Event) -> None: ...
+    @overload
+    def apply(self, change: ResourceGraph, *, drain: bool = False) -> Difference: ...
+    def apply(self, change: ResourceGraph | events.Event, *, drain: bool = False) -> Difference | None:
+        """Change the machine into what another graph describes, or replay one event of a journal.
 
-        An event may allocate pools that are out of service: its writer has checked that, and jobs keep drained pools.
+        Pools of the containment tree are the same if they have the same path, pools of auxiliary graphs if they have the same
+        name there; else if they have the same uuid, or the same host name. These keep what they are allocated to, their uuids,
+        ranks, tags, and states other than `up`; everything else is as described. Handles are stale afterwards, unless nothing
+        differs.
 
-        Errors: InputError for an unknown event; otherwise those of the operation.
+        Args:
+            change: the description, whose own allocations do not count; or an event, which may allocate pools that are out of
+                service: its writer has checked that, and jobs keep drained pools.
+            drain: set pools that are gone from the description and held by jobs to `drain`, instead of refusing; a later call
+                removes them.
+
+        Returns: the changes made, for a description.
+        Errors: StillHeld with all `jobs` in the way; MergeConflict for the description of another machine; nothing changes then.
+        For an event, InputError if it is unknown, otherwise those of the operation.
         """
-        events.apply(self, event)
+        if not isinstance(change, ResourceGraph):
+            with self.lock:
+                events.apply(self, change)
+            return None
+        from fluxres.model import applying
+
+        with all_of(self, change):
+            return applying.apply(self, change, drain=drain)
+
+    def diff(self, other: ResourceGraph) -> Difference:
+        """What :meth:`apply` would change; false if nothing.
+
+        Args:
+            other: a description of this machine.
+
+        Errors: MergeConflict for the description of another machine.
+        """
+        if not isinstance(other, ResourceGraph):
+            raise UsageError(f"expected a ResourceGraph to compare with, got {other!r:.80}")
+        from fluxres.model import applying
+
+        with all_of(self, other):
+            return applying.diff(self, other)
 
     @locked
     def check(self) -> list[Problem]:

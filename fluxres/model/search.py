@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import StaleHandle, UsageError
+from fluxres.errors import StaleHandle, UnknownType, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, Kind
 from fluxres.graph.structure import CONTAINMENT
@@ -339,6 +339,22 @@ def unmet(graph: ResourceGraph, criteria: Criteria) -> Iterator[str]:
             yield from _compared(graph, criteria)
         case All() | Not() | Compare():
             return
+
+
+def require_types(graph: ResourceGraph, criteria: Criteria) -> None:
+    """Errors: UnknownType for a requested type that no pool of the graph has."""
+    match criteria:
+        case And() | Or():
+            for item in criteria.items:
+                require_types(graph, item)
+        case Compare(op="=", key="type", flag=None):
+            from fluxres.match.plan import nearest
+
+            known = graph.structure.types
+            for text in criteria.texts if criteria.qualifier is None else (criteria.qualifier,):
+                if text not in known:
+                    message = f"no pool of type '{text[: limits.NAME_LENGTH_MAX]}' in this graph"
+                    raise UnknownType(message, hint=nearest(text, known))
 
 
 def _compared(graph: ResourceGraph, node: Compare) -> Iterator[str]:

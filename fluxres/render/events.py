@@ -105,6 +105,17 @@ def _load(event: Mapping[str, Any]) -> str:
     return f"{plural(event.get('count', 0), 'pool')}, {plural(event.get('jobs', 0), 'job')}{replaced}"
 
 
+def _apply(event: Mapping[str, Any]) -> str:
+    drained = event.get("drained")
+    return f"{event.get('summary', '')}{f'; drained {folded_paths(drained)}' if drained else ''}"
+
+
+def _undo(event: Mapping[str, Any]) -> str:
+    first, last = event["first"], event["last"]
+    events = f"event {first}" if first == last else f"events {first} to {last}"
+    return f"{events}{': ' * bool(event.get('undone'))}{event.get('undone', '')}"
+
+
 def _fields(event: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in event.items() if key != "event" and value is not None)
 
@@ -130,4 +141,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "set_edge": _edge,
     "remove_edge": _edge,
     "load": _load,
+    "apply": _apply,
+    "undo": _undo,
+    "redo": _undo,
 }

@@ -314,11 +314,12 @@ def _outside(structure: Structure, vertices: Int32, looks: UInt64, typeable: boo
     for group in groups(looks):
         by_place: dict[str, list[tuple[str, int]]] = {}
         for v in vertices[group].tolist():
-            place, slash, name = structure.where(v).rpartition("/")
-            if typeable and not slash:
-                found.append(Fold(name, 1, v))
+            where = structure.where(v)
+            split = max(where.rfind("/"), where.find(":")) + 1
+            if typeable and not split:
+                found.append(Fold(where, 1, v))
             else:
-                by_place.setdefault(place + slash, []).append((name if slash else structure.name(v), v))
+                by_place.setdefault(where[:split], []).append((where[split:] if split else structure.name(v), v))
         found += [
             Fold(place + hostlist.fold(name for name, _ in members), len(members), members[0][1])
             for place, members in by_place.items()

@@ -22,14 +22,11 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
         start: the requested time, as a word: now, a date.
     """
     found = [style.paint(_verdict(refusal, start), "heading")]
-    for part in refusal.parts:
-        if part.is_short or part.causes:
-            found += [part.head(), *(f"  {cause}" for cause in part.ruled_out(_until))]
+    for part in refusal.obstacles:
+        found += [f"{refusal.marked(part)}{part.head()}", *(f"  {cause}" for cause in part.ruled_out(_until))]
     if not any(part.is_short for part in refusal.parts):
         found.append(refusal.together())
-    when = " with nothing held and everything up" if refusal.never else ""
-    found += [f"It would match with a count of {count} at {place}{when}." for place, count in refusal.enough.items()]
-    return found
+    return found + refusal.would_match()
 
 
 def _verdict(refusal: Refusal, start: str) -> str:
@@ -59,18 +56,13 @@ def worded(raised: InsufficientResources | InfeasibleRequest) -> InsufficientRes
 def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """The first unsatisfied part, and each part by its place."""
     short = [part for part in refusal.parts if part.is_short] or list(refusal.parts)
-    reasons = {part.place: _reason(part) for part in short}
+    reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short}
     together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
     place, message = next(iter(reasons.items()), ("", "no pools found for the request"))
     if refusal.never:
         hint = "this machine can never satisfy it"
         return InfeasibleRequest(f"{message}{together}", where=place, hint=hint, reasons=reasons)
     return InsufficientResources(f"{message}{together}", where=place, earliest=refusal.earliest, reasons=reasons)
-
-
-def _reason(part: PartReport) -> str:
-    head, causes = part.head().removeprefix(f"{part.place}: "), "; ".join(part.ruled_out(_until))
-    return f"{head}: {causes}" if causes else head
 
 
 def document(refusal: Refusal | None) -> dict[str, Any]:
@@ -93,6 +85,7 @@ def _part(part: PartReport) -> dict[str, Any]:
         "candidates": part.candidates,
         "left": part.left,
         "room": part.room,
+        "unit": part.unit,
         "causes": [
             {
                 "code": cause.code,

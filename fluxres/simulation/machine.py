@@ -96,7 +96,7 @@ def of_shape(text: str) -> ResourceGraph:
 
 
 def _recipe(vertex: Vertex, text: str) -> Recipe:
-    stated = vertex.ids is not None or vertex.unit is not None or vertex.is_directed
+    stated = vertex.ids is not None or vertex.unit is not None or vertex.is_directed or bool(vertex.properties)
     if vertex.is_slot or vertex.count.fixed is None or stated:
         raise InputError(
             f"{text!r:.80}: a machine has types and numbers", where="machine", hint="such as rack=2/node=16/[core=8;gpu=2]"

@@ -22,7 +22,7 @@ from fluxres.errors import InputError, StoreError
 
 Event = dict[str, Any]
 
-STRUCTURAL: Final = frozenset({"load", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
+STRUCTURAL: Final = frozenset({"load", "undo", "redo", "apply", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
 """Events that change the shape: they are stored with a new snapshot and never replayed."""
 _TICKS: Final = ("start", "end", "expires", "before")
 _ZIP_FROM_BYTES: Final = 4096
@@ -152,8 +152,14 @@ def concerns(event: Event, job: str | None, path: str | None) -> bool:
         return False
     if path is None:
         return True
-    below = path if path.endswith("/") else path + "/"
-    return any(named == path or named.startswith(below) for named in _pools(event))
+    place = _place(path)
+    below = place if place.endswith("/") else place + "/"
+    return any(named == place or named.startswith(below) for named in map(_place, _pools(event)))
+
+
+def _place(name: str) -> str:
+    """A name in one form: ``network:/leaf0`` is also written ``network:leaf0``."""
+    return name if name.startswith("/") else name.replace(":/", ":", 1)
 
 
 def _parts(event: Event) -> list[Event]:

@@ -180,6 +180,20 @@ def matches(constraint: Constraint, target: Target, *, hostname_is_property: boo
             return not items or any(matches(item, target, hostname_is_property=hostname_is_property) for item in items)
 
 
+def required(constraint: Constraint | None) -> list[str]:
+    """The properties that a constraint asks for, in some of its alternatives at least.
+
+    >>> required(And((Properties(("ssd",), ("slow",)), Or((Ranks(("0",)), Properties(("big",))))))), required(None)
+    (['ssd', 'big'], [])
+    """
+    match constraint:
+        case Properties():
+            return list(constraint.required)
+        case And() | Or():
+            return [name for item in constraint.items for name in required(item)]
+    return []
+
+
 def _constraint(values: object, place: Place, depth: int) -> Constraint:
     if depth > limits.CONSTRAINT_DEPTH_MAX:
         raise LimitExceeded(f"expected at most {limits.CONSTRAINT_DEPTH_MAX} levels of constraints", where=str(place))

@@ -1,8 +1,10 @@
-"""Durations as text: `30m`, `1.5h`, `inf` (Flux RFC 23).
+"""Durations as text: `30m`, `1.5h`, `inf` (Flux RFC 23), and as people write them: `1:00:00`, `1-12`, `2h30m`.
 
-The reader behaves like flux-core's C reader, which is `strtod` plus one suffix: exponents, hexadecimal and `infinity` are
-numbers, `5 s` and `10h5m` are not durations. Python's `float()` cannot be used instead: it accepts `1_0` and refuses `0x10`.
-The one difference: a suffix without a number is refused; C reads it as 0.
+:func:`parse` is for documents and programs. It behaves like flux-core's C reader, which is `strtod` plus one suffix: exponents,
+hexadecimal and `infinity` are numbers, `5 s` and `10h5m` are not durations. Python's `float()` cannot be used instead: it accepts
+`1_0` and refuses `0x10`. The one difference: a suffix without a number is refused; C reads it as 0.
+
+:func:`read` is for options that people type. It accepts everything that `parse` accepts, Slurm's forms, and units in a row.
 """
 
 from __future__ import annotations
@@ -25,6 +27,52 @@ _NUMBER = re.compile(
     ))""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+
+_DAY: Final = 86400.0
+_ENDLESS: Final = frozenset({"unlimited", "infinite"})
+_NAMES: Final = {
+    **dict.fromkeys(("ms",), 1e-3),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), _DAY),
+    **dict.fromkeys(("w", "week", "weeks"), 7 * _DAY),
+}
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*", re.ASCII)
+_COLONS = re.compile(r"(?:(?P<days>[0-9]+)-)?(?P<fields>[0-9]+(?::[0-9]+){0,2})", re.ASCII)
+
+
+def read(text: str, *, bare_s: float = 1.0) -> float:
+    """Seconds of a duration as people write it.
+
+    Args:
+        text: what :func:`parse` reads; `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes` and
+            `days-hours:minutes:seconds`, as in Slurm's `--time`; numbers with units in a row, the largest first, such as `1d12h`
+            or `2 hours 30 minutes`; `unlimited`.
+        bare_s: seconds that a number without a unit counts.
+
+    Errors: InputError for anything else.
+
+    >>> read("1:00:00"), read("5:30"), read("1-12"), read("2h30m"), read("90"), read("90", bare_s=60.0)
+    (3600.0, 330.0, 129600.0, 9000.0, 90.0, 5400.0)
+    """
+    word = text.strip().lower()
+    if word in _ENDLESS:
+        return math.inf
+    found = _COLONS.fullmatch(word)
+    if found is not None and not word.isdigit():
+        return _of_colons(found, text)
+    seconds = _of_parts(word, text)
+    if seconds is not None:
+        return seconds
+    try:
+        seconds = parse(word)
+    except InputError as error:
+        raise error if error.message.startswith(_BEYOND) else _refused(text, _FORMS) from None
+    scaled = seconds * bare_s if _NUMBER.fullmatch(word) else seconds
+    if math.isinf(scaled) and not math.isinf(seconds):
+        raise _too_large(text)
+    return scaled
 
 
 def parse(text: str) -> float:
@@ -86,13 +134,44 @@ def _number(found: re.Match[str], text: str) -> float:
     return value
 
 
-def _refused(text: str) -> InputError:
-    return InputError(
-        f"expected a duration, got {excerpt(text)}",
-        where="duration",
-        hint="a number >= 0 and one of ms, s, m, h, d, such as 30m or 1.5h; inf for no end",
-    )
+def _of_colons(found: re.Match[str], text: str) -> float:
+    fields = found["fields"].split(":")
+    sizes = (3600, 60, 1) if found["days"] is not None or len(fields) == 3 else (60, 1)
+    numbers = [_bounded(field, text) for field in (found["days"] or "0", *fields)]
+    tops = (24, 60, 60) if found["days"] is not None else (math.inf, 60, 60)
+    for number, top in zip(numbers[1:], tops, strict=False):
+        if number >= top:
+            raise _refused(text, f"{number} in its place must be below {top}; {_FORMS}")
+    return numbers[0] * _DAY + sum(number * size for number, size in zip(numbers[1:], sizes, strict=False))
+
+
+def _bounded(digits: str, text: str) -> int:
+    if len(digits) > 20:
+        raise _too_large(text)
+    return int(digits)
+
+
+def _of_parts(word: str, text: str) -> float | None:
+    """Seconds of numbers with units in a row; None for other text, and for units that do not descend."""
+    seconds, at, last = 0.0, 0, math.inf
+    while at < len(word):
+        found = _PART.match(word, at)
+        unit = _NAMES.get(found[2]) if found is not None else None
+        if found is None or unit is None or unit >= last:
+            return None
+        seconds, at, last = seconds + float(found[1]) * unit, found.end(), unit
+    if math.isinf(seconds):
+        raise _too_large(text)
+    return seconds if word else None
+
+
+_FORMS: Final = "such as 30m, 2h30m, 1:00:00 (hours:minutes:seconds), 1-12 (days-hours), or inf for no end"
+_BEYOND: Final = "expected a duration that fits a float"
+
+
+def _refused(text: str, hint: str = "a number >= 0 and one of ms, s, m, h, d, such as 30m or 1.5h; inf for no end") -> InputError:
+    return InputError(f"expected a duration, got {excerpt(text)}", where="duration", hint=hint)
 
 
 def _too_large(text: str) -> InputError:
-    return InputError(f"expected a duration that fits a float, got {excerpt(text)}", where="duration")
+    return InputError(f"{_BEYOND}, got {excerpt(text)}", where="duration")

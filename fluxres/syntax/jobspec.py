@@ -1,4 +1,4 @@
-"""Requests: what a job asks for, from a jobspec (Flux RFC 14 and RFC 25), a shape or short options, and back.
+"""Requests: what a job asks for, from a jobspec (Flux RFC 14 and RFC 25), a shape or options, and back.
 
 :mod:`fluxres.syntax.jobspec_schema` has the form of the document.  Here its counts and constraints are parsed, exclusivity is
 decided, and labels are checked.
@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import accumulate, pairwise
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -97,6 +98,7 @@ class _V1(Rules):
         for number, resource in enumerate(resources):
             here = place.at(number)
             unknown: dict[str, Any] = {"id": resource.ids, "to": resource.to, "between": resource.between}
+            unknown["properties"] = resource.properties
             unknown |= {"exclusive": above == "slot" and isinstance(resource.exclusive, bool)}
             for key, stated in unknown.items():
                 if stated:
@@ -202,8 +204,8 @@ class Request:
         """A request from any form.
 
         Args:
-            source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; short options such as ``-N4 -c8``; a jobspec
-                (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
+            source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; options such as ``-N4 -c8`` or ``--nodes=4 --time 1h``; a
+                jobspec (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
             duration_s: seconds, in place of those of the jobspec.
             format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
                 honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
@@ -317,7 +319,66 @@ def _of_text(text: str) -> Request:
     stripped = text.strip()
     if stripped.startswith("{") or ("\n" in stripped and _LINES_OF_DOCUMENT.match(text)):
         return _of_document(text.encode("utf-8", "surrogatepass"))
-    return Request(options.of_words(stripped) if stripped.startswith("-") else parse_shape(stripped))
+    return of_options(options.words(stripped)) if stripped.startswith("-") else of_shape(stripped)
+
+
+def of_options(given: options.Given, request: Request | None = None) -> Request:
+    """The request of options with values as typed.
+
+    Args:
+        request: what they apply to, in place of options that say how much.
+
+    Errors: those of `options.resources`, `constraint` and `duration_s`; UsageError if nothing says how much.
+
+    >>> of_options({"N": "2", "time": "1:00:00"}).duration_s
+    3600.0
+    """
+    if request is None:
+        sizes = options.resources(given)
+        if sizes is None:
+            message = "expected a number of nodes, tasks or cores"
+            raise UsageError(message, where=options.spelling(given), hint="such as -N4 or -n8 -c2")
+        request = Request(sizes)
+    found, duration_s = options.constraint(given), options.duration_s(given)
+    if found is not None:
+        found = found if request.constraint is None else constraints.And((request.constraint, found))
+        request = replace(request, constraint=found)
+    if duration_s is None:
+        return request
+    return replace(request, duration_s=None if duration_s == inf else seconds(positive_ticks(duration_s, "time")))
+
+
+def of_shape(text: str) -> Request:
+    """The request of a shape (RFC 46), in which a name in braces is a property. Errors: those of :func:`parse_shape`."""
+    found = parse_shape(text)
+    properties = _of_all_nodes(found)
+    if not properties:
+        return Request(found)
+    required = tuple(name for name in properties if not name.startswith("^"))
+    excluded = tuple(name[1:] for name in properties if name.startswith("^"))
+    return Request(_without_properties(found), constraint=constraints.Properties(required, excluded))
+
+
+def _of_all_nodes(resources: Sequence[Vertex]) -> tuple[str, ...]:
+    """The properties that a constraint on nodes can express, which is matched much faster: those of all nodes, if nothing else is
+    sought outside of nodes, and nothing else has any.
+    """
+    found: set[tuple[str, ...]] = set()
+    todo = list(resources)
+    while todo:
+        vertex = todo.pop()
+        if vertex.type == "node":
+            if any(below.properties or below.type == "node" for below in preorder(vertex.children)):
+                return ()
+            found.add(vertex.properties)
+        elif vertex.properties or not vertex.children or (vertex.is_exclusive and not vertex.is_slot):
+            return ()
+        todo += () if vertex.type == "node" else vertex.children
+    return found.pop() if len(found) == 1 else ()
+
+
+def _without_properties(resources: Sequence[Vertex]) -> tuple[Vertex, ...]:
+    return tuple(replace(vertex, properties=(), children=_without_properties(vertex.children)) for vertex in resources)
 
 
 def _of_document(source: str | bytes | Path) -> Request:
@@ -348,12 +409,30 @@ def _of_values(values: Mapping[str, Any]) -> Request:
 
 
 def parse_shape(text: str) -> tuple[Vertex, ...]:
-    """The resources of a shape (RFC 46). Errors: as `shape.parse` and :func:`parse_resources`.
+    """The resources of a shape (RFC 46). A name in braces that is no key of a resource is a property: `node{ssd,!slow}`.
+
+    Errors: as `shape.parse` and :func:`parse_resources`.
 
     >>> [(v.type, v.count.min, v.label) for v in parse_shape("slot=4/[core=8;gpu]")]
     [('slot', 4, 'task')]
     """
-    return parse_resources(shape.parse(text, keep_counts=True))
+    found = shape.parse(text, keep_counts=True)
+    if "{" in text:
+        _name_properties(found)
+    return parse_resources(found)
+
+
+_KEYS: Final = frozenset(("type", "count", "unit", "exclusive", "label", "id", "to", "between", "with", "properties"))
+
+
+def _name_properties(resources: Sequence[shape.Resource]) -> None:
+    """Gather the names in braces under `properties`."""
+    for resource in resources:
+        names = [key for key, value in resource.items() if key not in _KEYS and isinstance(value, bool)]
+        said = [("" if resource.pop(key) != key.startswith("!") else "^") + key.removeprefix("!") for key in names]
+        if said:
+            resource["properties"] = [*resource.get("properties", ()), *said]
+        _name_properties(resource.get("with", ()))
 
 
 # -- jobspecs ----------------------------------------------------------------------------------------------------------
@@ -489,6 +568,8 @@ class _Reader:
             self.check_slot(given, self.at(*path))
         if given.to or given.between:
             _check_directed(given, self.at(*path))
+        if given.properties:
+            _check_properties(given, self.at(*path, "properties"))
         if given.count == 0 and type(given.count) is int and given.type in self.rules.may_be_none:
             count = counts.NOTHING
         else:
@@ -510,6 +591,7 @@ class _Reader:
             in_slot if exclusive is None else exclusive,
             given.to or None,
             given.between or None,
+            tuple(given.properties or ()),
         )
 
     def check_slot(self, given: schema.Resource, place: Place) -> None:
@@ -577,6 +659,12 @@ def _check_directed(given: schema.Resource, place: Place) -> None:
         raise place.at("between").expected("node", given.between)
 
 
+def _check_properties(given: schema.Resource, place: Place) -> None:
+    if given.type == SLOT:
+        raise place.error("a slot has no properties", "give them to what is in it, such as slot/node{ssd}")
+    constraints.parse({"properties": given.properties}, place)
+
+
 def to_plain(request: Request) -> dict[str, Any]:
     """The jobspec as plain values; :func:`parse` reads an equal one back. Cost O(length).
 
@@ -610,8 +698,8 @@ def resources_to_plain(resources: Iterable[Vertex]) -> list[dict[str, Any]]:
     found = []
     for vertex in resources:
         made: dict[str, Any] = {"type": vertex.type, "count": vertex.count.to_plain()}
-        stated = {"unit": vertex.unit, "exclusive": vertex.exclusive, "label": vertex.label, "id": vertex.ids}
-        stated |= {"to": vertex.to, "between": vertex.between}
+        stated: dict[str, Any] = {"unit": vertex.unit, "exclusive": vertex.exclusive, "label": vertex.label, "id": vertex.ids}
+        stated |= {"to": vertex.to, "between": vertex.between, "properties": list(vertex.properties) or None}
         made |= {key: value for key, value in stated.items() if value is not None}
         if vertex.children:
             made["with"] = resources_to_plain(vertex.children)

@@ -30,6 +30,7 @@ class Resource(Struct, gc=False, forbid_unknown_fields=True, rename={"ids": "id"
     ids: LongText | UnsetType = UNSET
     to: LongText | UnsetType = UNSET
     between: Name | UnsetType = UNSET
+    properties: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
     children: Annotated[list[Resource], Meta(min_length=1)] | UnsetType = UNSET
 
 

@@ -1,4 +1,7 @@
-"""A point in time as people type it: `now`, `+30m`, `3600`, `2026-12-01T08:00`, `-` for no end.
+"""A point in time as people type it: `now`, `+30m`, `3600`, `2026-12-01T08:00`, `tomorrow 8pm`, `monday`, `-` for no end.
+
+A time of day or a day of the week without a date is the next one, as for `sbatch --begin` and `at`. All of this is local time. A
+time that the clocks skip in spring is the time shown an hour later; of a time that they repeat in autumn, the first one to come.
 
 Reading has two steps, because criteria are checked when they are written and resolved when they are evaluated: a
 :class:`Moment` is the checked text, `resolve(now)` the number. A bare `30m` is refused because it is ambiguous: it could mean
@@ -10,7 +13,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from datetime import time as time_of_day
 from typing import Final
 
 from fluxres import limits
@@ -24,12 +28,55 @@ EPOCH_FROM_S: Final = 1e8
 _ENDLESS = frozenset({"-", "inf", "infinity", "forever"})
 _SECONDS = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].+)?", re.ASCII | re.IGNORECASE)
-_HINT = "now, +30m, seconds such as 3600, 2026-12-01T08:00, or - for no end"
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_NOW = re.compile(r"now\s*([+-].*)", re.DOTALL)
+_HINT = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00, seconds such as 3600, or - for no end"
+_CLOCK = re.compile(r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?\s*(?P<half>am|pm)?", re.ASCII)
+_DAYS: Final = {"today": 0, "tomorrow": 1, "yesterday": -1}
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_TIMES: Final = {"midnight": 0, "elevenses": 11, "noon": 12, "fika": 15, "teatime": 16}
+"""Hours by name: those of Slurm."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarTime:
+    """A local time of day on a day that is counted from the present one.
+
+    Args:
+        time: of the day.
+        days: the day: 0 for today, 1 for tomorrow; None for the first one on which the time is not over.
+        weekday: 0 for Monday; then `days` is None, and it is the first such day.
+    """
+
+    time: time_of_day
+    days: int | None = None
+    weekday: int | None = None
+
+    def resolve(self, now: float) -> float:
+        """Seconds since 1970. Errors: UsageError beyond the calendar."""
+        try:
+            today = datetime.fromtimestamp(now).date()
+            if self.days is not None:
+                return self._on(today + timedelta(days=self.days))
+            ahead = 0 if self.weekday is None else (self.weekday - today.weekday()) % 7
+            step = 1 if self.weekday is None else 7
+            found = (
+                self._on(today + timedelta(days=ahead + days), fold)
+                for days in (0, step)
+                for fold in (0, 1)  # the second one of an hour that is repeated
+            )
+            return next(seconds for seconds in found if seconds >= now)
+        except (ValueError, OverflowError, OSError, StopIteration):
+            raise UsageError(f"time: expected a present in the years 1970 to 9999 for a time of day, got {now:g} s") from None
+
+    def _on(self, day: date, fold: int = 0) -> float:
+        return datetime.combine(day, self.time.replace(fold=fold)).timestamp()
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A checked point in time: `offset_s` after now, or after time 0.
+    """A checked point in time: `offset_s` after now, or after time 0; or a time of the calendar, which depends on the present
+    day.
 
     >>> Moment(True, 60.0).resolve(1000.0), Moment(False, 60.0).resolve(1000.0)
     (1060.0, 60.0)
@@ -37,12 +84,21 @@ class Moment:
 
     relative: bool
     offset_s: float
+    calendar: CalendarTime | None = None
+
+    @property
+    def is_next(self) -> bool:
+        """Whether it is the next time of a kind, such as `08:00` or `monday`: as an end, it is the first one after the start."""
+        return self.calendar is not None and self.calendar.days is None
 
     def resolve(self, now: float) -> float:
         """Seconds. Errors: UsageError for a time before 0 or beyond `limits.TIME_MAX_S`."""
-        time_s = now + self.offset_s if self.relative else self.offset_s
+        if self.calendar is not None:
+            time_s = self.calendar.resolve(now)
+        else:
+            time_s = now + self.offset_s if self.relative else self.offset_s
         if time_s < 0:
-            raise UsageError(f"time: expected a moment at or after 0, got {-self.offset_s:g} s before {now:g}")
+            raise UsageError(f"time: expected a moment at or after 0, got {now - time_s:g} s before {now:g}")
         if limits.TIME_MAX_S < time_s < math.inf:
             raise UsageError(f"time: expected seconds <= {limits.TIME_MAX_S:.0f}, got {time_s:g}")
         return time_s
@@ -60,7 +116,7 @@ class Window:
         """(start, end) in seconds, end possibly infinite. Errors: UsageError for a window that is empty or ends before it
         begins."""
         start_s = self.start.resolve(now)
-        end_s = self.end.resolve(start_s if self.from_start else now)
+        end_s = self.end.resolve(start_s if self.from_start or self.end.is_next else now)
         if not start_s < end_s:
             raise UsageError(f"window: expected an end after its start, got {start_s:g}..{end_s:g}")
         return start_s, end_s
@@ -70,8 +126,9 @@ def parse(text: str, now: float) -> float:
     """Seconds of a moment; infinity for no end.
 
     Args:
-        text: `now`, `+DURATION` or `-DURATION` around now, seconds, ISO 8601 date or datetime (local time without an
-            offset), or `-`, `inf`, `forever` for no end.
+        text: `now`, `+DURATION` or `-DURATION` around now (also `now+DURATION`), seconds, ISO 8601 date or datetime (local time
+            without an offset), or `-`, `inf`, `forever` for no end. A time of day such as `08:00`, `8:30pm` or `noon`, a day such
+            as `tomorrow`, `monday` or `2026-12-01`, or both; a day alone begins at midnight.
         now: seconds.
 
     Errors: InputError for other text; UsageError for a moment before time 0 or too far away.
@@ -97,7 +154,7 @@ def read(text: str) -> Moment:
     """The moment of a text, independent of the present time. Errors: InputError.
 
     >>> read("+1h")
-    Moment(relative=True, offset_s=3600.0)
+    Moment(relative=True, offset_s=3600.0, calendar=None)
     """
     word = text.strip()
     lower = word.lower()
@@ -105,10 +162,16 @@ def read(text: str) -> Moment:
         return Moment(True, 0.0)
     if lower in _ENDLESS:
         return Moment(False, math.inf)
+    after_now = _NOW.fullmatch(lower)
+    if after_now is not None:
+        word = after_now[1][:1] + after_now[1][1:].lstrip()
     if word[:1] in ("+", "-"):
-        return Moment(True, _signed_offset(word))
+        return Moment(True, _signed_offset(word, text))
     if _SECONDS.fullmatch(word):
         return Moment(False, _bounded(float(word), word))
+    found = _calendar(lower)
+    if found is not None:
+        return found
     if _DATE.fullmatch(word):
         return Moment(False, _iso(word))
     raise _refused(text)
@@ -164,18 +227,53 @@ def in_message(seconds: float) -> str:
     return format(seconds) if seconds > EPOCH_FROM_S else f"{format(seconds)} s"
 
 
-def _signed_offset(word: str) -> float:
+def _calendar(text: str) -> Moment | None:
+    """A day, a time of day, or both in any order; None for other text, among it a date alone."""
+    parts = [part for part in re.sub(r"\s+(?=[ap]m\b)", "", text).split() if part != "at"]
+    if not 1 <= len(parts) <= 2:
+        return None
+    times = [found for part in parts if (found := _time_of_day(part)) is not None]
+    days = [part for part in parts if _time_of_day(part) is None]
+    if len(times) > 1 or len(days) > 1 or len(times) + len(days) != len(parts):
+        return None
+    time = times[0] if times else time_of_day()
+    if not days:
+        return Moment(True, 0.0, CalendarTime(time))
+    (day,) = days
+    if day in _DAYS:
+        return Moment(True, 0.0, CalendarTime(time, days=_DAYS[day]))
+    weekdays = [number for number, name in enumerate(_WEEKDAYS) if day in (name, name[:3])]
+    if weekdays:
+        return Moment(True, 0.0, CalendarTime(time, weekday=weekdays[0]))
+    return Moment(False, _iso(f"{day}T{time.isoformat()}", text)) if times and _DAY.fullmatch(day) else None
+
+
+def _time_of_day(word: str) -> time_of_day | None:
+    if word in _TIMES:
+        return time_of_day(_TIMES[word])
+    found = _CLOCK.fullmatch(word)
+    if found is None or (found["minute"] is None and found["half"] is None):
+        return None  # a number alone is seconds
+    hour, minute, second = int(found["hour"]), int(found["minute"] or 0), int(found["second"] or 0)
+    if found["half"] is not None:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (found["half"] == "pm")
+    return time_of_day(hour, minute, second) if hour < 24 and minute < 60 and second < 60 else None
+
+
+def _signed_offset(word: str, text: str) -> float:
     if word[1:2] in ("", "+", "-") or word[1:2].isspace():
-        raise _refused(word)
+        raise _refused(text)
     try:
-        offset_s = duration.parse(word[1:])
+        offset_s = duration.read(word[1:])
     except InputError:
-        raise _refused(word) from None
+        raise _refused(text) from None
     if math.isinf(offset_s):
         if word[0] == "+":
             return math.inf
-        raise _refused(word)
-    return _bounded(offset_s, word) if word[0] == "+" else -_bounded(offset_s, word)
+        raise _refused(text)
+    return _bounded(offset_s, text) if word[0] == "+" else -_bounded(offset_s, text)
 
 
 def _bounded(seconds: float, word: str) -> float:
@@ -184,13 +282,13 @@ def _bounded(seconds: float, word: str) -> float:
     return seconds
 
 
-def _iso(word: str) -> float:
+def _iso(word: str, text: str = "") -> float:
     try:
         seconds = datetime.fromisoformat(word).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise _refused(word) from None
+        raise _refused(text or word) from None
     if seconds < 0:
-        raise InputError(f"expected a date from 1970 on, got {excerpt(word)}", where="time")
+        raise InputError(f"expected a date from 1970 on, got {excerpt(text or word)}", where="time")
     return seconds
 
 

@@ -17,8 +17,9 @@ import orjson
 
 from fluxres import limits
 from fluxres.documents.document import Place, excerpt, shown
-from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.errors import ErrorPlace, InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
+from fluxres.syntax import unit as units
 from fluxres.syntax.vertex import SLOT
 
 Resource = dict[str, Any]
@@ -29,7 +30,7 @@ DEFAULT_LABEL: Final = "task"
 _BLANKS = re.compile(r"\s*")
 _WORD = re.compile(r"""[^\s={}\[\]/;'"]+""")
 _COUNT = re.compile(r"""[^\s={}\[\]/;'"]+|\[[^\s={}\[\]/;'"]*\]""")
-_WITH_UNIT = re.compile(r"([0-9]+)([A-Za-z]{1,9})")
+_WITH_UNIT = re.compile(r"([0-9.]+)([A-Za-z]{1,9})")
 _ITEM = re.compile(r"""[^\s={}\[\]/;:,'"]+""")
 _VALUE = re.compile(r"""[^\s={}\[\];,'"]+""")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<real>\.[0-9]+)?(?P<power>[eE][-+]?[0-9]+)?")
@@ -116,7 +117,10 @@ class _Reader:
         type_name = self.word(_WORD, "a resource type")
         quoted = self.text[start] in "'\""
         slot = SLOT in ((type_name,) if quoted else (type_name.lower(),))
-        made: Resource = {"type": SLOT if slot else type_name, "count": self.count() if self.take("=") else 1}
+        made: Resource = {"type": SLOT if slot else type_name, "count": 1}
+        if self.take("="):
+            count = self.count()
+            made |= {"count": count[0], "unit": count[1]} if isinstance(count, tuple) else {"count": count}
         if slot:
             made["label"] = None
         if self.peek() == "{":
@@ -131,6 +135,7 @@ class _Reader:
         return made
 
     def count(self) -> Any:
+        """A count; with its unit, where it has one."""
         self.skip()
         start = self.offset
         found = _COUNT.match(self.text, start)
@@ -138,17 +143,29 @@ class _Reader:
             raise self.error("expected a count", "such as 4, 2-8, 2+, 4,9,16 or 2-16:2:*")
         self.offset = found.end()
         text = found[0].strip("[]")
+        with_unit = _WITH_UNIT.fullmatch(text)
+        if with_unit is not None and units.is_size(text):
+            return self.size(text, start)
         try:
             count = counts.parse(text)
         except InputError as error:
-            unit = _WITH_UNIT.fullmatch(text)
-            hint = error.hint if unit is None else f"write the unit in braces: {unit[1]}{{unit:{unit[2]}}}"
+            hint = error.hint
+            if with_unit is not None and units.dimension(with_unit[2]) is None:
+                number, unit = with_unit.groups()
+                near = units.near(unit)
+                hint = f"did you mean {near}?" if near else f"write an own unit in braces: {number}{{unit:{unit}}}"
             raise type(error)(error.message, where=_at(start), hint=hint) from None
         if count.fixed is not None and text.isdigit():
             return counts.exactly(count.fixed) if self.keep_counts else count.fixed
         if self.keep_counts:
             return count
         return count.to_mapping() if self.range_as_mapping and count.steps and "," not in text else text
+
+    def size(self, text: str, start: int) -> tuple[Any, str]:
+        with ErrorPlace(_at(start)):
+            number, unit = units.parse(text)
+            count = counts.parse(number)
+            return count if self.keep_counts else count.fixed, unit
 
     def keys(self, made: Resource, slot: bool) -> None:
         opened = self.offset
@@ -159,6 +176,8 @@ class _Reader:
                 raise self.unclosed(opened, ", or }")
         given = self.items(opened, 1, vertex=True)
         for key, value in given.items():
+            if key in made and key == "unit":
+                raise InputError(f"expected one unit, got {made[key]} and {excerpt(str(value))}", where=_at(opened))
             if key in _STRUCTURE or (slot and key == "label"):
                 raise InputError(f"expected a key other than type, count and with, got {key!r}", where=_at(opened))
             made[key] = value

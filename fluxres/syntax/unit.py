@@ -10,7 +10,8 @@ unit (licences, tokens) converts only to itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
@@ -95,6 +96,78 @@ def convert_up(amount: int | Fraction, from_unit: str | None, to_unit: str | Non
     return -(-exact.numerator // exact.denominator)
 
 
+_SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z][A-Za-z/]*)\s*", re.ASCII)
+
+
+def is_size(text: str) -> bool:
+    """Whether a text is a number with a known unit.
+
+    >>> is_size("8GiB"), is_size("20 kW"), is_size("8"), is_size("2x")
+    (True, True, False, False)
+    """
+    found = _SIZE.fullmatch(text)
+    return found is not None and found[2] in _UNITS
+
+
+def parse(text: str) -> tuple[int, str]:
+    """The number and the unit of a size; in a smaller unit if it is not a whole number.
+
+    Errors: InputError for other text, and for less than the smallest unit can express.
+
+    >>> parse("8GiB"), parse("20 kW"), parse("1.5TiB"), parse("0.25 kW")
+    ((8, 'GiB'), (20, 'kW'), (1536, 'GiB'), (250, 'W'))
+    """
+    amount, unit = _size(text)
+    dimension, factor = _UNITS[unit]
+    if amount.denominator == 1:
+        return amount.numerator, unit
+    alike = [
+        (own, name)
+        for name, (measures, own) in _UNITS.items()
+        if measures == dimension and own < factor and ("i" in name[:2]) == ("i" in unit[:2]) and name[:1] != "K"
+    ]
+    for own, name in sorted([*alike, (_WHOLE, _base(dimension))], reverse=True):
+        if own < factor and (amount * factor / own).denominator == 1:
+            return int(amount * factor / own), name
+    raise InputError(f"expected a whole number of {_base(dimension)}, got {excerpt(text)}", where="size")
+
+
+def exactly(text: str, to_unit: str | None) -> int:
+    """A size in another unit, which must be a whole number.
+
+    Errors: InputError for other text, units that do not convert, and other numbers, with the nearest whole ones.
+
+    >>> exactly("10GiB", "MiB")
+    10240
+    >>> exactly("1.5GiB", "GiB")
+    Traceback (most recent call last):
+    fluxres.errors.InputError: size: expected a whole number of GiB, got '1.5GiB' (the nearest are 1 and 2 GiB)
+    """
+    amount, unit = _size(text)
+    if to_unit is None:
+        raise InputError(f"expected a number without a unit, got {excerpt(text)}", where="size", hint="the pool has no unit")
+    found = Fraction(convert(amount, unit, to_unit))
+    if found.denominator != 1:
+        below = found.numerator // found.denominator
+        hint = f"the nearest are {below} and {below + 1} {to_unit}"
+        raise InputError(f"expected a whole number of {to_unit}, got {excerpt(text)}", where="size", hint=hint)
+    return found.numerator
+
+
+def _size(text: str) -> tuple[Fraction, str]:
+    found = _SIZE.fullmatch(text)
+    if found is None or len(found[1]) > 40:
+        raise InputError(f"expected a number with a unit, got {excerpt(text)}", where="size", hint="such as 8GiB or 20 kW")
+    if found[2] not in _UNITS:
+        raise _unknown(found[2], found[2], None)
+    return Fraction(found[1]), found[2]
+
+
+def _base(dimension: str) -> str:
+    """The unit with the factor 1, as which a smaller one is written."""
+    return next(name for name, (measures, factor) in _UNITS.items() if measures == dimension and factor == 1)
+
+
 def common(units: Iterable[str]) -> str:
     """The largest unit of which each given unit is a multiple: one of them, or the base unit of their quantity.
 
@@ -118,20 +191,42 @@ def readable(amount: int, unit: str | None) -> str:
     """An amount for people: three digits, in the unit with the largest prefix that leaves at least 1. Bytes and units with binary
     prefixes are scaled by 1024, the others by 1000; unknown units and plain numbers stay as they are.
 
-    >>> readable(9087168512, "B"), readable(34600, "W"), readable(4096, "GiB"), readable(128, "GiB"), readable(3, None)
+    >>> readable(9087168512, "B"), readable(34650, "W"), readable(4096, "GiB"), readable(128, "GiB"), readable(3, None)
     ('8.46 GiB', '34.6 kW', '4 TiB', '128 GiB', '3')
     """
-    if unit is None:
-        return str(amount)
-    prefix, base = _prefix_and_base(unit)
+    *_, (value, largest) = _scaled(amount, unit)
+    digits = 0 if value.denominator == 1 or value >= 100 else 1 if value >= 10 else 2
+    return _with_unit(f"{float(value):.{digits}f}", largest)
+
+
+def exact(amount: int, unit: str | None) -> str:
+    """An amount for people without rounding, in the largest unit that needs at most two decimals.
+
+    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None)
+    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3')
+    """
+    value, largest = [(value, scaled) for value, scaled in _scaled(amount, unit) if (value * 100).denominator == 1][-1]
+    return _with_unit(str(value) if value.denominator == 1 else f"{float(value):.2f}", largest)
+
+
+def _scaled(amount: int, unit: str | None) -> Iterator[tuple[Fraction, str | None]]:
+    """The amount in its unit, then in each larger one in which it is at least 1."""
+    value = Fraction(amount)
+    yield value, unit
+    prefix, base = (None, "") if unit is None else _prefix_and_base(unit)
     if prefix is None:
-        return f"{amount} {unit}"
-    is_binary = prefix in _IEC or unit == "B"
-    prefixes, step = (("", *_IEC), 1024) if is_binary else (("", *_SI), 1000)
-    power, value = prefixes.index(prefix), Fraction(amount)
-    while abs(value) >= step and power < len(prefixes) - 1:
-        value, power = value / step, power + 1
-    return f"{_three_digits(value)} {prefixes[power]}{base}"
+        return
+    prefixes, step = (("", *_IEC), 1024) if prefix in _IEC or unit == "B" else (("", *_SI), 1000)
+    for larger in prefixes[prefixes.index(prefix) + 1 :]:
+        value /= step
+        if value < 1:
+            return
+        yield value, larger + base
+
+
+def _with_unit(number: str, unit: str | None) -> str:
+    shown = number.rstrip("0").rstrip(".") if "." in number else number
+    return shown if unit is None else f"{shown} {unit}"
 
 
 def _prefix_and_base(unit: str) -> tuple[str | None, str]:
@@ -143,23 +238,31 @@ def _prefix_and_base(unit: str) -> tuple[str | None, str]:
     return "k" if prefix == "K" else prefix, base
 
 
-def _three_digits(value: Fraction) -> str:
-    digits = 0 if value.denominator == 1 or value >= 100 else 1 if value >= 10 else 2
-    text = f"{float(value):.{digits}f}"
-    return text.rstrip("0").rstrip(".") if digits else text
-
-
 def _whole(amount: Fraction) -> int | Fraction:
     return amount.numerator if amount.denominator == 1 else amount
+
+
+def near(unit: str) -> str:
+    """The known units that an unknown one may stand for, in words; empty if there is none.
+
+    >>> near("gib"), near("G"), near("seats")
+    ('GiB', 'GiB or GB', '')
+    """
+    close = [known for known in _UNITS if known.lower() == unit.lower()] or [
+        known
+        for known in (f"{unit}iB", f"{unit}B")
+        if known in _UNITS  # Slurm's 8G
+    ]
+    return " or ".join(close or get_close_matches(unit[:16], _UNITS, 3))
 
 
 def _unknown(unit: str | None, from_unit: str | None, to_unit: str | None) -> InputError:
     if unit is None:
         said = from_unit or to_unit or ""
         return InputError(f"expected a unit on both sides, got {excerpt(said)} and none", where="unit")
-    close = [known for known in _UNITS if known.lower() == unit.lower()] or get_close_matches(unit[:16], _UNITS, 3)
+    close = near(unit)
     hint = (
-        f"did you mean {' or '.join(close)}?"
+        f"did you mean {close}?"
         if close
         else "known: bytes B … EiB, power W … EW, bandwidth B/s bit/s b/s bps, frequency Hz … EHz, time us ms s m h d"
     )

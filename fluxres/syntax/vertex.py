@@ -35,6 +35,8 @@ class Vertex:
     """The pool (path, URI or uuid, or a name in the graph) to which units of a graph are requested. Not in RFC 14."""
     between: str | None = None
     """`node`: units of a graph are requested between the nodes of the request. Not in RFC 14."""
+    properties: tuple[str, ...] = ()
+    """Properties that the pools must have, or with `^` in front must not have. Not in RFC 14."""
 
     @property
     def is_directed(self) -> bool:

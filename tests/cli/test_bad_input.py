@@ -33,8 +33,8 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "negative count": ("resources: [{type: node, count: -3}]\n", "2:33: resources[0].count", "got -3", "expected int >= 1"),
     "zero size": ("resources: [{type: node, size: 0}]\n", "2:32: resources[0].size", "got 0", "expected int >= 1"),
     "too many units": ("resources: [{type: m, size: 9223372036854775808}]\n", "2:29: resources[0].size", "5808", "<= 46116860"),
-    "duplicate id": ("resources:\n- {type: n, id: 3}\n- {type: n, id: 3}\n", "4:3: resources[1]", "id 3", "distinct ids"),
-    "duplicate id in a list": ("resources: [{type: n, id: [3, 3]}]\n", "2:13: resources[0]", "id 3", "distinct ids"),
+    "duplicate id": ("resources:\n- {type: n, id: 3}\n- {type: n, id: 3}\n", "4:17: resources[1].id", "id 3", "distinct ids"),
+    "duplicate id in a list": ("resources: [{type: n, id: [3, 3]}]\n", "2:27: resources[0].id", "id 3", "distinct ids"),
     "duplicate name": (
         "resources:\n- {type: n, name: a}\n- {type: c, name: a}\n",
         "4:3: resources[1]",
@@ -85,8 +85,8 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
         "size",
     ),
     "alias bomb": (f"{ALIASES}\nresources: []\n", "8:", "aliases expand to more than", "'count' or 'use'"),
-    "tab": ("resources:\n\t- type: node\n", "3:1: resources", "cannot start", "not with tabs"),
-    "NUL": ("name: a\0b\n", "2:8", "NUL", "remove it"),
+    "tab": ("resources:\n\t- type: node\n", "3:1: resources", "a tab in the indentation", "not with tabs"),
+    "NUL": ("name: a\0b\n", "2:8", "NUL", "remove the byte"),
     "not UTF-8": ("name: caf\udce9\n", "2:10", "0xe9", "UTF-8"),
     "nothing but a comment": ("# nothing\n", "1:1", "resources", "list what the machine has"),
     "a window that ends before it begins": (
@@ -208,8 +208,23 @@ graphs:
     assert fluxres("load", "m.yaml", "--replace").stderr == ""
 
 
-def test_amount_with_a_unit_is_refused_with_the_unit_of_the_pool(tiny: Invoke) -> None:
-    told = tiny("allocate", "/tiny/rack0/node0/memory=10GiB", "--job", "j", status=2).stderr
-    assert told.startswith("fluxres: ERROR /tiny/rack0/node0/memory: amount: expected a number of units, got '10GiB'")
-    assert "give a number" in told
-    assert "no pool 'memory=10GiB'" not in told
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (
+            "/tiny/rack0/node0/memory=10.5GiB",
+            "memory: expected a whole number of GiB, got '10.5GiB' (the nearest are 10 and 11 GiB)",
+        ),
+        ("/tiny/rack0/node0/memory=10kW", "memory: expected units of one dimension, got kW (power) and GiB (bytes)"),
+        ("/tiny/rack0/node0=1GiB", "node0: expected a number without a unit, got '1GiB' (the pool has no unit)"),
+        ("/tiny/rack9/memory=1GiB", "no pool 'rack9'"),
+    ],
+)
+def test_amount_that_is_no_whole_number_of_the_unit_of_the_pool_is_refused(tiny: Invoke, word: str, said: str) -> None:
+    assert said in tiny("allocate", word, "--job", "j", status=2).stderr
+
+
+def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
+    for number, word in enumerate(("memory=2GiB", "memory=2048MiB", "memory=2")):
+        told = tiny("allocate", f"/tiny/rack0/node0/{word}", "--job", f"j{number}", "--json").stdout
+        assert json.loads(told)["pools"] == [{"path": "/tiny/rack0/node0/memory", "amount": 2}]

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from fluxres.cli.arguments import RequestCommand
 from fluxres.cli.failures import CLOSED_PIPE, INTERRUPTED
 from fluxres.cli.program import COMMANDS, STAND_INS, program
 from fluxres.cli.settings import JOB_OUTPUTS, RECORD_OUTPUTS, EverywhereOption
@@ -29,6 +30,9 @@ SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | 
 GOLDEN = Path(__file__).with_name("golden") / "json.txt"
 
 
+REQUEST = "Options of a request"
+
+
 def command(name: str) -> click.Command:
     found = program.get_command(click.Context(program), name)
     assert found is not None
@@ -36,7 +40,7 @@ def command(name: str) -> click.Command:
 
 
 def test_the_sections_are_the_commands_in_their_order() -> None:
-    assert [name for name in SECTIONS if name not in ("Everywhere", "Exit status")] == [*COMMANDS, *STAND_INS]
+    assert [name for name in SECTIONS if name not in ("Everywhere", REQUEST, "Exit status")] == [*COMMANDS, *STAND_INS]
 
 
 def test_the_options_of_query_are_in_its_section() -> None:
@@ -54,7 +58,9 @@ def test_every_option_is_in_the_section_of_its_command(name: str) -> None:
     found = command(name)
     params = [*found.params, *(param for sub in getattr(found, "commands", {}).values() for param in sub.params)]
     own = [param for param in params if isinstance(param, click.Option) and not isinstance(param, EverywhereOption)]
-    missing = [word for param in own for word in param.opts if f"`{word}" not in SECTIONS[name]]
+    described = SECTIONS[name] + (SECTIONS[REQUEST] if isinstance(found, RequestCommand) else "")
+    assert "options-of-a-request" in SECTIONS[name] or not isinstance(found, RequestCommand)
+    missing = [word for param in own for word in param.opts if f"`{word}" not in described]
     assert missing == []
     told = set(re.findall(r"`(--[a-z-]+)", SECTIONS[name]))
     known = {word for param in params for word in param.opts}

@@ -19,6 +19,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.match.reasons import Cause, PartReport, Refusal
 from fluxres.render import refusals
 from fluxres.store import open_store
+from fluxres.syntax import moment
 from tests.cli.conftest import MACHINE, Invoke
 from tests.cli.test_processes import finish, process
 
@@ -40,16 +41,19 @@ def taken(fluxres: Invoke, *words: str, stdin: str | None = None) -> list[tuple[
         ("power:/pdu0=100", True),
         ("00000000-0000-8000-8000-000000000005", True),
         ("00000000-0000-8000-8000-000000000005=1", True),
-        ("node", False),
+        ("node", None),
         ("slot=4/[core=2;memory=8]", False),
         ("-N4 -c8", False),
         ("-", False),
         ("", False),
         ('{"resources": [{"type": "a:/b"}]}', False),
-        ("some.yaml", False),
+        ("some.yaml", None),
+        ("node[0-1]=1", None),
+        ("core0@node3", None),
+        ("network:leaf0", None),
     ],
 )
-def test_a_word_is_a_pool_or_a_request(word: str, is_pool: bool) -> None:
+def test_a_word_is_a_pool_or_a_request_or_the_graph_decides(word: str, is_pool: bool | None) -> None:
     assert names_pool(word) is is_pool
 
 
@@ -112,6 +116,90 @@ def test_a_request_is_the_same_in_any_form(tiny: Invoke, place: Path) -> None:
     file = taken(tiny, "job.yaml")
     assert file == [*((f"/tiny/rack0/node0/core{i}", 1) for i in range(4)), ("/tiny/rack0/node0/memory", 16)]
     assert taken(tiny, str(place / "job.yaml")) == taken(tiny, "-", stdin=JOBSPEC) == taken(tiny, JOBSPEC) == file
+
+
+def test_options_have_the_names_of_flux_and_slurm(tiny: Invoke) -> None:
+    tasks = taken(tiny, "-n4", "-c3")
+    for words in (["--ntasks", "4", "--cpus-per-task=3"], ["--ntasks=4 --cores-per-task 3"], ["--ntasks", "4", "-c=3"]):
+        assert taken(tiny, *words) == tasks, words
+    nodes = taken(tiny, "-N2", "-x")
+    assert taken(tiny, "--nodes=2", "--exclusive") == taken(tiny, "--exclusive --nodes 2") == nodes
+    assert taken(tiny, "-w", "node[0-1]", "-x") == taken(tiny, "--nodelist=node[0-1] -x") == nodes
+    (other, _) = taken(tiny, "slot/node", "-w", "node2")[0]
+    assert other == "/tiny/rack0/node2"
+    both = tiny("allocate", "--job", "a", "--job", "b", "--json", "--", "--nodes=1 --time 1:00:00", "--ntasks 2")
+    assert [part["end"] for part in json.loads(both.stdout)["allocations"]] == [4600.0, None]
+
+
+@pytest.mark.parametrize("time", ["90", "90m", "1:30:00", "5400s", "0-1:30"])
+def test_a_time_limit_is_the_duration(tiny: Invoke, time: str) -> None:
+    for words in (
+        ["-t", time, "-n1"],
+        ["--time", time, "slot/core"],
+        [f"-n1 --time-limit={time}"],
+        ["/tiny/rack1/node3", "-t", time],
+    ):
+        told = json.loads(tiny("allocate", *words, "--job", "j", "--dry-run", "--json").stdout)
+        assert told["end"] - told["start"] == 5400.0, words
+    staged = json.loads(tiny("stage", "-n1", "-t", time, "--job", "j", "--json").stdout)["stages"][0]
+    assert staged["end"] - staged["start"] == 5400.0
+    tiny("allocate", "-n1", "-t", time, "--duration", "1.5h", "--job", "j", "--dry-run")
+    told = tiny("allocate", "-n1", "-t", time, "--duration", "90", "--job", "j", status=2).stderr
+    assert "both --duration and --time were given, and differ" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["when", "-N2", "--mem", "8G"], "no such option: --mem (request memory in a shape"),
+        (["when", "--node", "2"], "no such option: --node (did you mean --nodes?)"),
+        (["when", "--cores", "5", "-N2"], "--cores: expected cores that 2 nodes share evenly, got 5 (such as 4 or 6)"),
+        (["when", "-n1", "-t", "soon"], "-t: expected a duration, got 'soon'"),
+        (["when", "-t", "5"], "no request was given"),
+        (["stage", "/tiny/rack0", "-t", "5", "--job", "j"], "-t needs a request"),
+        (["grow", "j", "-n1", "-t", "5"], "No such option '-t'"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(tiny: Invoke, words: list[str], said: str) -> None:
+    assert said in tiny(*words, status=2).stderr
+
+
+@pytest.mark.parametrize("command", [["when"], ["why"], ["allocate", "--job", "j"], ["stage", "--job", "j"]])
+def test_an_unknown_type_is_wrong_use(tiny: Invoke, command: list[str]) -> None:
+    told = tiny(*command, "slot=1/nod", status=2)
+    assert told.stderr.endswith("no pool of type 'nod' in this graph (did you mean node?)\n")
+    error = json.loads(tiny(*command, "slot=1/nod", "--json", status=2).stderr)
+    assert (error["error"], error["status"], error["hint"]) == ("unknown-type", 2, "did you mean node?")
+
+
+def test_a_search_for_an_unknown_type_is_wrong_use(tiny: Invoke) -> None:
+    error = json.loads(tiny("find", "type=nod and state=up", "--json", status=2).stderr)
+    assert (error["error"], error["hint"]) == ("unknown-type", "did you mean node?")
+    assert tiny("find", "type=nod or type=node", "-o", "folded").stdout
+    assert tiny("find", "type=node and state=down").stderr == "fluxres: no pools\n"
+    assert tiny("find", "not type=nod and type!=nod and state=down").stderr == "fluxres: no pools\n"
+
+
+def test_a_start_in_the_past_is_noted(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = moment.parse("2027-01-15T09:00", 0.0)
+    monkeypatch.setattr(clock, "system", lambda: now)
+    for words in (
+        ["when", "-n1", "--after"],
+        ["why", "-n1", "--at"],
+        ["allocate", "-n1", "--job", "j", "--dry-run", "--end", "2028-01-01", "--at"],
+    ):
+        told = tiny(*words, "2020-01-01")
+        assert told.stderr == "fluxres: the start, 2020-01-01T00:00:00, is in the past\n", words
+        assert tiny(*words, "10:00").stderr == ""
+    assert tiny("find", "type=node", "--at", "2020-01-01").stderr == ""
+
+
+def test_the_end_of_a_window_is_the_first_such_time_after_its_start(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = moment.parse("2027-01-15T09:00", 0.0)
+    monkeypatch.setattr(clock, "system", lambda: now)
+    for words in (["--start", "monday 08:00", "--end", "17:00"], ["--end", "17:00", "--start", "monday 08:00"]):
+        told = json.loads(tiny("allocate", "-n1", "--job", "j", "--dry-run", "--json", *words).stdout)
+        assert [moment.format(told[key]) for key in ("start", "end")] == ["2027-01-18T08:00:00", "2027-01-18T17:00:00"]
 
 
 def test_a_slot_that_only_a_task_names_is_noted(tiny: Invoke, place: Path) -> None:
@@ -224,9 +312,9 @@ def test_refusal_contains_dates() -> None:
     date, later = (clock_text(seconds) for seconds in (DAY_S, DAY_S + 1))
     assert refusals.lines(REFUSAL, "now") == [
         f"Not now. The earliest start is {later}.",
-        "resources[0]: 4 of type node requested, 2 available in 2 of 5 candidates",
+        "requested 4 nodes, only 2 of 5 are available",
         f"  3 are held by j1 until {date} and j2 without end",
-        "It would match with a count of 2 at resources[0].",
+        "It would match with 2 nodes.",
     ]
     error = refusals.error(REFUSAL)
     assert isinstance(error, InsufficientResources)
@@ -242,10 +330,7 @@ def clock_text(seconds: float) -> str:
 
 def test_permanent_and_undecided_refusals() -> None:
     for_good = replace(REFUSAL, never=True, earliest=None)
-    assert (
-        refusals.lines(for_good, "now")[-1]
-        == "It would match with a count of 2 at resources[0] with nothing held and everything up."
-    )
+    assert refusals.lines(for_good, "now")[-1] == "With nothing held and everything up, it would match with 2 nodes."
     never = refusals.error(for_good)
     assert isinstance(never, InfeasibleRequest)
     assert list(never.reasons) == ["resources[0]"]
@@ -322,7 +407,7 @@ graphs:
     pools: [{type: pdu, size: 3000, unit: W}]
     edges: [{from: "power:/pdu", to: "/m/node*", capacity: 1000}]
 """
-EDGE = "power: power:/pdu -> /m/node0"
+EDGE = "power: power:pdu -> /m/node0"
 
 
 def test_draws_through_limited_edges_are_named_in_every_output(fluxres: Invoke, place: Path) -> None:
@@ -331,19 +416,19 @@ def test_draws_through_limited_edges_are_named_in_every_output(fluxres: Invoke, 
     wanted = "slot=1/[node{x};pdu=500]"
     found = json.loads(fluxres("when", wanted, "--json").stdout)
     assert {"path": EDGE, "amount": 500} in found["pools"]
-    assert fluxres("when", wanted, "-o", "paths").stdout.splitlines() == ["/m/node0", "power:/pdu"]
-    assert fluxres("when", wanted, "-o", "folded").stdout.splitlines() == ["/m/node0", "power:/pdu"]
-    assert "power: power:/pdu -> /m/node0" in fluxres("stage", wanted, "--job", "s").stdout
+    assert fluxres("when", wanted, "-o", "paths").stdout.splitlines() == ["/m/node0", "power:pdu"]
+    assert fluxres("when", wanted, "-o", "folded").stdout.splitlines() == ["/m/node0", "power:pdu"]
+    assert "power: power:pdu -> /m/node0" in fluxres("stage", wanted, "--job", "s").stdout
     staged = json.loads(fluxres("stage", "--json").stdout)["stages"][0]
     assert {"path": EDGE, "amount": 500} in staged["pools"]
-    assert "power: power:/pdu -> /m/node0" in fluxres("stage").stdout
+    assert "power: power:pdu -> /m/node0" in fluxres("stage").stdout
     fluxres("stage", "--commit", "s0")
-    assert "power: power:/pdu -> /m/node0" in fluxres("allocated", "s").stdout
+    assert "power: power:pdu -> /m/node0" in fluxres("allocated", "s").stdout
     # An edge is named on the command line as in the output.
     assert "100 W" in fluxres("grow", "s", f"{EDGE}=100").stdout
     assert "500 W" in fluxres("free", "s", f"{EDGE}=100").stdout
     fluxres("stage", EDGE, "--job", "t", status=1)
-    assert "power: power:/pdu -> /m/node1" in fluxres("stage", "power: power:/pdu -> /m/node1=10", "--job", "t").stdout
+    assert "power: power:pdu -> /m/node1" in fluxres("stage", "power: power:/pdu -> /m/node1=10", "--job", "t").stdout
 
 
 def test_an_expired_stage_does_not_affect_queries(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +453,6 @@ def test_an_expired_stage_does_not_affect_queries(tiny: Invoke, monkeypatch: pyt
 def test_a_relative_duration_cannot_move_a_missing_end(tiny: Invoke, by: str) -> None:
     tiny("allocate", "slot=1/node", "--job", "endless")
     refused = tiny("extend", "endless", "--duration", by, status=2)
-    assert f"--duration {by} moves the current end, but job 'endless' has none" in refused.output
+    assert f"ERROR {by} moves the current end, but job 'endless' has none" in refused.output
     tiny("extend", "endless", "--duration", "2h")
     tiny("extend", "endless", "--duration", by)

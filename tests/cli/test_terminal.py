@@ -29,7 +29,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> On:
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("TERM", "dumb")
 
-    def run(columns: int, *args: str) -> list[str]:
+    def run(columns: int, *args: str, status: int = 0) -> list[str]:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         running = subprocess.Popen(
@@ -46,7 +46,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> On:
                 break
             read += part
         os.close(ours)
-        assert running.wait(60) == 0, read.decode()
+        assert running.wait(60) == status, read.decode()
         return read.decode().replace("\r\n", "\n").splitlines()
 
     return run
@@ -165,3 +165,10 @@ def test_help_names_the_formats_of_a_command(fluxres: Invoke) -> None:
         fluxres("find", "--help").output.split()
     )
     assert "Output format: table, json. Default: table." in " ".join(fluxres("tag", "--help").output.split())
+
+
+def test_the_word_error_is_red_on_a_terminal_only(tiny: Invoke, on_terminal: On, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_terminal(80, "show", "/nowhere", status=2)[0].startswith("fluxres: ERROR ")  # TERM=dumb
+    monkeypatch.setenv("TERM", "xterm")
+    assert on_terminal(80, "show", "/nowhere", status=2)[0].startswith("fluxres: \x1b[31mERROR\x1b[0m ")
+    assert "\x1b" not in tiny("show", "/nowhere", status=2).output

@@ -183,7 +183,8 @@ WRONG_DOCUMENTS = {
 
 @pytest.mark.usefixtures("clone")
 @pytest.mark.parametrize("text", WRONG_DOCUMENTS.values(), ids=WRONG_DOCUMENTS)
-def test_a_document_that_shows_something_else_is_noticed(text: str, tmp_path: Path) -> None:
+def test_a_document_that_shows_something_else_is_noticed(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UPDATE_GOLDEN", raising=False)
     document = tmp_path / "wrong.md"
     document.write_text(text, encoding="utf-8")
     with pytest.raises(AssertionError, match=r"wrong\.md:[23]: \$ "):

@@ -57,8 +57,8 @@ def _tree(tops: Iterable[Any], line: Callable[[Any], str]) -> str:
     return "\n".join(lines)
 
 
-def _request(_: dict[str, Any], vertices: Any) -> str:
-    return _tree(vertices, lambda vertex: f"Vertex({vertex.type!r}, count={vertex.count.min})")
+def _request(_: dict[str, Any], request: Any) -> str:
+    return _tree(request.resources, lambda vertex: f"Vertex({vertex.type!r}, count={vertex.count.min})")
 
 
 def _demand(_: dict[str, Any], plan: Any) -> str:
@@ -105,8 +105,10 @@ def _end(tick: int) -> str:
 
 
 STEPS: dict[str, Step] = {
-    "request": Step("syntax/options.py", "of_letters", _request),
-    "graph": Step("store/sqlite.py", "Rows.read", lambda names, graph: f"{graph!r}; last event in the journal: {names['last']}"),
+    "request": Step("syntax/jobspec.py", "of_options", _request),
+    "graph": Step(
+        "store/sqlite.py", "Rows.read", lambda names, graph: f"{graph!r}; last event in the journal: {names['row'].seq}"
+    ),
     "window": Step(
         "model/resource_graph.py", "ResourceGraph._request_window", lambda _, window: f"[{window[0]}, {_end(window[1])}) in ticks"
     ),

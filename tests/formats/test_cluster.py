@@ -94,6 +94,38 @@ def test_host_ids_are_their_numbers_unless_ids_are_given() -> None:
     assert read("resources: [{type: node, names: 'n[05-06]'}]").id.tolist() == [-1, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("entry", "size", "unit"),
+    [
+        ("size: 192GiB", 192, "GiB"),
+        ("size: 20 kW", 20, "kW"),
+        ("size: 1.5TiB", 1536, "GiB"),
+        ("size: 192GiB, unit: MiB", 196608, "MiB"),
+        ("size: 1536MiB, unit: kB", None, "kB"),
+        ("use: half, size: 2GB", 2000, "MB"),
+        ("use: half, unit: kB", 500_000, "kB"),
+    ],
+)
+def test_a_size_with_a_unit(entry: str, size: int | None, unit: str) -> None:
+    text = f"fluxres: 1\nparts: {{half: {{size: 0.5GB, unit: MB}}}}\nresources:\n- {{type: m, {entry}}}"
+    if size is None:
+        assert "the nearest are 1610612 and 1610613 kB" in str(refusal(text))
+        return
+    structure = read(text.removeprefix("fluxres: 1\n"))
+    assert (structure.size.item(1), structure.kind_of(1).unit) == (size, unit)
+
+
+def test_a_capacity_with_a_unit() -> None:
+    text = (
+        "fluxres: 1\nresources: [{type: node}]\ngraphs:\n  power:\n    pools: [{type: feed, size: 1kW}]\n"
+        "    edges: [{from: 'power:/feed', to: '/*/node', capacity: CAPACITY}]"
+    )
+    for capacity, number, unit in (("2.5kW", 2500.0, "W"), ("2kW, unit: W", 2000.0, "W"), ("3 kW", 3.0, "kW")):
+        attributes = read(text.replace("CAPACITY", capacity).removeprefix("fluxres: 1\n")).subsystems["power"].attributes
+        assert (attributes["capacity"].tolist(), list(attributes["unit"])) == ([number], [unit])
+    assert "expected a known unit, got 'kX'" in str(refusal(text.replace("CAPACITY", "2kX")))
+
+
 @pytest.mark.parametrize("key", ["names", "hosts"])
 def test_template_like_text_in_a_list_of_names_needs_no_id(key: str) -> None:
     structure = read(f"resources: [{{type: node, {key}: '${{id}}'}}]")
@@ -328,7 +360,7 @@ def test_a_unit_attribute_is_written_next_to_the_capacity() -> None:
         (
             "{from: /m, to: /m/rack0, attributes: {x: null}}",
             "attributes.x",
-            "expected text or int or number or true or false, got null",
+            "expected text or number or true or false, got null",
         ),
         ("{from: /m, to: '/m/rack[0'}", "to", "matching brackets"),
         ("{from: /m}", "", "the key 'to' is missing"),
@@ -486,11 +518,22 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nresources:\n- {type: node, count: four}", "3:23: resources[0].count", "expected int >= 1, got 'four'"),
         ("fluxres: 1\nresources:\n- {type: node, count: -1}", "3:23: resources[0].count", "expected int >= 1, got -1"),
         ("fluxres: 1\nresources:\n- {type: node, size: 0}", "3:22: resources[0].size", "expected int >= 1, got 0"),
-        ("fluxres: 1\nresources:\n- {type: node, size: 1.5}", "3:22: resources[0].size", "expected int >= 0, got 1.5"),
+        ("fluxres: 1\nresources:\n- {type: node, size: 1.5}", "3:22: resources[0].size", "expected int >= 0 or text, got 1.5"),
         (
-            "fluxres: 1\nresources:\n- {type: m, size: 256GiB}",
+            "fluxres: 1\nresources:\n- {type: m, size: 256.5GiB, unit: GiB}",
             "3:19: resources[0].size",
-            "(the unit has a key of its own: size: 256, unit: GiB)",
+            "expected a whole number of GiB, got '256.5GiB' (the nearest are 256 and 257 GiB)",
+        ),
+        ("fluxres: 1\nresources:\n- {type: m, size: 256G}", "3:19: resources[0].size", "(did you mean GiB or GB?)"),
+        (
+            "fluxres: 1\nresources:\n- {type: m, size: 1GiB, unit: W}",
+            "3:19: resources[0].size",
+            "expected units of one dimension",
+        ),
+        (
+            "fluxres: 1\nresources:\n- {type: m, size: 256}\n- {type: m, size: 9999999EiB, unit: B}",
+            "4:19: resources[1].size",
+            "a larger",
         ),
         ("fluxres: 1\nresources:\n- {type: node, state: dwon}", "3:23: resources[0].state", "(did you mean 'down'?)"),
         ("fluxres: 1\nresources:\n- {type: node, id: 1-}", "3:20: resources[0].id", "expected an id or a range"),
@@ -517,7 +560,11 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nresources:\n- {type: node, properties: {a: [1]}}", "3:32: resources[0].properties.a", "got a list of 1"),
         ("fluxres: 1\nresources:\n- {type: node, properties: {a: .nan}}", "3:28: resources[0].properties", "is not a number"),
         ("fluxres: 1\nresources:\n- {type: node, tags: {a: 3}}", "3:26: resources[0].tags.a", "expected text or null, got 3"),
-        ("fluxres: 1\nresources:\n- {type: node, id: 1}\n- {type: node, id: 1}", "4:3: resources[1]", "two node pools with id 1"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, id: 1}\n- {type: node, id: 1}",
+            "4:20: resources[1].id",
+            "two node pools with id 1",
+        ),
         (
             "fluxres: 1\nresources:\n- {type: node, name: a}\n- {type: gpu, name: a}",
             "4:3: resources[1]",

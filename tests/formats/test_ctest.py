@@ -101,6 +101,6 @@ def test_one_node_of_several() -> None:
     assert "pools: which of 2 nodes an instance is in" in every.left_out
     one = registry.write(s, format="ctest", node="n1")
     assert json.loads(one.data)["local"] == [{"gpus": [{"id": "0", "slots": 1}]}]
-    assert "pools: of 2 pools, first of /cluster/N 2" in one.left_out
+    assert "pools: 2 pools, such as /cluster/N 2" in one.left_out
     with pytest.raises(UsageError, match="no node 'n3'"):
         registry.write(s, format="ctest", node="n3")

@@ -143,7 +143,7 @@ def test_losses_in_json_and_xml() -> None:
     columns = {"capacity": np.array([np.inf]), "key": np.array(["x"], object)}
     structure.subsystems["net"] = Subsystem("net", False, ends[0], ends[1], attributes=columns)
     assert written(structure, "node-link").left_out == [
-        "properties: infinite values of 2 pools, first of /cluster/node0",
+        "properties: infinite values; 2 pools, such as /cluster/node0",
         "graphs: key of edges of net, which have another meaning there",
         "graphs: infinite values of capacity, of 1 edge of net",
     ]
@@ -374,7 +374,7 @@ def test_parquet_without_pyarrow_gives_a_hint_what_to_install(monkeypatch: pytes
 
 def test_tables_report_what_they_leave_out() -> None:
     structure = demo()
-    lost = ["graphs: power, network, with 30 edges", "graphs: 5 pools outside the tree, first of power:/pdu0"]
+    lost = ["graphs: power, network, with 30 edges", "graphs: 5 pools outside the tree, such as power:/pdu0"]
     assert written(structure, "csv").left_out == lost
     assert registry.write(structure, [], name="other", format="csv").left_out[-1].startswith("names: of the machine, 'other'")
     structure.kind[1] = structure.kinds.intern(Kind("rack", "r,a\n"))

@@ -368,7 +368,7 @@ def test_shorthand_leaves_out_pools_below_exclusive_ones_and_is_marked() -> None
     login = Recipe("node", basename="login", children=(Recipe("core", 2),))
     machine = expand(Recipe("cluster", children=(nodes, login)), origin=ORIGIN)
     for written in (registry.write(machine, format="jgf", shorthand=True), registry.write(machine, format="jgf_shorthand")):
-        assert written.left_out == ["pools: what is below exclusive ones; of 6 pools, first of /cluster/node0/core0"]
+        assert written.left_out == ["pools: what is below exclusive ones; 6 pools, such as /cluster/node0/core0"]
         assert json.loads(written.data)["writer"] == "fluxion:jgf_shorthand"
         again = registry.read(written.data).structure
         assert [again.path(v) for v in range(1, again.n)] == [

@@ -188,7 +188,7 @@ def test_changes_that_no_peer_expresses_are_reported(name: str, change: Callable
 def test_allocations_are_reported() -> None:
     for name in PEERS:
         made = registry.write(site(), [Hold("j", 0, None, {2: 1})], format=name)
-        assert "allocations: of 1 job, first of j" in made.left_out
+        assert "allocations: 1 job, j" in made.left_out
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_numeric_properties_are_text_as_in_a_jobs_r() -> None:
     graph = fluxres.ResourceGraph(machine)
     of_job = graph.allocate("/cluster0/node0", job="j", start=0, end=1).R()
     assert json.loads(r.data)["execution"]["properties"] == of_job["execution"]["properties"] == {"class=3": "0", "ssd": "0"}
-    told = "properties: the types of their values, which all become text; of 1 pool, first of /cluster0/node0"
+    told = "properties: the types of their values, which all become text; 1 pool, /cluster0/node0"
     assert [line for line in r.left_out if line.startswith("properties")] == [told]
     assert registry.read(r.data).structure.kind_of(1).properties == (("class", "3"), ("ssd", None))
 
@@ -282,7 +282,7 @@ def test_cores_that_restart_in_each_socket_are_renumbered() -> None:
     assert values["execution"]["R_lite"] == [{"rank": "0-1", "children": {"core": "0-3"}}]
     assert values["scheduling"]["children"] == [{"ranks": "0-1", "topo": {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}}]
     assert [line.partition(",")[0] for line in r.left_out] == [
-        "pools: of 4 pools", "uuids: of 19 pools; reading the file generates new ones", "ids: of 4 pools",
+        "pools: 4 pools", "uuids: 19 pools; reading the file generates new ones", "ids: 4 pools",
     ]  # fmt: skip
 
 

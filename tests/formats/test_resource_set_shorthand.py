@@ -148,9 +148,7 @@ def test_machine_with_exclusive_racks() -> None:
     login = Recipe("node", basename="login", children=(socket,))
     machine = expand(Recipe("cluster", ids=None, children=(racks, login)), origin=ORIGIN)
     written = registry.write(machine, format="R", scheduling="jgf_shorthand")
-    lost = (
-        "pools: what is below exclusive ones, of which R says nodes, cores and gpus; of 42 pools, first of /cluster/rack0/node0"
-    )
+    lost = "pools: what is below exclusive ones, of which R says nodes, cores and gpus; 42 pools, such as /cluster/rack0/node0"
     assert written.left_out == [lost]
     found = registry.read(written.data)
     s = found.structure

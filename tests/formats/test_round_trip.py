@@ -76,7 +76,7 @@ def usual() -> Structure:
 
 
 def test_only_uuids_are_left_out_of_a_plain_machine() -> None:
-    assert losses.lines(usual(), [], frozenset()) == ["uuids: of 9 pools; reading the file generates new ones"]
+    assert losses.lines(usual(), [], frozenset()) == ["uuids: 9 pools; reading the file generates new ones"]
 
 
 @settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
@@ -137,9 +137,9 @@ def test_loss_line_has_fact_number_and_place() -> None:
     structure.set_tag([3], "k", "v")
     lines = losses.lines(structure, [Hold("j", 0, None, {1: 1})], ALL - {"tags", "states", "allocations"})
     assert lines == [
-        "tags: of 1 pool, first of /cluster/node0/core1",
-        "states: of 2 pools, first of /cluster/node0/core2",
-        "allocations: of 1 job, first of j",
+        "tags: 1 pool, /cluster/node0/core1",
+        "states: 2 pools, such as /cluster/node0/core2",
+        "allocations: 1 job, j",
     ]
     assert losses.lines(structure, [], ALL - {"tags"}, within=np.arange(structure.n) > 3) == []
 

@@ -439,7 +439,7 @@ def test_a_changed_limit_moves_only_reservations_that_overlap(inventory: str) ->
         ("no_such_module:P", "cannot be imported: ModuleNotFoundError"),
         ("fluxres.clock:NoSuchClass", "cannot be imported: AttributeError"),
         ("json:loads", "missing 1 required positional argument"),
-        ("fluxres.syntax.options:of_words", "missing 1 required positional argument"),
+        ("fluxres.syntax.options:words", "missing 1 required positional argument"),
     ],
 )
 def test_policy_of_another_package_that_cannot_be_made_is_a_usage_error(

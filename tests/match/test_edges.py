@@ -46,7 +46,7 @@ def drawn(made: Matcher, found: Placement | None) -> dict[str, int] | None:
         return None
     said = made.structure.accounts.said
     outside = {said(v): n for v, n in found.targets if v >= made.structure.tree_end}
-    graphs = re.compile("(power|network): |(power|network):/|/site/")
+    graphs = re.compile("(power|network): |(power|network):/?|/site/")
     return {graphs.sub("", name): n for name, n in outside.items()}
 
 
@@ -87,7 +87,7 @@ def test_refusal_names_the_edge_and_its_free_capacity(site: Matcher) -> None:
     site.planner.hold(edge, 600, 0, 10)
     refusal = site.why_not(request("node=6{x}/power=500"), 0, 10)
     assert refusal is not None
-    assert "power: /site/rack0 -> /site/rack0/node0: 400 of 1000 W free" in " ".join(refusal.sentences())
+    assert "power: /site/rack0 -> /site/rack0/node0: 400 W of 1 kW free" in " ".join(refusal.sentences())
     assert refusal.enough == {"resources[0]": 5, "resources[0].with[0]": 400}
 
 

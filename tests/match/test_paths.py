@@ -84,11 +84,11 @@ def test_job_that_would_overdraw_starts_later(site: Matcher) -> None:
     assert refusal.enough == {"resources[0]": 1, "resources[0].with[0]": 250}
     (short,) = refusal.parts[1].causes
     assert short.code == "supply"
-    assert short.detail == ("power on feed0: 500 of 1500 W free",)
+    assert short.detail == ("power on feed0: 500 W of 1.5 kW free",)
     refusal = site.why_not(request("node=1{x}/power=600"), 0, 10)
     assert refusal is not None
     (lacking,) = (cause for cause in refusal.parts[0].causes if cause.code == "inside")
-    assert lacking.detail == ("600 power (power on feed0: 500 of 1500 W free)",)
+    assert lacking.detail == ("600 W of power (power on feed0: 500 W of 1.5 kW free)",)
 
 
 def test_writer_accepts_the_charges(site: Matcher) -> None:

@@ -78,7 +78,7 @@ def test_refusal_of_an_impossible_request(six: Matcher) -> None:
     assert refusal.never
     assert refusal.earliest is None
     assert causes(refusal) == {"inside": 6}
-    assert refusal.parts[0].causes[0].detail == ("5 core",)
+    assert refusal.parts[0].causes[0].detail == ("5 cores",)
     assert refusal.enough == {"resources[0].with[0]": 4}
     assert "never" in refusal.sentences()[-1]
 
@@ -92,7 +92,7 @@ def test_node_without_room_for_its_slots_is_reported(six: Matcher) -> None:
 def test_missing_resources_outside_the_node_of_a_slot() -> None:
     made = matcher(Recipe("node", 2, children=(Recipe("core", 2),)), Recipe("licence", 1))
     refusal = why_plain(made, "slot/[core;licence=2]")
-    assert [cause.detail for cause in refusal.parts[0].causes] == [("2 licence",)]
+    assert [cause.detail for cause in refusal.parts[0].causes] == [("2 licences",)]
 
 
 def test_no_start_while_a_node_is_down(six: Matcher) -> None:
@@ -137,7 +137,7 @@ def test_holders_of_a_part_are_named() -> None:
     assert parts("node=2/slot/memory=16")[0] == [("inside", 1, (a,))]
     assert parts("node=2/slot/[memory=16;core=4]")[0] == [("inside", 1, (a, b))]
     words = str(made.why_not(request("memory=30"), 0, 5 * S, holders=lambda v, start, end: [holders[v]] if v in holders else []))
-    assert "27 available in 4 of 4 candidates: 1 is held in part by a until 10 s." in words
+    assert "27 GiB available in 4 of 4 pools: 1 is held in part by a until 10 s." in words
 
 
 def why_plain(made: Matcher, text: str) -> Refusal:
@@ -276,23 +276,23 @@ graphs:
 def test_requested_units_are_those_of_the_pools_that_draw_least() -> None:
     graph = sites.graph(TWO_DRAWS)
     pools, room, asked = supplies(graph, "slot=6/node")
-    assert (pools, room, asked) == (("power:/feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
+    assert (pools, room, asked) == (("power:feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
     said = str(graph.why_not("slot=6/node"))
-    assert "at least 6300 of type power requested (600 to 1500 each), suppliers have room for 4800" in said
+    assert "requested at least 6.3 kW of power (600 W to 1.5 kW each), suppliers have room for only 4.8 kW" in said
     assert "Each part fits on its own" not in said
-    assert "It would match with a count of 5 at resources[0]." in said
+    assert "it would match with 5 slots." in said
 
 
 def test_pools_without_the_requested_contents_draw_nothing() -> None:
     """With a core and a GPU only nodes of 1500 W count."""
     graph = sites.graph(TWO_DRAWS.replace("5000", "4000"))
-    assert supplies(graph, "slot=3/node/[core;gpu]") == (("power:/feed",), 3000, 4500)
+    assert supplies(graph, "slot=3/node/[core;gpu]") == (("power:feed",), 3000, 4500)
 
 
 def test_node_lacks_the_units_it_draws() -> None:
     graph = sites.graph(TWO_DRAWS)
     graph.allocate("slot=5/node", job="j")
-    assert "1 lacks 1500 power (feed: 200 of 5000 W free)" in str(graph.why_not("slot/node"))
+    assert "1 lacks 1.5 kW of power (feed: 200 W of 5 kW free)" in str(graph.why_not("slot/node"))
 
 
 def test_too_few_pools_are_not_blamed_on_their_suppliers() -> None:

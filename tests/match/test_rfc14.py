@@ -13,7 +13,7 @@ from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded
 from fluxres.graph.recipe import Recipe
 from fluxres.match import Matcher, Placement
 from fluxres.match.policy import POLICIES
-from fluxres.syntax import jobspec, options
+from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request
 from tests.match.machines import matcher, names
 
@@ -190,7 +190,9 @@ class TestStructure:
         ],
     )
     def test_short_options(self, site: Matcher, words: str, taken: int) -> None:
-        match = found(site, Request(jobspec.parse_resources(jobspec.resources_to_plain(options.of_words(words)), dialect="v1")))
+        match = found(
+            site, Request(jobspec.parse_resources(jobspec.resources_to_plain(jobspec.as_request(words).resources), dialect="v1"))
+        )
         assert match is not None
         assert len(match) == taken
 

@@ -67,12 +67,12 @@ def test_job_that_would_overdraw_is_placed_elsewhere_then_later_then_never(site:
     # 300 W are left in rack0, 2,300 W on the feed.
     site.allocate("slot=1/[node;power=400]", job="b", duration_s=50)
     assert drawn(site, "b") == {"node4": 1, "feed": 400, "pdu1": 400}
-    with pytest.raises(InsufficientResources, match=r"power on feed: 1900 of 5000 W free.*held by a until 100 s") as refused:
+    with pytest.raises(InsufficientResources, match=r"power on feed: 1.9 kW of 5 kW free.*held by a until 100 s") as refused:
         site.allocate("slot=2/[node;power=1000]", job="c", duration_s=50)
     assert refused.value.earliest == 50.0
     site.allocate_orelse_reserve("slot=2/[node;power=1000]", job="c", duration_s=50)
     assert site.allocation("c").start == 50.0
-    with pytest.raises(InfeasibleRequest, match=r"power on pdu0: 3000 of 3000 W free"):
+    with pytest.raises(InfeasibleRequest, match=r"power on pdu0: 3 kW of 3 kW free"):
         site.allocate("slot=1/[node;power=3001]", job="d")
     assert not site.satisfiable("slot=6/[node;power=1000]")
     assert site.check() == []
@@ -176,7 +176,7 @@ def test_pools_attached_to_one_supplier_give_together() -> None:
     matcher.planner.hold_all(power[:3], 9, 0, 10)
     refusal = matcher.why_not(request("slot=2/[node;power=8]"), 0, 10)
     assert refusal is not None
-    assert refusal.parts[1].causes[0].detail == ("power on pdu0: 13 of 40 W free",)
+    assert refusal.parts[1].causes[0].detail == ("power on pdu0: 13 W of 40 W free",)
 
 
 def crossed(nodes: int, pdus: int, size: int) -> Matcher:
@@ -406,17 +406,17 @@ def test_joint_units_are_not_tried_one_by_one() -> None:
     assert refusal is not None
     assert (refusal.undecided, refusal.earliest, refusal.enough) == (False, 50.0, {"resources[0]": 3 * 10**6 - 3})
     assert refusal.sentences()[0] == (
-        "resources[0]: 2999998 of type memory requested, 2999997 available in 3 of 3 candidates: "
+        "requested 2999998 units of memory, only 2999997 available in 3 of 3 pools: "
         "3 cannot be allocated exclusively: something in them is held by x until 50 s."
     )
 
 
-@pytest.mark.parametrize(("text", "said"), [("slot/[node;power=3001]", ""), ("slot=2/[node;power=3001]", " (3001 each)")])
+@pytest.mark.parametrize(("text", "said"), [("slot/[node;power=3001]", ""), ("slot=2/[node;power=3001]", " (3001 W each)")])
 def test_too_large_a_request_is_not_reported_as_room_for_none(site: ResourceGraph, text: str, said: str) -> None:
     refusal = site.why_not(text)
     assert refusal is not None
     asked = 3001 * (2 if said else 1)
     part = next(part for part in refusal.parts if part.type == "power")
-    head = f"{part.place}: {asked} of type power requested{said}, suppliers cannot give 3001 at once: of "
+    head = f"requested {asked} W of power{said}, suppliers cannot give 3001 W at once: of "
     assert part.sentence().startswith(head)
-    assert "power on pdu0: 3000 of 3000 W free" in part.sentence()
+    assert "power on pdu0: 3 kW of 3 kW free" in part.sentence()

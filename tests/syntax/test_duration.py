@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -111,3 +112,58 @@ def test_any_text_is_a_duration_or_an_error(text: str) -> None:
         return
     assert seconds >= 0
     assert duration.parse(duration.format(seconds)) == pytest.approx(seconds, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90.0),
+        ("90m", 5400.0),
+        ("1.5h", 5400.0),
+        ("0x10", 16.0),
+        (" 1:00:00 ", 3600.0),
+        ("5:30", 330.0),
+        ("90:00", 5400.0),
+        ("100:00:00", 360000.0),
+        ("1-12", 129600.0),
+        ("1-12:30", 131400.0),
+        ("1-0:0:5", 86405.0),
+        ("2h30m", 9000.0),
+        ("1d12h", 129600.0),
+        ("1D 12H", 129600.0),
+        ("2 hours 30 minutes", 9000.0),
+        ("1week", 604800.0),
+        ("1.5 days", 129600.0),
+        ("inf", math.inf),
+        ("UNLIMITED", math.inf),
+    ],
+)
+def test_durations_as_people_write_them(text: str, seconds: float) -> None:
+    assert duration.read(text) == seconds
+
+
+def test_a_bare_number_counts_what_the_option_says() -> None:
+    assert [duration.read(text, bare_s=60.0) for text in ("90", "1.5", "90s", "1:30", "1-0", "inf")] == [
+        5400.0, 90.0, 90.0, 90.0, 86400.0, math.inf
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x", "1y", "1h1h", "30m2h", "5:60", "1:60:00", "1:0:60", "1-24", "1-", "-5", "1:", ":30", "1:2:3:4", "1-2-3", "nan", "1_0"],
+)
+def test_other_durations_are_refused_and_named(text: str) -> None:
+    with pytest.raises(InputError, match=r"expected a duration, got .*\(.*1:00:00") as refused:
+        duration.read(text)
+    assert repr(text) in str(refused.value)
+
+
+@given(st.floats(0, 1e12))
+def test_people_may_write_what_is_printed(seconds: float) -> None:
+    assert duration.read(duration.format(seconds)) == duration.parse(duration.format(seconds))
+
+
+@given(st.text() | st.text("0123456789-:. dhmsw"))
+def test_any_text_is_a_duration_or_refused(text: str) -> None:
+    with suppress(InputError):
+        assert duration.read(text, bare_s=60.0) >= 0

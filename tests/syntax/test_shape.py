@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.syntax import count, jobspec, shape
-from fluxres.syntax.jobspec import parse_shape
+from fluxres.syntax.constraint import Properties
+from fluxres.syntax.jobspec import as_request, parse_resources, parse_shape, resources_to_plain
 from tests.syntax.requests import plain_values, resources
 
 NODE = {"type": "node", "count": 1}
@@ -128,7 +129,94 @@ def test_vertices() -> None:
         ("gpu", 1, False),
     ]
     with pytest.raises(InputError, match=r"resources\[0\]\.key: unknown key 'key'"):
-        parse_shape("node{key}")
+        parse_shape("node{key:1}")
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("node{ssd}", ("ssd",)),
+        ("node=2{x,ssd,!slow}", ("ssd", "^slow")),
+        ("node{-slow,+ssd}", ("^slow", "ssd")),
+        ("node{-'!slow'}", None),
+        ("node{'class=3'}", ("class=3",)),
+        ("node{'x'}", ("x",)),
+        ('node{properties:["ssd","^slow"],big}', ("ssd", "^slow", "big")),
+        ("gpu=2{a100,unit:x}", ("a100",)),
+    ],
+)
+def test_a_name_in_braces_is_a_property(text: str, properties: tuple[str, ...] | None) -> None:
+    if properties is None:
+        with pytest.raises(InputError):
+            parse_shape(text)
+        return
+    (vertex,) = parse_shape(text)
+    assert vertex.properties == properties
+    assert parse_resources(resources_to_plain([vertex])) == (vertex,)
+    assert parse_shape(shape.format(resources_to_plain([vertex]))) == (vertex,)
+
+
+@pytest.mark.parametrize(
+    "text", ["slot{a,ssd}/core", "node{'a b&c'}", "node{'^'}", "node{properties:[]}", "node{properties:ssd}"]
+)
+def test_what_is_no_property_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_shape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "constraint"),
+    [
+        ("node=2{ssd}", Properties(("ssd",))),
+        ("slot=2/node{ssd,!slow}/[core=4;gpu]", Properties(("ssd",), ("slow",))),
+        ("[node{ssd};node=2{ssd}]", Properties(("ssd",))),
+        ("rack/node{ssd}", Properties(("ssd",))),
+        ("[node{ssd};node{big}]", None),
+        ("[node{ssd};core]", None),
+        ("slot/rack/node{ssd}", None),  # the rack is taken whole: what else is in it need not have it
+        ("node{ssd}/gpu{a100}", None),
+        ("gpu{a100}", None),
+        ("node", None),
+    ],
+)
+def test_properties_of_all_nodes_are_the_constraint_of_the_request(text: str, constraint: Properties | None) -> None:
+    request = as_request(text)
+    assert request.constraint == constraint
+    assert any(vertex.properties for vertex in request.vertices()) is (constraint is None and "{" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "unit"),
+    [
+        ("memory=8GiB", 8, "GiB"),
+        ("memory=[8GiB]", 8, "GiB"),
+        ("power=20kW", 20, "kW"),
+        ("memory=1.5GiB", 1536, "MiB"),
+        ("network=10Gbps", 10, "Gbps"),
+    ],
+)
+def test_a_count_with_a_unit(text: str, count: int, unit: str) -> None:
+    (vertex,) = parse_shape(text)
+    assert (vertex.count.fixed, vertex.unit) == (count, unit)
+    assert shape.parse(text) == [{"type": text.partition("=")[0], "count": count, "unit": unit}]
+    assert parse_shape(shape.format(shape.parse(text))) == (vertex,)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memory=8G", "did you mean GiB or GB?"),
+        ("licence=8seats", "write an own unit in braces: 8{unit:seats}"),
+        ("memory=8GiB{unit:MiB}", "expected one unit, got GiB and 'MiB'"),
+        ("memory=0GiB", "expected an integer >= 1"),
+        ("memory=1.00001B", "expected a whole number of B"),
+        ("memory=1.2.3GiB", "expected an integer >= 1"),
+    ],
+)
+def test_a_count_with_a_wrong_unit_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=r"^shape:\d+") as refused:
+        parse_shape(text)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -214,11 +302,11 @@ def settled(values: Any) -> Any:
     ("text", "way_out"),
     [
         ("node[0-1]", "name pools by path, such as /demo/rack0/node[0-3], or request a number of them, such as node=4"),
-        ("slot/memory=10GiB", "write the unit in braces: 10{unit:GiB}"),
+        ("slot/licence=10seats", "write an own unit in braces: 10{unit:seats}"),
     ],
 )
 def test_a_mistake_is_refused_with_a_remedy(text: str, way_out: str) -> None:
     with pytest.raises(InputError) as refused:
         shape.parse(text)
     assert refused.value.hint == way_out
-    assert shape.parse("slot/memory=10{unit:GiB}")
+    assert shape.parse("slot/licence=10{unit:seats}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -94,3 +96,55 @@ def test_any_text_is_a_unit_or_an_error(from_unit: str, to_unit: str) -> None:
     except FluxresError:
         return
     assert unit.convert(found, to_unit, from_unit) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "name"),
+    [
+        ("8GiB", 8, "GiB"),
+        (" 8 GiB ", 8, "GiB"),
+        ("8.0GiB", 8, "GiB"),
+        ("1.5TiB", 1536, "GiB"),
+        ("1.5 TB", 1500, "GB"),
+        ("0.5B/s", 4, "b/s"),
+        (".25 kW", 250, "W"),
+        ("1.5d", 36, "h"),
+        ("0B", 0, "B"),
+    ],
+)
+def test_a_size_is_a_whole_number_of_some_unit(text: str, number: int, name: str) -> None:
+    found, own = unit.parse(text)
+    assert unit.is_size(text)
+    assert (found, unit.dimension(own)) == (unit.convert(number, name, own), unit.dimension(name))
+    assert (found, own) == (number, name) or own in ("bit/s", "b/s", "bps")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8", "GiB", "8 G", "-1GiB", "1e3GiB", "1.0001B", "1GiB 2GiB", "8seats", "1." + "9" * 50 + "GiB", "٣GiB"]
+)
+def test_other_sizes_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        unit.parse(text)
+
+
+@given(st.integers(0, 10**12), st.sampled_from(["B", "kB", "MiB", "TiB", "W", "kW", "Gbps", "Hz", "h"]))
+def test_a_size_is_read_back(number: int, name: str) -> None:
+    assert unit.parse(f"{number}{name}") == unit.parse(f"{number} {name}") == (number, name)
+    assert unit.exactly(f"{number}{name}", name) == number
+
+
+@given(st.decimals(0, 10**6, places=3), st.sampled_from(["kB", "MiB", "GB", "TiB"]), st.sampled_from(["B", "KiB", "MB", "GiB"]))
+def test_a_size_in_another_unit_is_exact_or_refused_with_the_nearest(amount: Decimal, name: str, other: str) -> None:
+    exact = unit.convert(Fraction(amount), name, other)
+    if isinstance(exact, int):
+        assert unit.exactly(f"{amount:f}{name}", other) == exact
+        return
+    with pytest.raises(InputError, match=f"the nearest are {math.floor(exact)} and {math.ceil(exact)} {other}"):
+        unit.exactly(f"{amount:f}{name}", other)
+
+
+def test_a_size_needs_a_unit_that_converts() -> None:
+    with pytest.raises(InputError, match="the pool has no unit"):
+        unit.exactly("1GiB", None)
+    with pytest.raises(InputError, match="one dimension"):
+        unit.exactly("1GiB", "W")

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+import re
+from typing import Any, Final, NamedTuple
 
 import click
 
-from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
+from fluxres.cli.arguments import (
+    Asked,
+    Moment,
+    RequestCommand,
+    check_window,
+    complete_job,
+    complete_pool,
+    each_on,
+    endless,
+    targets,
+)
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
@@ -27,8 +38,10 @@ from fluxres.errors import UsageError
     shell_complete=complete_job,
     help="Job id; the job may already hold resources. Several jobs: one for each word, all or none.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="End time. Default: by the duration of the request, else none.")
+@click.option("--start", "--at", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
+@click.option(
+    "--end", type=Moment(after="start"), metavar="T", help="End time. Default: by the duration of the request, else none."
+)
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
 @click.option("--user", metavar="U", help="User of a new job. Default: who runs the command.")
@@ -50,9 +63,10 @@ def allocate_command(
 ) -> None:
     """Allocate pools to a job, now or later, all or nothing.
 
-    PATH starts with / or is name:/path; brackets fold several: /demo/rack0/node[0-3]. N units of each, all without =N. Anything
-    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], short options such as -N4
-    -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
+    PATH is a path or URI, a host (node3), a pool in one (core0@node3) or the name of a pool; brackets fold several:
+    node[0-3], /demo/rack0/node[0-3]. N units of each, all without =N. Anything else, and the name of a type, is a REQUEST, for
+    which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], options such as -N4 -c8, a jobspec in a file
+    (.json, .yaml, .yml) or on standard input (-).
 
     With several --job options, each word is for one of them, in the same order; all start at the same time, or nothing is
     allocated.
@@ -99,12 +113,12 @@ def _allocate(
     dry_run: bool,
 ) -> None:
     (start, end, duration), (user, name) = window, owner
-    if criteria is not None and asked.request is not None:
-        raise UsageError("both a request and --find were given", hint="give one of them")
-    if or_reserve and asked.request is None:
-        raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
-        wanted, policy = asked.request, asked.policy
+        wanted, policy = asked.on(graph).request, asked.policy
+        if criteria is not None and wanted is not None:
+            raise UsageError("both a request and --find were given", hint="give one of them")
+        if or_reserve and wanted is None:
+            raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
         if wanted is None:
             named = targets(graph, asked.pools, criteria)
             granted = graph.allocate(named, job=job, start=start, end=end, duration_s=duration, user=user, name=name)
@@ -130,10 +144,11 @@ def _allocate_together(
     dry_run: bool,
 ) -> None:
     start, end, duration = window
-    policy = next((one.policy for one in asked if one.request is not None), "first")
-    if or_reserve and any(one.request is None for one in asked):
-        raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
+        each_on(graph, asked)
+        policy = next((one.policy for one in asked if one.request is not None), "first")
+        if or_reserve and any(one.request is None for one in asked):
+            raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
         pairs: list[tuple[Any, str]] = [
             (one.request if one.request is not None else targets(graph, one.pools), job)
             for one, job in zip(asked, jobs, strict=True)
@@ -148,8 +163,8 @@ def _allocate_together(
 @click.command("free", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
 @click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
-@click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
+@click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.option("--ended", is_flag=True, help="Purge the records of ended allocations, of all jobs.")
 @click.pass_obj
 def free_command(
@@ -175,44 +190,68 @@ def free_command(
     answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [line])
 
 
-@click.command("grow", cls=RequestCommand, outputs=RECORD_OUTPUTS)
+@click.command("grow", cls=RequestCommand, has_time=False, outputs=RECORD_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option(
-    "--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now, or the start of the job if that is later."
+    "--start",
+    "--at",
+    type=Moment(is_start=True),
+    is_eager=True,
+    metavar="T",
+    help="Start time. Default: now, or the start of the job if that is later.",
 )
-@click.option("--end", type=Moment(), metavar="T", help="End time. Default: the end of the job.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="End time. Default: the end of the job.")
 @click.pass_obj
 def grow_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
     """Allocate more pools, or what a REQUEST asks for, to a job that already holds resources, until the job ends."""
     if start is not None or end is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        wanted = targets(graph, asked.pools) if asked.request is None else asked.request
+        wanted = asked.on(graph).request or targets(graph, asked.pools)
         granted = graph.grow(job, wanted, start=start, end=end, policy=asked.policy)
     answer_granted(settings, graph, granted)
 
 
-@click.command("shrink", cls=RequestCommand, outputs=TABLE_OUTPUTS, policy="high")
+@click.command("shrink", cls=RequestCommand, has_time=False, outputs=TABLE_OUTPUTS, policy="high")
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
-@click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
+@click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.pass_obj
 def shrink_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
     """Release a part of what a job holds: pools, N units of them, or pools that match a REQUEST."""
     if start is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        if asked.request is None:
+        wanted = asked.on(graph).request
+        if wanted is None:
             taken = graph.shrink(job, targets(graph, asked.pools), start=start, end=end)
         else:
-            taken = graph.shrink(job, asked.request, start=start, end=end, policy=asked.policy)
+            taken = graph.shrink(job, wanted, start=start, end=end, policy=asked.policy)
     answer_shrunk(settings, graph, taken)
 
 
-@click.command("extend", cls=Command, outputs=TABLE_OUTPUTS)
+_SHORTER: Final = re.compile(r"-[0-9.]+[a-z]*", re.ASCII)
+LATEST: Final = "max"
+
+
+class _ExtendCommand(Command):
+    """`extend`, whose second word may begin with `-`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with a word such as `-30m` as the value of --duration."""
+        before = ["", *args]
+        changed = [
+            f"--duration={word}" if _SHORTER.fullmatch(word) and before[i] not in ("--duration", "--until", "--end") else word
+            for i, word in enumerate(args)
+        ]
+        return super().parse_args(ctx, changed)
+
+
+@click.command("extend", cls=_ExtendCommand, outputs=TABLE_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
+@click.argument("change", required=False, metavar="[+D|-D|T|max]")
 @click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(
     "--duration",
@@ -220,19 +259,34 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     help="New total duration from the start of the job; +D moves the current end later, -D earlier.",
 )
 @click.pass_obj
-def extend_command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
-    """Move the end of a job's allocation, later or earlier: of all its pools, or of none."""
-    if (end is None) == (duration is None):
-        given = "both --until and --duration were given" if end is not None else "neither --until nor --duration was given"
-        raise UsageError(given, hint="give one of them, such as --until +2h or --duration +30m")
+def extend_command(settings: Settings, job: str, change: str | None, end: float | None, duration: str | None) -> None:
+    """Move the end of a job's allocation, later or earlier: of all its pools, or of none.
+
+    +2h moves the current end two hours later, -30m half an hour earlier. A time such as 2026-12-01T08:00 is the new end, - is
+    none, and max the latest possible one.
+    """
+    _require_one(change, end, duration)
+    if change is not None and change.startswith("+"):
+        duration = change
+    elif change is not None and change != LATEST:
+        end = Moment().convert(change, None, None)
     sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
     length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
     with changing(settings) as graph:
+        if change == LATEST:
+            end = graph.latest_end(job)
         if sign and length is not None:
             before = graph.allocation(job).end
             if before == math.inf:
-                message = f"--duration {duration} moves the current end, but job '{job}' has none"
+                message = f"{duration} moves the current end, but job '{job}' has none"
                 raise UsageError(message, hint="set an end: --until T, or --duration D from its start")
             end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)
+
+
+def _require_one(change: str | None, end: float | None, duration: str | None) -> None:
+    given = [name for name, value in (("--until", end), ("--duration", duration), (change, change)) if value is not None]
+    if len(given) != 1:
+        wrong = f"both {given[0]} and {given[1]} were given" if given else "no new end was given"
+        raise UsageError(wrong, hint="give one new end, such as +2h, -30m, 2026-12-01T08:00, max or --duration 3h")

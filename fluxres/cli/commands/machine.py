@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -89,8 +90,8 @@ def state_command(
 @click.command("reserve", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
 @click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="End time.")
+@click.option("--start", "--at", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="End time.")
 @click.option("--duration", "duration_s", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--name", metavar="NAME", help="Name of the reservation. Default: maint1, maint2, …")
 @click.option(
@@ -227,6 +228,8 @@ def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None
         document=lambda: {"path": path, "hierarchy": hierarchy, "removed": gone, "pools": len(graph)},
         lines=lambda _style: [f"{path}: {plural(gone, 'pool')} removed, {len(graph)} remain"],
     )
+    if gone > 1 and sys.stderr.isatty():
+        note("`fluxres undo` brings them back")
 
 
 @click.command("move", cls=Command)
@@ -242,7 +245,7 @@ def move_command(settings: Settings, path: str, to: str) -> None:
         uuid = graph.pool(path).uuid
         graph.move(path, to)
     pool = graph.pool(uuid)
-    hierarchy = to.partition(":/")[0] if not to.startswith("/") else graph.structure.hierarchy
+    hierarchy, _ = graph.structure.lookup.graph_and_path(to)
     place = next((uri for uri in pool.uris if uri.startswith(f"{hierarchy}:/") and hierarchy in graph.subsystems), pool.path)
     answer(
         settings,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="REQUEST")
-@click.option("--after", type=Moment(), metavar="T", help="Earliest time to consider. Default: now.")
+@click.option("--after", type=Moment(is_start=True), metavar="T", help="Earliest time to consider. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
 @click.pass_obj
 def when_command(settings: Settings, asked: Asked, after: float | None, duration: float | None) -> None:
@@ -33,9 +33,9 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
 
     from fluxres.render import listings
 
-    wanted, policy = asked.needed(), asked.policy
     check_window(after, None)
     graph = reading(settings)
+    wanted, policy = asked.needed(graph), asked.policy
     now = seconds(graph.now())
     begin = now if after is None else after
     first = graph.earliest(wanted, begin, duration, policy)
@@ -68,7 +68,7 @@ NEVER: Final = STATUS[InfeasibleRequest][0]
 
 @click.command("why", cls=RequestCommand)
 @click.argument("words", nargs=-1, metavar="REQUEST")
-@click.option("--at", "--start", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--at", "--start", type=Moment(is_start=True), metavar="T", help="At this time. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
 @click.pass_context
 def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: float | None) -> None:
@@ -79,9 +79,9 @@ def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: fl
     from fluxres.render import refusals
 
     settings = ctx.ensure_object(Settings)
-    wanted = asked.needed()
     check_window(at, None)
-    refusal = reading(settings).why_not(wanted, at, duration, asked.policy)
+    graph = reading(settings)
+    refusal = graph.why_not(asked.needed(graph), at, duration, asked.policy)
     start = "now" if at is None else f"at {when(at)}"
 
     def lines(style: Style) -> list[str]:

@@ -151,6 +151,9 @@ def find_command(
     CRITERIA such as 'type=node and state=up and available>=8'; specs/criteria.md describes the language. Pools that look the same
     are folded into one line.
     """
+    from fluxres.model.search import require_types
+    from fluxres.syntax.criteria import parse
+
     if at is not None and during is not None:
         raise UsageError("both --at and --during were given", hint="give one of them")
     if hierarchy is not None and not (with_children or with_ancestors):
@@ -158,6 +161,8 @@ def find_command(
     graph = reading(settings)
     text = " ".join(criteria)
     met = found = graph.find(text, at, during)
+    if not met:
+        require_types(graph, parse(text))
     if with_ancestors:
         found |= met.with_ancestors(hierarchy)
     if with_children:

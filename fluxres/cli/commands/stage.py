@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     default=limits.STAGE_SECONDS_DEFAULT,
     help="Lifetime of the lock. Default: 1m.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start of the eventual allocation. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="End of the eventual allocation. Default: none.")
+@click.option(
+    "--start",
+    "--at",
+    type=Moment(is_start=True),
+    is_eager=True,
+    metavar="T",
+    help="Start of the eventual allocation. Default: now.",
+)
+@click.option("--end", type=Moment(after="start"), metavar="T", help="End of the eventual allocation. Default: none.")
 @click.option("--commit", metavar="ID", help="Turn this stage into an allocation of its job.")
 @click.option("--release", metavar="ID", help="Release this stage.")
 @click.pass_obj
@@ -49,14 +56,14 @@ def stage_command(
 
     Without arguments: list the active stages.
     """
-    wanted, policy = asked.request, asked.policy
-    if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
+    if sum((asked.is_given, commit is not None, release is not None)) > 1:
         raise UsageError("more than one of pools, a request, --commit and --release were given", hint="give one at a time")
-    if asked.pools or wanted is not None:
+    if asked.is_given:
         if job is None:
             raise UsageError("no job was named", hint="add --job J")
         check_window(start, end)
         with changing(settings) as graph:
+            wanted, policy = asked.on(graph).request, asked.policy
             if wanted is None:
                 made = graph.stage(targets(graph, asked.pools), job=job, start=start, end=end, ttl_s=ttl)
             else:

@@ -529,7 +529,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     Cost: about 1 µs per pool; memory about three times the file. Source: RFC 40.
     """
     part = part_of(structure, shorthand=shorthand)
-    lost = losses.concern(structure, "pools", hidden_in(structure, part), "what is below exclusive ones;")
+    lost = losses.concern(structure, "pools", hidden_in(structure, part), "what is below exclusive ones")
     data = b"".join([*pieces_of(structure, part, name), b"\n"])
     return Output(data, [*lost, *lost_of(structure, allocations)], note_of(structure))
 

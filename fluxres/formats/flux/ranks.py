@@ -419,8 +419,10 @@ def lost(
         return np.asarray(np.array(test)[kind] & described.pools)
 
     lines = losses.concern(structure, "pools", ~described.pools)
-    lines += losses.concern(structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "nodes instead;")
-    lines += losses.concern(structure, "pools", described.mixed, "the order in which types alternate,")
+    lines += losses.concern(
+        structure, "pools", is_target & of_kind([k.type != "node" for k in kinds]), "their nodes are written instead"
+    )
+    lines += losses.concern(structure, "pools", described.mixed, "the order in which types alternate")
     lines += losses.lines(structure, allocations, _CARRIES, within=described.pools)
     if structure.kind_of(0).type != "cluster":
         lines.append(f"pools: the root is a {structure.kind_of(0).type} and becomes a cluster")

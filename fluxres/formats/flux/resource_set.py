@@ -226,7 +226,7 @@ def _graph(structure: Structure, children: Children, name: str | None, *, shorth
     more = {}
     if shorthand:
         more = left_out_below(structure, part, CHILDREN, host=partial(host_of, structure), numbers=children.numbers)
-    what = "what is below exclusive ones, of which R says nodes, cores and gpus;"
+    what = "what is below exclusive ones, of which R says nodes, cores and gpus"
     lost = losses.concern(structure, "pools", jgf.hidden_in(structure, part), what)
     return jgf.pieces_of(structure, part, name, more), lost
 
