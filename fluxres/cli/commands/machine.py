@@ -90,8 +90,8 @@ def state_command(
 @click.command("reserve", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
 @click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
-@click.option("--end", type=Moment(), metavar="T", help="End time.")
+@click.option("--start", "--at", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
+@click.option("--end", type=Moment(after="start"), metavar="T", help="End time.")
 @click.option("--duration", "duration_s", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--name", metavar="NAME", help="Name of the reservation. Default: maint1, maint2, …")
 @click.option(
