@@ -9,7 +9,44 @@ each show them in their own form.  ``STATUS`` is the only table from error to ex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class TextPlace(str):
+    """``file:line:column: path`` with the line that it points to, which commands show below the message.
+
+    Attributes:
+        line, column: from 1.
+        text: the line, or the part of a long one around the place.
+        offset: of the place in `text`, in characters.
+        cut: whether something of the line is missing before and after `text`.
+    """
+
+    line = column = offset = 0
+    text = ""
+    cut = (False, False)
+
+
+class Mistake(NamedTuple):
+    """One thing that is wrong in a document.
+
+    Args:
+        where, message, hint: as in the error; `where` is a `TextPlace` if the line is known.
+    """
+
+    where: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mistake as plain values; with line, column and text where they are known."""
+        place = self.where
+        known = {"line": place.line, "column": place.column, "text": place.text} if isinstance(place, TextPlace) else {}
+        return {"where": str(place), "message": self.message, "hint": self.hint, **known}
 
 
 class FluxresError(Exception):
@@ -33,8 +70,7 @@ class FluxresError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{text} ({self.hint})" if self.hint else text
+        return str(Mistake(self.where, self.message, self.hint))
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain values, for ``--json`` and HTTP.
@@ -52,9 +88,43 @@ class UsageError(FluxresError):
 
 
 class InputError(FluxresError):
-    """A document, a criteria text or a name that cannot be read."""
+    """A document, a criteria text or a name that cannot be read.
+
+    ``message``, ``where`` and ``hint`` are those of the first mistake. ``mistakes`` are all, in the order of the lines, up to
+    `limits.MISTAKES_MAX`; ``unlisted`` is the number of the others, of which ``is_all`` says whether all were looked for.
+
+    >>> error = InputError.of([Mistake("m.yaml:2:3", "unknown key 'cuont'"), Mistake("m.yaml:7:3", "expected text, got 5")])
+    >>> print(error)
+    m.yaml:2:3: unknown key 'cuont'
+    m.yaml:7:3: expected text, got 5
+    """
 
     code = "input"
+    unlisted = 0
+    is_all = True
+    _all: tuple[Mistake, ...] = ()
+
+    @classmethod
+    def of(cls, mistakes: Sequence[Mistake], unlisted: int = 0, *, is_all: bool = True) -> InputError:
+        """The error of a document with these mistakes, at least one."""
+        first = mistakes[0]
+        error = cls(first.message, where=first.where, hint=first.hint)
+        error._all, error.unlisted, error.is_all = tuple(mistakes), unlisted, is_all
+        return error
+
+    @property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        return self._all or (Mistake(self.where, self.message, self.hint),)
+
+    def __str__(self) -> str:
+        more = [f"and {'' if self.is_all else 'at least '}{self.unlisted} more mistake{'s' * (self.unlisted > 1)}"] * (
+            self.unlisted > 0
+        )
+        return "\n".join([*map(str, self.mistakes), *more])
+
+    def to_dict(self) -> dict[str, Any]:
+        more = {"unlisted": self.unlisted} if self.unlisted else {}
+        return {**super().to_dict(), "mistakes": [mistake.to_dict() for mistake in self.mistakes], **more}
 
 
 class LimitExceeded(InputError):
@@ -87,8 +157,15 @@ class ErrorPlace:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, InputError):
             where = self._where if isinstance(self._where, str) else self._where()
-            where = f"{where}: {error.where}" if self._inner else where
+            where = _within(where, error.where) if self._inner else where
             raise type(error)(error.message, where=where, hint=error.hint) from None
+
+
+def _within(outer: str, inner: str) -> str:
+    """`inner` in a text that is at `outer`, whose line is the line of both."""
+    where = TextPlace(f"{outer}: {inner}")
+    vars(where).update(vars(outer) if isinstance(outer, TextPlace) else {})
+    return where if isinstance(outer, TextPlace) else str(where)
 
 
 class InputWarning(UserWarning):
@@ -132,9 +209,21 @@ class MergeConflict(FluxresError):
 
 
 class StillHeld(FluxresError):
-    """A structural change that would take resources away from a job."""
+    """A structural change that would take resources away from a job.
+
+    Args:
+        jobs: all jobs in the way, where there may be several.
+    """
 
     code = "still-held"
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", jobs: Sequence[str] = ()) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.jobs = tuple(jobs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As :meth:`FluxresError.to_dict`, with the jobs if they were counted."""
+        return super().to_dict() | ({"jobs": list(self.jobs)} if self.jobs else {})
 
 
 class InsufficientResources(FluxresError):

@@ -45,6 +45,28 @@ NUMBER_MAX: Final = 10**300
 JOB_ID_LENGTH_MAX: Final = 255
 """Characters of a job id."""
 
+WATCH_SECONDS_MIN: Final = 0.5
+WATCH_SECONDS_MAX: Final = 86_400.0
+"""Between two pictures of `--watch`: each reads the store."""
+
+CHART_ROWS_MAX: Final = 1_000
+"""Rows of a picture: browsers and people give up beyond."""
+
+CHART_LEGEND_MAX: Final = 24
+"""Colours in the legend of a picture."""
+
+CHART_WIDTH_MAX: Final = 20_000
+"""Columns or pixels of a picture."""
+
+RESERVATIONS_MAX: Final = 1_000
+"""Maintenance reservations of one graph: each change that gives something back looks at all of them."""
+
+RESERVATION_WINDOWS_MAX: Final = 1_000
+"""Windows of a reservation that repeats: every week for 19 years."""
+
+RESERVATION_SPANS_MAX: Final = 50_000
+"""Windows of a reservation times its pools: each is a record that every command reads, about 50 ms for a thousand of them."""
+
 EDGES_MAX: Final = 64_000_000
 """Edges of one auxiliary graph."""
 
@@ -136,6 +158,9 @@ PENDING_EVENTS_MAX: Final = 1_000_000
 PATH_CACHE_MAX: Final = 65_536
 """Parent paths remembered by a graph (about 10 MB at most)."""
 
+NEAREST_MAX: Final = 100_000
+"""Names that an unknown one is compared with."""
+
 STAGE_SECONDS_DEFAULT: Final = 60.0
 """Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
 
@@ -147,6 +172,9 @@ LOG_EVENTS_MAX: Final = 100_000
 
 LOG_BYTES_MAX: Final = 256 << 20
 """Bytes of those events: a job of a million cores is an event of megabytes."""
+
+MISTAKES_MAX: Final = 20
+"""Mistakes of a document that are listed; the others are counted. A screen has twenty messages at most."""
 
 PIPE_WAIT_S: Final = 5.0
 """How long to wait for the first byte of a pipe with a name: a program that nobody started never writes."""
@@ -241,3 +269,9 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 
 GRACE_SECONDS_DEFAULT: Final = 3.0
 """Seconds between SIGTERM and SIGKILL for a job that has to end."""
+
+JOBS_NAMED_MAX: Final = 32
+"""Jobs that the refusal of a new description names in its sentence; its value has all of them."""
+
+UNDO_BYTES_MAX: Final = 64 << 20
+"""Bytes of a graph up to which the store keeps its previous version for `undo`: El Capitan has a fifth of a megabyte."""

@@ -437,9 +437,9 @@ def _taken(records: Records, v: int, amount: int, job: str, start: int, end: int
     if above >= 0:
         size = accounts.size.item(above)
         owners = [owner for owner, spans in held.get(above, {}).items() if steps.whole(spans, start, end, 0, size)]
-        who = ", ".join(sorted({records.job_behind(owner) for owner in owners}))
+        who = ", ".join(sorted({records.said(owner) for owner in owners}))
         return _refusal(records, (v, amount, job, start, end), f"held through {accounts.where(above)} by {who}", {above: who})
-    holders = sorted({records.job_behind(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
+    holders = sorted({records.said(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
     who, free = ", ".join(holders), records.planner.free(v, start, end)
     message = f"requested {units(amount)}, {free} of {accounts.size.item(v)} free (held by {who})"
     return _refusal(records, (v, amount, job, start, end), message, {v: who})
@@ -454,7 +454,7 @@ def _beyond(records: Records, v: int, amount: int, had: int, job: str) -> Insuff
 
 def _below(records: Records, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
     """The pool would be held exclusively, and another job holds `u` below it (rule A3)."""
-    who = records.job_behind(owner)
+    who = records.said(owner)
     message = f"cannot be allocated exclusively: {who} holds {records.accounts.where(u)} in it"
     return _refusal(records, (v, amount, job, start, end), message, {u: who})
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Drawn, Rows
+from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
@@ -108,6 +109,10 @@ class Records:
         may lead through edges without a capacity, which no record names. The routes of owners read from a file are unknown."""
         self.slots_of: dict[str, int] = {}
         """By job, the number of slots in its requests (RFC 20); jobs that named pools, or freed some by name, have none."""
+        self.facts: dict[str, JobFacts] = {}
+        """By job, its user and name, if they were given."""
+        self.reservations: dict[str, Reservation] = {}
+        """By name, the maintenance windows; a record of that owner is not one of a job."""
 
     @property
     def held(self) -> dict[int, dict[str, Steps]]:
@@ -163,7 +168,7 @@ class Records:
             raise UsageError(f"job: expected an id, got {job!r}")
         pools = self.pools_of.get(job)
         if pools is None:
-            raise UnknownJob(f"no job '{job}' holds anything", hint="`allocated` lists the jobs")
+            raise UnknownJob(f"no job '{job}' holds anything", hint="`jobs` lists those that do")
         return pools
 
     def steps_of(self, v: int, job: str) -> Steps:
@@ -232,6 +237,10 @@ class Records:
         if owner == ELSEWHERE:
             return "other instances"
         return self.stages[owner.removeprefix(STAGE_OWNER)].job if owner.startswith(STAGE_OWNER) else owner
+
+    def said(self, owner: str) -> str:
+        """An owner in words: the job behind it, or the maintenance."""
+        return f"maintenance '{owner}'" if owner in self.reservations else self.job_behind(owner)
 
     def exclusive_above(self, v: int, owner: str, start: int, end: int) -> list[tuple[int, int]]:
         """Windows within [start, end) in which the owner holds a pool above `v` exclusively; they may overlap."""
@@ -396,6 +405,7 @@ class Records:
                 self._release(planned.vertices, planned.amounts, planned.start, planned.end)
                 del self._batches[job]
                 self.upward.discard(job)
+                self.facts.pop(job, None)
                 return
             planned = planned.pieces()  # the batch was converted to records after the change was planned
         by_window: dict[tuple[int, int], list[Piece]] = {}
@@ -409,6 +419,8 @@ class Records:
         if not self.is_holder(job) and job not in self.implied:
             self.slots_of.pop(job, None)
             self.upward.discard(job)
+            if job not in self.reservations:
+                self.facts.pop(job, None)
         if job in self.drawn.ledgers:
             for consumers, account, held in lost:
                 self.drawn.drop(job, consumers, account, held)
@@ -513,6 +525,26 @@ class Records:
                 found.append((job, pieces))
         return found
 
+    # -- facts and maintenance --------------------------------------------------------------------------------------------
+
+    def note_facts(self, job: str, facts: JobFacts | None) -> None:
+        """Record who a job belongs to, unless that is known."""
+        if facts is not None:
+            self.facts.setdefault(job, facts)
+
+    def drop_reservation(self, name: str) -> None:
+        """Free what a maintenance window holds, and forget it."""
+        del self.reservations[name]
+        if self.is_holder(name):
+            self.free(self._everything(name), name)
+        self.facts.pop(name, None)
+
+    def forget_reservations(self, before: int) -> None:
+        """Forget the maintenance windows of which the last has ended by a moment."""
+        for name, reservation in list(self.reservations.items()):
+            if reservation.windows[-1][1] <= before:
+                self.drop_reservation(name)
+
     # -- staging ----------------------------------------------------------------------------------------------------------
 
     def stage(self, staged: Staged, planned: Sequence[Planned]) -> None:
@@ -598,7 +630,10 @@ class Records:
         self.stages_made = max(self.stages_made, other.stages_made)
         unknown = {owner for owner, pools in self._pools_of.items() if pools and owner not in self.upward}
         self.upward = {owner for owner in self.upward if not other.is_holder(owner)} | (other.upward - unknown)
+        new_of = {name: one.renumbered(old_to_new) for name, one in other.reservations.items()} if other.reservations else {}
+        self.reservations |= {name: one for name, one in new_of.items() if one.pools}
         if not (other.held or other.implied or other.stages):
+            self._take_facts(other)
             return
         # Nothing of a pass-through pool is held, but units may be drawn for it: for a node of which a child has some cores.
         renumbered = other.accounts.renumbered(self.accounts, old_to_new)
@@ -625,6 +660,12 @@ class Records:
         for job in known:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]
+        self._take_facts(other)
+
+    def _take_facts(self, other: Records) -> None:
+        for job, facts in other.facts.items():
+            if self.is_holder(job) or job in self.reservations:
+                self.facts.setdefault(job, facts)
 
     def take_all(self, other: Records) -> None:
         """Take over all records of another structure with the same pools; there must be none yet."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import plans
 from fluxres.allocation.drawn import NO_ROWS, Rows
+from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import STAGE_OWNER, Records
@@ -44,6 +45,7 @@ class Share(NamedTuple):
         implies: as for :func:`plans.allocate`.
         drawn: the pools for which parts of it are drawn.
         is_routed: whether some of it is drawn along routes; None if unknown.
+        facts: what is known about the job.
     """
 
     place: str
@@ -56,6 +58,7 @@ class Share(NamedTuple):
     implies: Implies = False
     drawn: Rows = NO_ROWS
     is_routed: bool | None = None
+    facts: JobFacts | None = None
 
 
 @contextmanager
@@ -117,6 +120,7 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
         else:
             planned_match = plans.match(records, *share.found, share.job, *window)
             records.allocate(planned_match, share.job, *window, share.slots, share.drawn, is_routed=share.is_routed)
+        records.note_facts(share.job, share.facts)
 
 
 def _check(records: Records, shares: Sequence[Share]) -> None:

@@ -2,7 +2,8 @@
 
 `/demo/rack[0-1]/node[0-3]=1` names eight pools and one unit of each.
 
-A word that starts with `/` or reads `name:/…` is a pool, and so are a uuid and the name of an edge; any other word is a request.
+A word is a pool if it is a path, a URI, a uuid or an edge, contains `@` or a hostlist in brackets, or is the name of a pool (or a
+list with one) and not a type; any other word is a request.  So some words are only told apart when the graph is open.
 A word with the extension of a jobspec is a file. The options of `flux run` are options here too; given as one word (`"-N4 -c8"`),
 they are split first. If several jobs are named, each word is a separate request; options, which have no position among words,
 must then be words as well, after `--`.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from fluxres.syntax.jobspec import Request
 
 _OPTION_WORDS: Final = re.compile(r"-.*\s.*", re.DOTALL)
-_POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/")
+_POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/|[^\s/{}=;]+@/")
+_MAY_BE_POOL: Final = re.compile(r"[^\s/{}=;-][^\s/{}=;]*(=[0-9][0-9.]*\s*[A-Za-z/]*)?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(=[0-9]+)?")
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 _AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)
@@ -99,7 +102,7 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
     if not words:
         raise UsageError(
             "neither pools nor a request were given",
-            hint="name pools by path, such as /demo/rack0/node[0-3]=1, or give a request, such as slot=4/core=2",
+            hint="name pools, such as node[0-3] or /demo/rack0/node0=1, or give a request, such as slot=4/core=2",
         )
     accounts = graph.structure.accounts
     named: list[tuple[int, int | None]] = []
@@ -108,18 +111,29 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
         if match is not None and unit.is_size(match["size"]):
             named += [(v, _in_units_of(accounts, v, match["size"])) for v in accounts_named(graph.structure, match["where"])]
             continue
-        where, amount = _amount(word)
+        where, amount = _amount(graph, word)
         named += [(v, amount) for v in accounts_named(graph.structure, where)]
     return named
 
 
-def _amount(word: str) -> tuple[str, int | None]:
+def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:
     match = _AMOUNT.fullmatch(word)
     if match is None or not match["where"]:
+        return word, None
+    if _is_pool(graph, word):  # whose name ends like that
         return word, None
     if len(match["amount"]) > 20:
         raise UsageError(f"amount: expected at most {limits.SIZE_MAX} units", where=match["where"])
     return match["where"], int(match["amount"])
+
+
+def _is_pool(graph: ResourceGraph, word: str) -> bool:
+    """Whether a pool has exactly this name, path or URI."""
+    structure = graph.structure
+    try:
+        return bool(structure.vertex(word) + 1 if structure.lookup.is_placed(word) else structure.named([word]))
+    except FluxresError:
+        return False
 
 
 def _in_units_of(accounts: Accounts, v: int, size: str) -> int:
@@ -188,19 +202,29 @@ _OFFERED_MAX: Final = 500
 
 
 def complete_pool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Paths and URIs with this prefix: the children of the pool before the last slash."""
-
-    above, slash, _ = incomplete.rpartition("/")
+    """Names with this prefix: the children of the pool before the last slash, the pools of a graph, hosts."""
     try:
-        graph = reading(ctx.ensure_object(Settings))
-        structure = graph.structure
-        if not above:
-            tops = [f"/{structure.hierarchy}", *(f"{name}:/" for name in structure.subsystems)]
-            return [path for path in tops if path.startswith(incomplete)]
-        paths = (above + slash + structure.name(v) for v in _below(graph, above))
-        return [path for path, _ in zip((p for p in paths if p.startswith(incomplete)), range(_OFFERED_MAX), strict=False)]
+        offered = _offered(reading(ctx.ensure_object(Settings)), incomplete)
+        return list(islice((name for name in offered if name.startswith(incomplete)), _OFFERED_MAX))
     except (FluxresError, OSError):
         return []
+
+
+def _offered(graph: ResourceGraph, incomplete: str) -> Iterator[str]:
+    structure = graph.structure
+    above, slash, _ = incomplete.rpartition("/")
+    name, colon, _ = incomplete.partition(":")
+    before, separator, _ = incomplete.rpartition("@") if "@" in incomplete else incomplete.rpartition(",")
+    if above:
+        yield from (above + slash + structure.name(v) for v in _below(graph, above))
+    elif colon and not slash and name in structure.subsystems:
+        yield from (f"{name}:{structure.name(v)}" for v in _below(graph, f"{name}:"))
+    else:
+        if not separator:
+            graphs = structure.subsystems.values()
+            yield from [f"/{structure.hierarchy}", *(f"{graph.name}:{'/' * graph.hierarchy}" for graph in graphs)]
+        if incomplete.count("[") == incomplete.count("]"):
+            yield from (before + separator + host for host in dict.fromkeys(structure.short_names.offered()))
 
 
 def _below(graph: ResourceGraph, above: str) -> list[int]:
@@ -274,6 +298,8 @@ class Asked:
         language: the other system whose language the word is in.
         conditions: the options that say where, and for how long, by name.
 
+    `pools` and `request` are there once `on` was called.
+
     Errors: UsageError for pools together with a request, two requests, and a policy or condition for pools; InputError for an
     invalid request or condition.
     """
@@ -292,21 +318,48 @@ class Asked:
         if language is not None and (sizes or len(words) != 1):
             message = f"--request-format needs a single word, got {len(words)} words and {len(sizes)} options"
             raise UsageError(message, hint=f"quote the request of {language}; put it after -- if it begins with -")
-        self.pools = [word for word in words if names_pool(word)] if language is None else []
-        texts = [word for word in words if word not in self.pools]
-        if len(texts) + len(self.pools) + bool(sizes) > 1:
-            self._require_one_kind(texts, sizes)
+        self.pools: list[str] = []
         self.request: Request | None = None
+        self.policy = default if policy is None else policy
+        self.is_given = bool(words or sizes)
+        self._given = words, sizes, language, conditions
+        self._option = "--policy" if policy is not None else options.spelling(conditions) if conditions else None
+        self._is_open = language is None and any(names_pool(word) is None for word in words)
+        if not self._is_open:
+            self._settle([word for word in words if language is None and names_pool(word)])
+
+    def on(self, graph: ResourceGraph, *, alone: bool = True) -> Asked:
+        """Itself, with the words told apart that may be pools or requests.
+
+        Args:
+            alone: refuse options of a request if there is none.
+
+        Errors: as the class.
+        """
+        if self._is_open:
+            self._is_open = False
+            self._settle([word for word in self._given[0] if _names_pool_of(graph, word)])
+        if alone:
+            self.require_options_used()
+        return self
+
+    def require_options_used(self) -> None:
+        """Refuse options of a request if there is none. Errors: UsageError."""
+        if self.request is None and self._option is not None:
+            raise UsageError(f"{self._option} needs a request", hint="leave it out for named pools")
+
+    def _settle(self, pools: list[str]) -> None:
+        words, sizes, language, conditions = self._given
+        self.pools = pools
+        texts = [word for word in words if word not in pools]
+        if len(texts) + len(pools) + bool(sizes) > 1:
+            self._require_one_kind(texts, sizes)
         if sizes:
             from fluxres.syntax import jobspec
 
             self.request = jobspec.of_options({**sizes, **conditions})
         elif texts:
             self.request = _read(texts[0], language, conditions)
-        elif policy is not None or conditions:
-            option = "--policy" if policy is not None else options.spelling(conditions)
-            raise UsageError(f"{option} needs a request", hint="leave it out for named pools")
-        self.policy = default if policy is None else policy
 
     def _require_one_kind(self, texts: list[str], sizes: options.Given) -> None:
         if sizes:
@@ -319,14 +372,15 @@ class Asked:
         if texts and self.pools:
             raise UsageError(
                 f"both pools and a request were given: {self.pools[0]!r:.80} and {texts[0]!r:.80}",
-                hint="a pool starts with '/' or reads 'name:/path', anything else is a request; give one of the two",
+                hint="give one of the two; a path or the name of a pool is a pool, anything else is a request",
             )
 
-    def needed(self) -> Request:
+    def needed(self, graph: ResourceGraph) -> Request:
         """The request of a command that accepts nothing else.
 
         Errors: UsageError if there is none.
         """
+        self.on(graph)
         if self.pools:
             raise UsageError("expected a request, got a pool", where=self.pools[0], hint=_HINT)
         if self.request is None:
@@ -337,11 +391,11 @@ class Asked:
 _HINT: Final = "such as slot=4/[core=2;gpu=1], -N4 -c8, or a jobspec in a file"
 
 
-def names_pool(word: str) -> bool:
-    """Whether a word names pools rather than a request.
+def names_pool(word: str) -> bool | None:
+    """Whether a word names pools rather than a request; None where that depends on the names in the graph.
 
-    >>> [names_pool(word) for word in ("/demo/rack0=2", "power:/pdu[0-1]", "slot=4/core=2", "node", "-")]
-    [True, True, False, False, False]
+    >>> [names_pool(word) for word in ("/demo/rack0=2", "power:/pdu[0-1]", "slot=4/core=2", "-", "node3=1", "core0@node3")]
+    [True, True, False, False, None, None]
     >>> names_pool("power: power:/pdu0 -> /demo/rack0=100")
     True
     """
@@ -349,7 +403,27 @@ def names_pool(word: str) -> bool:
 
     if word.endswith(_ENDINGS) and Path(word).is_file():
         return False
-    return _POOL.match(word) is not None or is_edge(word) or _UUID.fullmatch(word) is not None
+    if _POOL.match(word) is not None or is_edge(word) or _UUID.fullmatch(word) is not None:
+        return True
+    return None if _MAY_BE_POOL.fullmatch(word) is not None else False
+
+
+def _names_pool_of(graph: ResourceGraph, word: str) -> bool:
+    from fluxres.cli.output import note
+    from fluxres.model.targets import names_pools
+
+    known, structure = names_pool(word), graph.structure
+    if known is not None:
+        return known
+    name = word.rpartition("=")[0] or word
+    if names_pools(structure, name):
+        return True
+    alike = structure.named([name])
+    if len(alike) == 1 and structure.of_type(name).tolist() != alike:
+        note(f"{name!r} is read as a request for this type, not as the pool {structure.where(alike[0])}")
+    elif name not in structure.types and (hint := structure.short_names.nearest(name, "")):
+        note(f"no pool is named {name!r} ({hint}), so it is read as a request for this type")
+    return False
 
 
 def _read(word: str, language: str | None, conditions: options.Given) -> Request:
@@ -385,11 +459,18 @@ def each(
         raise UsageError(f"{number} were given", hint="name one job for each request, in their order, or one job for all pools")
     if language is not None:
         return [Asked([word], policy=policy, language=language, conditions=conditions) for word in words]
-    all_pools = all(map(names_pool, words))
-    return [
-        Asked([word]) if names_pool(word) and not all_pools else Asked([word], policy=policy, conditions=conditions)
-        for word in words
-    ]
+    return [Asked([word], policy=policy, conditions=conditions) for word in words]
+
+
+def each_on(graph: ResourceGraph, asked: Sequence[Asked]) -> None:
+    """Tell pools and requests apart for several jobs; an option of requests needs at least one.
+
+    Errors: as Asked.
+    """
+    for one in asked:
+        one.on(graph, alone=False)
+    if all(one.request is None for one in asked):
+        asked[0].require_options_used()
 
 
 class RequestCommand(Command):

@@ -14,7 +14,8 @@ from typing import Final, TextIO
 
 import click
 
-from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StoreError, UsageError, exit_status
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StoreError, UsageError, exit_status
+from fluxres.render import mistakes
 from fluxres.render.text import printable, when_from
 
 INTERRUPTED: Final = 130
@@ -49,6 +50,8 @@ def _lines(error: FluxresError) -> list[str]:
     if isinstance(error, InsufficientResources) and error.earliest is not None:
         # The model uses seconds; users of the command line think in dates.
         error.hint = f"free from {when_from(error.earliest)} on"
+    if isinstance(error, InputError):
+        return mistakes.lines(error)
     first, *more = str(error).splitlines() or [""]
     lines = [f"{_ERROR} {first}", *(f"  {line}" for line in more)]
     reasons = getattr(error, "reasons", None) or {}

@@ -124,7 +124,24 @@ def _write(lines: Iterable[str]) -> None:
         write(line + "\n")
 
 
-_IN_ASCII: Final = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "×": "x", "↔": "<->", "→": "->", "…": "..."})
+_IN_ASCII: Final = str.maketrans(
+    {
+        "━": "=",
+        "┅": "-",
+        "▒": "#",
+        "·": ".",
+        "┬": "+",
+        "▼": "V",
+        "├": "|",
+        "└": "`",
+        "│": "|",
+        "─": "-",
+        "×": "x",
+        "↔": "<->",
+        "→": "->",
+        "…": "...",
+    }
+)
 """Replacements for the characters of tables and trees on terminals without UTF-8."""
 
 

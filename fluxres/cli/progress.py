@@ -16,14 +16,18 @@ _REFRESH_S: Final = 0.1
 
 
 class Progress:
-    """The steps of a command, shown if it takes long.
+    """How far a command is, shown if it takes long: a bar, n of N, and the time that is left.
 
     Args:
-        steps: number of steps.
+        total: what there is to do; None if that is not known.
+        noun: what is counted, in the plural.
+        done: how much of it is done, with fractions.
+        text: what is being done.
     """
 
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
+    def __init__(self, total: float | None, noun: str) -> None:
+        self.total = total
+        self.noun = noun
         self.done: float = -1
         self.text = ""
 
@@ -31,11 +35,23 @@ class Progress:
         self.done += 1
         self.text = text
 
+    @property
+    def counted(self) -> str:
+        """How much is done in words.
+
+        >>> shown = Progress(200000, "jobs")
+        >>> shown.done = 39936.5
+        >>> shown.counted
+        '39,936 of 200,000 jobs'
+        """
+        done = f"{max(int(self.done), 0):,}"
+        return f"{done} {self.noun}" if self.total is None else f"{done} of {self.total:,.0f} {self.noun}"
+
 
 @contextmanager
-def progress(steps: int, *, shown: bool | None = None) -> Iterator[Progress]:
-    """Show steps on standard error while the block runs, if that is a terminal and the block takes longer than a moment."""
-    made = Progress(steps)
+def progress(total: float | None, noun: str = "steps", *, shown: bool | None = None) -> Iterator[Progress]:
+    """Show on standard error how far the block is, if that is a terminal and the block takes longer than a moment."""
+    made = Progress(total, noun)
     if not (sys.stderr.isatty() if shown is None else shown):
         yield made
         return
@@ -53,11 +69,15 @@ def _draw(made: Progress, over: threading.Event) -> None:
     if over.wait(_QUIET_S):
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
+    from rich.table import Column
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(made.text, total=made.steps)
+    text = TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1))
+    counted = TextColumn("{task.fields[counted]}")
+    left = TimeRemainingColumn(elapsed_when_finished=True)
+    columns = (text, BarColumn(20), counted, left, TextColumn("left"))
+    with Bar(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        task = bar.add_task(made.text, total=made.total, counted=made.counted)
         while not over.wait(_REFRESH_S):
-            bar.update(task, description=made.text, completed=made.done)
+            bar.update(task, description=made.text, completed=max(made.done, 0), total=made.total, counted=made.counted)

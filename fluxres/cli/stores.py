@@ -34,6 +34,20 @@ def reading(settings: Settings) -> ResourceGraph:
     return store(settings).load(settings.graph, clock=clock.system)
 
 
+def at_once(settings: Settings) -> ResourceGraph:
+    """As :func:`reading`, for a picture of one moment: its clock stands still."""
+    graph = reading(settings)
+    graph.clock = clock.fixed(clock.system())
+    return graph
+
+
+def os_user() -> str:
+    """Who runs the command, as the journal records it."""
+    from fluxres.store import journal
+
+    return journal.os_user()
+
+
 @contextmanager
 def changing(settings: Settings) -> Iterator[ResourceGraph]:
     """The same graph under the lock: when the block ends, its changes are on disk; if it raises, none are made."""

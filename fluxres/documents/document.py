@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fluxres import limits
+from fluxres.documents import source_text
 from fluxres.errors import InputError, LimitExceeded
 
 if TYPE_CHECKING:
@@ -94,6 +95,13 @@ class Document:
     is_json: bool = False
     is_made: bool = False
 
+    #: line and column of the places that were looked up together
+    _known: dict[tuple[tuple[Key, ...], bool], tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return source_text.line_starts(self.text, is_json=self.is_json)
+
     @cached_property
     def _places(self) -> places.Place:
         from fluxres.documents import places
@@ -118,17 +126,27 @@ class Document:
         from fluxres.documents import places
 
         if self.is_json:
-            return places.in_json(self.text, list(path), key=key)
+            path = tuple(path)
+            if (path, key) not in self._known:
+                self.look_up([(path, key)])
+            return self._known[path, key]
         return places.in_yaml(self._places, path, key=key)
+
+    def look_up(self, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> None:
+        """Find several places at once, each a path and whether its key is meant: JSON is walked once for all of them."""
+        if self.is_json and not self.is_made:
+            from fluxres.documents import places
+
+            self._known.update(zip(wanted, places.in_json(self.text, wanted), strict=True))
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
         """``file:line:column: path.in.document``, as every message begins."""
         path = list(path)
-        place = self.file
-        if not self.is_made:
-            line, column = self.position(path, key=key)
-            place = f"{self.file}:{line}:{column}"
-        return ": ".join(part for part in (place, path_text(path)) if part) or "request"
+        if self.is_made:
+            return ": ".join(part for part in (self.file, path_text(path)) if part) or "request"
+        line, column = self.position(path, key=key)
+        name = ": ".join(part for part in (f"{self.file}:{line}:{column}", path_text(path)) if part)
+        return source_text.text_place(name, self.text, line, column, self._line_starts)
 
 
 class SubDocument(Document):
@@ -143,6 +161,9 @@ class SubDocument(Document):
     def __init__(self, whole: Document, values: object, path: Iterable[Key]) -> None:
         super().__init__(values, whole.file, whole.text, whole.path, whole.is_json)
         self.whole, self.base = whole, tuple(path)
+
+    def look_up(self, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> None:
+        self.whole.look_up([((*self.base, *path), key) for path, key in wanted])
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
         """The place in the whole document of a path in this part."""
@@ -168,12 +189,17 @@ class Place(NamedTuple):
     def at(self, *keys: Key) -> Place:
         return Place((*self.path, *keys), self.document)
 
-    def __str__(self) -> str:
+    @property
+    def where(self) -> str:
+        """``file:line:column: path``, or the path alone where there is no file."""
         return self.document.where(self.path)
+
+    def __str__(self) -> str:
+        return self.where
 
     def error(self, message: str, hint: str = "") -> InputError:
         """What is wrong here."""
-        return InputError(message, where=str(self), hint=hint)
+        return InputError(message, where=self.where, hint=hint)
 
     def expected(self, what: str, value: object, hint: str = "") -> InputError:
         """`expected WHAT, got VALUE` here."""
@@ -181,7 +207,7 @@ class Place(NamedTuple):
 
     def refine(self, error: InputError) -> InputError:
         """The error of a smaller language, at this place."""
-        return type(error)(error.message, where=str(self), hint=error.hint)
+        return type(error)(error.message, where=self.where, hint=error.hint)
 
     def mapping(self, value: object, keys: Sequence[str] = (), required: Sequence[str] = ()) -> Mapping[str, Any]:
         """A mapping with text keys, all `required` and, where `keys` are given, no others."""
@@ -212,7 +238,7 @@ class Place(NamedTuple):
         if not value and not empty:
             raise self.error("expected text, got empty text")
         if len(value) > length:
-            raise LimitExceeded(f"expected at most {length} characters, got {len(value)}", where=str(self))
+            raise LimitExceeded(f"expected at most {length} characters, got {len(value)}", where=self.where)
         return value
 
     def integer(self, value: object, least: int = 1, most: int = limits.COUNT_MAX) -> int:
@@ -220,7 +246,7 @@ class Place(NamedTuple):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise self.expected(f"an integer >= {least}", value)
         if value > most:
-            raise LimitExceeded(f"expected an integer up to {most}, got {shown(value)}", where=str(self))
+            raise LimitExceeded(f"expected an integer up to {most}, got {shown(value)}", where=self.where)
         return value
 
     def seconds(self, value: object, hint: str = "0 stands for no limit of its own") -> float:
@@ -228,7 +254,7 @@ class Place(NamedTuple):
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0 or value == math.inf:
             raise self.expected("a number of seconds >= 0", value, hint)
         if value > limits.TIME_MAX_S:
-            raise LimitExceeded(f"expected seconds <= {limits.TIME_MAX_S:.0f}, got {shown(value)}", where=str(self))
+            raise LimitExceeded(f"expected seconds <= {limits.TIME_MAX_S:.0f}, got {shown(value)}", where=self.where)
         return float(value)
 
     def boolean(self, value: object) -> bool:
@@ -244,11 +270,11 @@ class Place(NamedTuple):
         while todo:
             item, holder, key, path = todo.pop()
             if len(path) > limits.DOCUMENT_DEPTH_MAX:
-                raise LimitExceeded(f"expected at most {limits.DOCUMENT_DEPTH_MAX} levels of values", where=str(self))
+                raise LimitExceeded(f"expected at most {limits.DOCUMENT_DEPTH_MAX} levels of values", where=self.where)
             if isinstance(item, Mapping | list | tuple):
                 number += len(item)
                 if number > limits.REQUEST_VALUES_MAX:
-                    raise LimitExceeded(f"expected at most {limits.REQUEST_VALUES_MAX} values", where=str(self))
+                    raise LimitExceeded(f"expected at most {limits.REQUEST_VALUES_MAX} values", where=self.where)
                 if isinstance(item, Mapping):
                     holder[key] = made = dict.fromkeys(self.at(*path).mapping(item))
                     todo += [(below, made, name, (*path, name)) for name, below in item.items()]

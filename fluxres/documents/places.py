@@ -7,7 +7,7 @@ place, as it may be long; YAML as a whole, since aliases and merge keys put one 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -54,21 +54,27 @@ def _line_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def in_json(text: str, path: list[Key], *, key: bool = False) -> tuple[int, int]:
-    """Line and column of the value (or last key) at a path, or of the nearest one above that exists.
+def in_json(text: str, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> list[tuple[int, int]]:
+    """Line and column of the value at each path, or of its last key; of the nearest one above where it does not exist.
 
-    >>> in_json('{"a": [1, 2]}', ["a", 1])
-    (1, 11)
+    >>> in_json('{"a": [1, 2]}', [(("a", 1), False), (("a", 7), False), (("a",), True)])
+    [(1, 11), (1, 7), (1, 2)]
     """
-    best, depth = 0, -1
+    missing = dict.fromkeys(wanted)
+    above = {path[:length] for path, _ in wanted for length in range(len(path) + 1)}
+    found: dict[tuple[tuple[Key, ...], bool], int] = {}
     for offset, here, is_key in _walk(text):
-        if is_key and not (key and here == path):
-            continue
-        if len(here) > depth and here == path[: len(here)]:
-            best, depth = offset, len(here)
-            if depth == len(path):
+        place = tuple(here)
+        if place in above and (place, is_key) not in found:
+            found[place, is_key] = offset
+            missing.pop((place, is_key), None)
+            if not missing:
                 break
-    return _line_column(text, best)
+    return [_line_column(text, found.get((path, key), _nearest(found, path))) for path, key in wanted]
+
+
+def _nearest(found: Mapping[tuple[tuple[Key, ...], bool], int], path: tuple[Key, ...]) -> int:
+    return next((found[path[:length], False] for length in range(len(path), -1, -1) if (path[:length], False) in found), 0)
 
 
 # -- YAML ----------------------------------------------------------------------------------------------------------------

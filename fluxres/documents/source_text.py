@@ -11,13 +11,13 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from fluxres import limits
 from fluxres.documents import compression
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.errors import InputError, LimitExceeded, TextPlace
 
 
 class Readable(Protocol):
@@ -174,8 +174,8 @@ def decode(data: bytes, file: str) -> str:
     forbidden = _FORBIDDEN.search(text)
     if forbidden:
         _require_text(data, file)
-        what = "a NUL character" if forbidden[0] == "\0" else f"the control character U+{ord(forbidden[0]):04X}"
-        raise InputError(f"contains {what}", where=place(file, text, forbidden.start()), hint="remove it")
+        what = f"contains the control character U+{ord(forbidden[0]):04X}"
+        raise InputError(what, where=place(file, text, forbidden.start()), hint="remove it")
     return text
 
 
@@ -187,12 +187,50 @@ def _require_text(data: bytes, file: str) -> None:
     for start, what, hint in _NO_TEXTS:
         if data.startswith(start):
             raise InputError(f"is {what}, expected text", where=file, hint=hint)
+    nul = data.find(b"\0")
+    if nul >= 0:
+        before = data[:nul].decode("utf-8", "replace")
+        message = "is not a text file: it contains a NUL byte"
+        raise InputError(message, where=place(file, before, len(before)), hint="name a text file, or remove the byte")
 
 
-def place(file: str, text: str, offset: int) -> str:
+def place(file: str, text: str, offset: int) -> TextPlace:
     """``file:line:column`` of a character.
 
     >>> place("a.yaml", "x\\ny", 2)
     'a.yaml:2:1'
     """
-    return f"{file}:{text.count(chr(10), 0, offset) + 1}:{offset - text.rfind(chr(10), 0, offset)}"
+    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    return text_place(f"{file}:{line}:{column}", text, line, column, [offset - column + 1])
+
+
+#: what ends a line to LibYAML; in JSON the last three may be in a string
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_JSON_BREAK = re.compile("\n")
+_LINE_END = re.compile("[\r\n]")
+#: characters kept of a long line before and after a place
+_AROUND: Final = 200
+
+
+def line_starts(text: str, *, is_json: bool = False) -> list[int]:
+    """The offset of each line, as the parser counts them. Cost O(text)."""
+    return [0, *(found.end() for found in (_JSON_BREAK if is_json else _BREAK).finditer(text))]
+
+
+def text_place(name: str, text: str, line: int, column: int, starts: Sequence[int]) -> TextPlace:
+    """A place with the line that it is on.
+
+    Args:
+        name: ``file:line:column``, and what follows.
+        line, column: from 1.
+        starts: the offset of each line; one for the line itself is enough.
+    """
+    start = starts[min(line, len(starts)) - 1]
+    at = min(start + column - 1, len(text))
+    first = max(start, at - _AROUND)
+    ended = _LINE_END.search(text, at, at + _AROUND)
+    last = ended.start() if ended else min(len(text), at + _AROUND)
+    found = TextPlace(name)
+    found.line, found.column, found.text, found.offset = line, column, text[first:last], at - first
+    found.cut = (first > start, ended is None and last < len(text))
+    return found

@@ -1,41 +1,43 @@
 """Convert plain values to msgspec documents, with readable messages.
 
 msgspec converts and checks at C speed, but its messages (``Expected `int`, got `str` - at `$.parts[...].count```) lack the value,
-the line and the key. So when it refuses, the values are walked again along the same type definitions to find the first error.
+the line and the key, and it stops at the first. So when it refuses, the values are walked again along the same type definitions
+to find all errors.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import inspect
+from msgspec import UNSET, inspect
 
+from fluxres import limits
 from fluxres.documents.document import Document, Key, Place, shown
+from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import InputError, LimitExceeded
 
 T = TypeVar("T")
 
-_WITH_UNIT = re.compile(r"([0-9]+) ?([A-Za-z/]{1,12})")
-_WITH_UNITS: Final = ("size", "capacity")
-"""Keys whose unit has a key of its own."""
 
+class _Found(NamedTuple):
+    """Something wrong at a path."""
 
-class _Found(Exception):  # carries the first error out of the walk
-    def __init__(self, path: list[Key], message: str, hint: str = "", *, key: bool = False, limit: bool = False) -> None:
-        super().__init__(message)
-        self.path, self.message, self.hint, self.key = path, message, hint, key
-        self.error = LimitExceeded if limit else InputError
+    path: tuple[Key, ...]
+    message: str
+    hint: str = ""
+    key: bool = False
+    limit: bool = False
 
 
 def convert(document: Document, kind: type[T]) -> T:
     """The document as `kind`.
 
-    Errors: InputError with file, line, column, path, the expected and the actual value; LimitExceeded for a text that is
-    too long or a number that is too large.
+    Errors: InputError with file, line, column, path, the expected and the actual value of everything that is wrong; LimitExceeded
+    for a text that is too long or a number that is too large.
 
     >>> from fluxres.documents import yaml_document
     >>> from fluxres.formats.cluster import schema as cluster_schema
@@ -44,19 +46,42 @@ def convert(document: Document, kind: type[T]) -> T:
       ...
     fluxres.errors.InputError: <text>:1:46: resources[0].count: expected int >= 1, got 'four'
     """
+    mistakes = Mistakes()
+    found, _ = convert_partly(document, kind, mistakes)
+    mistakes.require_none()
+    return found
+
+
+def convert_partly(document: Document, kind: type[T], mistakes: Mistakes) -> tuple[T, list[tuple[Key, ...]]]:
+    """The document as `kind`, as far as it is right, and the paths at which it is wrong.
+
+    Args:
+        mistakes: what is wrong is added here. Optional keys with a wrong value are then missing, and required ones UNSET.
+    """
     try:
-        return msgspec.convert(document.values, kind)
-    except msgspec.ValidationError as error:
         try:
-            _check(document.values, inspect.type_info(kind), [])
-        except _Found as found:
-            raise found.error(found.message, where=document.where(found.path, key=found.key), hint=found.hint) from None
-        if not document.is_made:
-            raise InputError(str(error), where=document.where(())) from None
+            return msgspec.convert(document.values, kind), []
+        except msgspec.ValidationError as error:
+            refused = str(error)
+        walk = _Walk()
+        made = walk.check(document.values, inspect.type_info(kind), ())
     except RecursionError:
         raise InputError("is nested too deeply", where=document.where(())) from None
+    if walk.found:
+        _add(document, walk, mistakes)
+        return made, walk.wrong
+    if not document.is_made:
+        raise InputError(refused, where=document.where(()))
     # A number of NumPy or a StrEnum is right to Python, and msgspec wants exactly a float or a str.
-    return msgspec.convert(Place(document=document).values(document.values), kind)
+    return msgspec.convert(Place(document=document).values(document.values), kind), []
+
+
+def _add(document: Document, walk: _Walk, mistakes: Mistakes) -> None:
+    document.look_up([(found.path, found.key) for found in walk.found])
+    for found in walk.found:
+        error = LimitExceeded if found.limit else InputError
+        mistakes.add(error(found.message, where=document.where(found.path, key=found.key), hint=found.hint))
+    mistakes.unlisted += len(walk.wrong) - len(walk.found)
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -82,7 +107,9 @@ def _beyond(kind: Any, value: Any) -> str:
 def _describe(kind: Any) -> str:
     match kind:
         case inspect.UnionType():
-            return " or ".join(dict.fromkeys(map(_describe, kind.types)))
+            words = {str(value) for choice in kind.types if isinstance(choice, inspect.LiteralType) for value in choice.values}
+            said = dict.fromkeys(text for choice in kind.types if (text := _describe(choice)) not in words)
+            return " or ".join(text for text in said if text != "int" or "number" not in said)
         case inspect.IntType():
             return "int" + _bounds(kind)
         case inspect.FloatType():
@@ -126,77 +153,144 @@ def _takes(kind: Any, value: object) -> bool:
             return False
 
 
-def _beside(value: object, kind: Any, path: list[Key]) -> str:
-    """A hint for a number written together with its unit."""
-    found = _WITH_UNIT.fullmatch(value) if isinstance(value, str) and isinstance(kind, inspect.IntType) else None
-    return f"the unit has a key of its own: {path[-1]}: {found[1]}, unit: {found[2]}" if found and path[-1] in _WITH_UNITS else ""
+def _as_mapping(value: list[Any], kind: Any, path: tuple[Key, ...]) -> str:
+    """A hint for a list of names in which some have a value, where a mapping of names is possible too."""
+    if not isinstance(kind, inspect.UnionType) or not any(isinstance(choice, inspect.DictType) for choice in kind.types):
+        return ""
+    pairs: dict[str, Any] = {}
+    for item in value[:4]:
+        pairs.update(item if isinstance(item, Mapping) else {item: None} if isinstance(item, str) else {})
+    from fluxres.documents import yaml_document
+
+    return f"a list has names only; write names with values as a mapping: {path[-1]}: {yaml_document.flow(pairs)}"
 
 
-def _check(value: Any, kind: Any, path: list[Key], whole: Any = None) -> None:
-    whole = whole or kind
-    if isinstance(kind, inspect.Metadata):
-        return _check(value, kind.type, path, whole.type if whole is kind else whole)
-    if isinstance(kind, inspect.UnionType):
-        for choice in kind.types:
-            inner = choice.type if isinstance(choice, inspect.Metadata) else choice
-            if _takes(inner, value):
-                return _check(value, inner, path, kind)
-        raise _Found(path, f"expected {_describe(kind)}, got {shown(value)}")
-    if not _takes(kind, value):
-        raise _Found(path, f"expected {_describe(whole)}, got {shown(value)}", _beside(value, kind, path))
-    match kind:
-        case inspect.StructType():
-            _check_struct(value, kind, path)
-        case inspect.DictType():
-            _check_keys(value, path)
-            for key, item in value.items():
-                _check(item, kind.value_type, [*path, key])
-        case inspect.ListType():
-            if kind.min_length is not None and len(value) < kind.min_length:
-                raise _Found(path, "expected at least one entry, got an empty list")
-            for i, item in enumerate(value):
-                _check(item, kind.item_type, [*path, i])
-        case _:
-            _check_scalar(value, kind, path, whole)
-    return None
+def _nothing_of(kind: Any) -> Any:
+    return kind.cls(**{field.name: UNSET for field in kind.fields if field.required})
 
 
-def _check_scalar(value: Any, kind: Any, path: list[Key], whole: Any) -> None:
-    # Described only for the wrong value: hundreds of thousands before it may be right.
-    match kind:
-        case inspect.LiteralType():
-            if value not in kind.values:
-                hint = nearest(value, [str(word) for word in kind.values]) if isinstance(value, str) else ""
-                said = f"expected {_describe(whole)}, got {shown(value)}"
-                raise _Found(path, said, hint if hint.startswith("did") else "")
-        case inspect.IntType() | inspect.FloatType():
-            if (kind.ge is not None and not value >= kind.ge) or (kind.le is not None and not value <= kind.le):
-                beyond, limit = _beyond(kind, value), kind.le is not None and value > kind.le
-                raise _Found(path, f"expected {_describe(whole)}{beyond}, got {shown(value)}", limit=limit)
-        case inspect.StrType():
-            if kind.min_length is not None and len(value) < kind.min_length:
-                raise _Found(path, "expected text, got an empty one")
-            if kind.max_length is not None and len(value) > kind.max_length:
-                raise _Found(path, f"expected at most {kind.max_length} characters, got {len(value)}", limit=True)
+def _missing(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"the key {names[0]!r} is missing"
+    return f"the keys {', '.join(map(repr, names[:-1]))} and {names[-1]!r} are missing"
 
 
-def _check_keys(value: Mapping[Any, Any], path: list[Key]) -> None:
-    for key in value:
-        if not isinstance(key, str):
-            raise _Found(path, f"the key {shown(key)} is not text")
+class _Walk:
+    """Walks values along the definition of their type; makes what is right of them, and finds what is wrong.
 
+    Attributes:
+        found: the mistakes, up to `limits.MISTAKES_MAX`.
+        wrong: the path of each.
+    """
 
-def _check_struct(value: Mapping[str, Any], kind: Any, path: list[Key]) -> None:
-    _check_keys(value, path)
-    fields = {field.encode_name: field for field in kind.fields}
-    for key in value:
-        if key not in fields and kind.forbid_unknown_fields:
-            raise _Found([*path, key], f"unknown key {shown(key)}", nearest(key, list(fields)), key=True)
-    for name, field in fields.items():
-        if name in value:
-            _check(value[name], field.type, [*path, name])
-        elif field.required:
-            raise _Found(path, f"the key {name!r} is missing")
+    def __init__(self) -> None:
+        self.found: list[_Found] = []
+        self.wrong: list[tuple[Key, ...]] = []
+
+    def _fail(self, path: tuple[Key, ...], say: Callable[[], tuple[str, str]], *, key: bool = False, limit: bool = False) -> Any:
+        """Note a mistake, whose message and hint are made only if it is listed; the value in its place."""
+        self.wrong.append(path)
+        if len(self.found) < limits.MISTAKES_MAX:
+            self.found.append(_Found(path, *say(), key, limit))
+        return UNSET
+
+    def check(self, value: Any, kind: Any, path: tuple[Key, ...], whole: Any = None) -> Any:
+        """The value as `kind`; UNSET if it is wrong."""
+        whole = whole or kind
+        if isinstance(kind, inspect.Metadata):
+            return self.check(value, kind.type, path, whole.type if whole is kind else whole)
+        if isinstance(kind, inspect.UnionType):
+            for choice in kind.types:
+                inner = choice.type if isinstance(choice, inspect.Metadata) else choice
+                if _takes(inner, value):
+                    return self.check(value, inner, path, kind)
+            return self._fail(path, lambda: (f"expected {_describe(kind)}, got {shown(value)}", ""))
+        if not _takes(kind, value):
+            return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", ""))
+        match kind:
+            case inspect.StructType():
+                return self._struct(value, kind, path)
+            case inspect.DictType():
+                inside = {key: self.check(item, kind.value_type, (*path, key)) for key, item in self._keyed(value, path)}
+                if isinstance(kind.value_type, inspect.StructType):
+                    return {key: _nothing_of(kind.value_type) if item is UNSET else item for key, item in inside.items()}
+                return {key: item for key, item in inside.items() if item is not UNSET}
+            case inspect.ListType():
+                return self._list(value, kind, path, whole)
+            case _:
+                return self._scalar(value, kind, path, whole)
+
+    def _list(self, value: Any, kind: Any, path: tuple[Key, ...], whole: Any) -> Any:
+        if kind.min_length is not None and len(value) < kind.min_length:
+            return self._fail(path, lambda: ("expected at least one entry, got an empty list", ""))
+        if isinstance(kind.item_type, inspect.StrType) and any(isinstance(item, Mapping) for item in value):
+            hint = _as_mapping(value, whole, path)
+            if hint:
+                at = next(i for i, item in enumerate(value) if isinstance(item, Mapping))
+                return self._fail((*path, at), lambda: ("expected text, got a mapping", hint))
+        items = [self.check(item, kind.item_type, (*path, i)) for i, item in enumerate(value)]
+        if isinstance(kind.item_type, inspect.StructType):
+            # What comes after a wrong item keeps its number.
+            return [_nothing_of(kind.item_type) if item is UNSET else item for item in items]
+        return [item for item in items if item is not UNSET]
+
+    def _scalar(self, value: Any, kind: Any, path: tuple[Key, ...], whole: Any) -> Any:
+        # Described only for the wrong value: hundreds of thousands before it may be right.
+        match kind:
+            case inspect.LiteralType():
+                if value not in kind.values:
+                    hint = nearest(value, [str(word) for word in kind.values]) if isinstance(value, str) else ""
+                    hint = hint if hint.startswith("did") else ""
+                    return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", hint))
+            case inspect.IntType() | inspect.FloatType():
+                above = kind.le is not None and value > kind.le
+                if (kind.ge is not None and not value >= kind.ge) or (kind.le is not None and not value <= kind.le):
+                    said = f"expected {_describe(whole)}{_beyond(kind, value)}, got {shown(value)}"
+                    return self._fail(path, lambda: (said, ""), limit=above)
+            case inspect.StrType():
+                if kind.min_length is not None and len(value) < kind.min_length:
+                    return self._fail(path, lambda: ("expected text, got an empty one", ""))
+                if kind.max_length is not None and len(value) > kind.max_length:
+                    said = f"expected at most {kind.max_length} characters, got {len(value)}"
+                    return self._fail(path, lambda: (said, ""), limit=True)
+        return value
+
+    def _keyed(self, value: Mapping[Any, Any], path: tuple[Key, ...]) -> list[tuple[str, Any]]:
+        for key in value:
+            if not isinstance(key, str):
+                self._fail(path, lambda key=key: (f"the key {shown(key)} is not text", ""))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        return [(key, item) for key, item in value.items() if isinstance(key, str)]
+
+    def _struct(self, value: Mapping[str, Any], kind: Any, path: tuple[Key, ...]) -> Any:
+        fields = {field.encode_name: field for field in kind.fields}
+        made: dict[str, Any] = {}
+        for key, item in self._keyed(value, path):
+            if key in fields:
+                inside = self.check(item, fields[key].type, (*path, key))
+                if inside is not UNSET:
+                    made[fields[key].name] = inside
+            elif kind.forbid_unknown_fields:
+                self._fail((*path, key), lambda key=key: (f"unknown key {shown(key)}", self._meant(key, kind)), key=True)  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        unknown = [key for key in value if isinstance(key, str) and key not in fields and kind.forbid_unknown_fields]
+        missing = [name for name, field in fields.items() if field.required and name not in value]
+        # A misspelt key is one mistake, not two.
+        missing = [name for name in missing if not any(repr(name) in self._meant(key, kind) for key in unknown)]
+        if missing:
+            self._fail(path, lambda: (_missing(missing), ""))
+        if not path and len(missing) > 1 and len(unknown) > 1:
+            hint = f"it has {', '.join(unknown[:4])}: is this another kind of file?"
+            self.found, self.wrong = [_Found((), _missing(missing), hint)], [()]
+        made.update({field.name: UNSET for field in kind.fields if field.required and field.name not in made})
+        return kind.cls(**made)
+
+    @staticmethod
+    def _meant(key: str, kind: Any) -> str:
+        word, _, value = re.sub(r"[:\s]+", ":", key).partition(":")
+        names = [field.encode_name for field in kind.fields]
+        if value and word in names:
+            return f"write '{word}: {value:.40}', with a ':' and a blank"
+        meant = getattr(kind.cls, "also_called", {}).get(key.lower())
+        return f"did you mean {meant!r}?" if meant else nearest(key, names)
 
 
 def json_schema(kind: Any, *, title: str = "") -> dict[str, Any]:

@@ -14,7 +14,10 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -24,7 +27,8 @@ import yaml
 from fluxres import limits
 from fluxres.documents import places, source_text
 from fluxres.documents.document import Document, Key, path_text
-from fluxres.errors import InputError, LimitExceeded
+from fluxres.documents.mistakes import Mistakes
+from fluxres.errors import InputError, LimitExceeded, TextPlace
 
 _FLATTER: Final = f"a machine has at most {limits.DEPTH_MAX} levels"
 
@@ -72,10 +76,13 @@ def load(source: str | Path | bytes, *, file: str | None = None) -> Document:
     return parse(data, file=name, path=path)
 
 
-def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Document:
+def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, mistakes: Mistakes | None = None) -> Document:
     """The document in these bytes; see :func:`load`.
 
     YAML in which a mapping has a key twice is refused; in JSON the last one counts.
+
+    Args:
+        mistakes: what is wrong in a document that can be read nevertheless is added here, and not raised.
     """
     if len(data) > limits.DOCUMENT_BYTES_MAX:
         raise LimitExceeded(f"{len(data)} bytes, at most {limits.DOCUMENT_BYTES_MAX} are allowed", where=file)
@@ -90,7 +97,13 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None) -> Doc
             where=file,
             hint="use JSON for large documents",
         )
-    return Document(_Composer(file).compose(text), file, text, path)
+    composer = _Composer(file, text)
+    values = composer.compose()
+    if mistakes is None:
+        composer.mistakes.require_none()
+    else:
+        mistakes.take(composer.mistakes)
+    return Document(values, file, text, path)
 
 
 def _parse_json(text: str, data: bytes, file: str) -> object | None:
@@ -181,8 +194,10 @@ class _Open:
 class _Composer:
     """One pass over the events of a text."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, text: str) -> None:
         self.file = file
+        self.text = text
+        self.mistakes = Mistakes()
         self.stack: list[_Open] = []
         self.root: Any = None
         self.count = 0
@@ -190,10 +205,21 @@ class _Composer:
         #: anchor -> (value, values in it, levels in it); None while its value is being read
         self.anchors: dict[str, tuple[Any, int, int] | None] = {}
 
-    def compose(self, text: str) -> object:
+    def compose(self) -> object:
+        """The values. Keys that occur twice are in `mistakes`. Errors: what is wrong besides, with these."""
+        try:
+            self._compose()
+        except LimitExceeded:
+            raise
+        except InputError as error:
+            self.mistakes.add(error)
+            raise self.mistakes.error() from None
+        return self.root
+
+    def _compose(self) -> None:
         documents = 0
         event: Any
-        for event in self._events(text):
+        for event in self._events():
             kind = type(event)
             if kind is yaml.ScalarEvent:
                 self._scalar(event)
@@ -211,31 +237,56 @@ class _Composer:
                     )
         if documents == 0:
             raise InputError("is empty", where=f"{self.file}:1:1", hint="a document must have at least one key")
-        return self.root
 
-    def _events(self, text: str) -> Iterator[Any]:
+    def _events(self) -> Iterator[Any]:
         try:
-            yield from places.events(text)
+            yield from places.events(self.text)
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            where = f"{self.file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else self.file
-            problem = (error.problem or error.context or "cannot be read").replace("'\\t'", "a tab")
-            hint = "YAML is indented with spaces, not with tabs" if "\t" in self._line(text, mark) else ""
-            path = path_text(self._path())
-            raise InputError(problem, where=f"{where}: {path}" if path else where, hint=hint) from None
+            raise self._explained(error) from None
         except yaml.YAMLError as error:
             offset = getattr(error, "position", None)
-            where = source_text.place(self.file, text, offset) if isinstance(offset, int) else self.file
+            where = source_text.place(self.file, self.text, offset) if isinstance(offset, int) else self.file
             raise InputError(str(getattr(error, "reason", error)).splitlines()[0], where=where) from None
         except UnicodeEncodeError as error:
-            raise InputError("contains half a surrogate pair", where=source_text.place(self.file, text, error.start)) from None
+            where = source_text.place(self.file, self.text, error.start)
+            raise InputError("contains half a surrogate pair", where=where, hint="remove it") from None
 
-    @staticmethod
-    def _line(text: str, mark: Any) -> str:
-        if mark is None:
-            return ""
-        lines = text.split("\n", mark.line + 1)
-        return lines[mark.line] if mark.line < len(lines) else ""
+    def _explained(self, error: yaml.MarkedYAMLError) -> InputError:
+        from fluxres.documents import yaml_errors
+
+        starts = [*self._line_starts, None]
+        lines = [self.text[start:end].rstrip("\r\n\x85\u2028\u2029") for start, end in pairwise(starts)]
+        found = yaml_errors.explained(error, lines, self._quoted_over_lines(), self._bracket(lines))
+        mark = error.problem_mark
+        is_there = mark is not None and (mark.line, mark.column) == (found.line, found.column)
+        where = self._where(found.line, found.column, self._path() if is_there else [])
+        return InputError(found.message, where=where, hint=found.hint)
+
+    def _bracket(self, lines: list[str]) -> tuple[int, int] | None:
+        """Where the innermost list or mapping begins that is open, if it is one in brackets."""
+        top = self.stack[-1] if self.stack else None
+        return (top.line, top.column) if top and lines[top.line][top.column : top.column + 1] in ("[", "{") else None
+
+    def _quoted_over_lines(self) -> Any:
+        """The last value in quotes before the error that goes over several lines; None if there is none."""
+        last: Any = None
+        with suppress(yaml.YAMLError):
+            event: Any
+            for event in places.events(self.text):
+                is_quoted = isinstance(event, yaml.ScalarEvent) and event.style in ("'", '"')
+                if is_quoted and event.start_mark.line < event.end_mark.line:
+                    last = event
+        return last
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return source_text.line_starts(self.text)
+
+    def _where(self, line: int, column: int, path: list[Key]) -> TextPlace:
+        """The place of line and column, from 0, and the path that is there."""
+        name = f"{self.file}:{line + 1}:{column + 1}"
+        name = f"{name}: {path_text(path)}" if path else name
+        return source_text.text_place(name, self.text, line + 1, column + 1, self._line_starts)
 
     def _path(self, *more: Key) -> list[Key]:
         path: list[Key] = []
@@ -247,9 +298,8 @@ class _Composer:
         return [*path, *more]
 
     def _fail(self, message: str, event: Any, *, hint: str = "", limit: bool = False, path: list[Key] | None = None) -> NoReturn:
-        where = f"{self.file}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
-        text = path_text(self._path() if path is None else path)
-        raise (LimitExceeded if limit else InputError)(message, where=f"{where}: {text}" if text else where, hint=hint)
+        where = self._where(event.start_mark.line, event.start_mark.column, self._path() if path is None else path)
+        raise (LimitExceeded if limit else InputError)(message, where=where, hint=hint)
 
     def _more(self, event: Any, values: int = 1) -> None:
         self.count += values
@@ -276,8 +326,15 @@ class _Composer:
             self.anchors[event.anchor] = (key, 1, 0)
         frame.merging = key == "<<" and event.implicit[0]
         if not frame.merging and key in frame.value:
-            self._fail("duplicate key", event, hint="remove one", path=self._path(key))
+            self._duplicate(key, event)
         frame.key = key
+
+    def _duplicate(self, key: str, event: Any) -> None:
+        if len(self.mistakes) >= limits.MISTAKES_MAX:
+            self.mistakes.unlisted += 1
+            return
+        with self.mistakes:
+            self._fail("duplicate key", event, hint="remove one", path=self._path(key))
 
     def _value(self, event: Any) -> str | int | float | bool | None:
         text: str = event.value
@@ -323,7 +380,7 @@ class _Composer:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self.anchors:
-            self._fail(f"no anchor '&{event.anchor}' above", event)
+            self._fail(f"no anchor '&{event.anchor}' above", event, hint="put a value in quotes that begins with '*'")
         target = self.anchors[event.anchor]
         if target is None:
             self._fail(f"'*{event.anchor}' is inside its own anchor", event, hint="a value cannot contain itself")
@@ -353,8 +410,10 @@ class _Composer:
         if frame.merging:
             sources = value if isinstance(value, list) else [value]
             if not all(isinstance(source, dict) for source in sources):
-                where = f"{self.file}:{line + 1}:{column + 1}: {path_text(self._path())}"
-                raise InputError("'<<' merges a mapping or a list of mappings", where=where)
+                where = self._where(line, column, self._path())
+                raise InputError(
+                    "'<<' merges a mapping or a list of mappings", where=where, hint="put the key in quotes if it is one"
+                )
             frame.merged = [*(frame.merged or ()), *sources]
         else:
             frame.value[frame.key] = value

@@ -47,7 +47,13 @@ class Campaign(NamedTuple):
 
 
 def run(
-    study: Study, out: Path, *, processes: int = 1, cluster: str | None = None, on_progress: Progress | None = None
+    study: Study,
+    out: Path,
+    *,
+    processes: int = 1,
+    cluster: str | None = None,
+    command: str = "",
+    on_progress: Progress | None = None,
 ) -> Campaign:
     """Make every run of a study that does not exist yet.
 
@@ -55,6 +61,7 @@ def run(
         out: directory of results.
         processes: the number of parallel processes; 1 makes the runs in this process.
         cluster: address of a dask.distributed scheduler to use instead.
+        command: noted in the directory, for the report.
 
     Errors: StoreError for a directory that cannot be written or a full disk, UsageError for the directory of another study.
     Errors of a single run are in `failed`, and the other runs are made.
@@ -65,6 +72,8 @@ def run(
         kept = len(study.runs) - len(left)
         failed: dict[str, str] = {}
         made = 0
+        if left:
+            folder.note(command or "fluxres.experiments.campaign.run")
         report(kept, "")
         for outcome in _outcomes(left, folder, processes, cluster, lambda done, text: report(kept + done, text)):
             made += 1

@@ -1,322 +1,256 @@
-"""Charts of results (extra `plot`): comparison, curves over time, Gantt charts; each as SVG and PNG.
+"""Charts that compare settings (extra `plot`): metrics with their ratios to the baseline, and courses over time.
 
-The charts use the object interface of matplotlib and never touch its global state, so they can be made in any thread and do not
-change the settings of a notebook.
-
-A Gantt chart of a few thousand jobs has a rectangle for each; a hundred thousand are not visible.  Then each point of a picture
-shows how much of it is in use.  This is exact, computed by area and not by sampling.
+All settings of a study share their axes: time starts at 0 with the first submission, and ends with the longest run.  A chart
+without anything to see is not drawn.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
-from pathlib import Path
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.errors import InputError, UsageError
-from fluxres.experiments.comparison import Row
-from fluxres.experiments.figures import FIGURES, written
+from fluxres.experiments import style
+from fluxres.experiments.comparison import Estimate
+from fluxres.experiments.figures import FIGURES, Scale, number, scale, time_unit, title
+from fluxres.experiments.style import DASHES, GREY, INK, MAIN, MARKERS, Chart
 
-# -- jobs on units over time -------------------------------------------------------------------------------------------
+_FLOOR: Final = 1e-9
+"""Below everything on a logarithmic axis."""
+LOG_FROM: Final = 10.0
+"""Values that differ by more than this factor are drawn on a logarithmic axis, as points instead of bars."""
 
-Floats = NDArray[np.float64]
-
-
-class Rectangles(NamedTuple):
-    """What jobs held, one row per run of consecutive unit numbers.
-
-    Args:
-        start, end: seconds.
-        first, after: unit numbers.
-        job: number of the job it belongs to.
-    """
-
-    start: Floats
-    end: Floats
-    first: Floats
-    after: Floats
-    job: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.start)
+# -- metrics and ratios ------------------------------------------------------------------------------------------------
 
 
-def rectangles(path: Path) -> Rectangles:
-    """The rectangles of a `jobs.csv`.
-
-    Errors: InputError with the line, if it is not such a file.
-    """
-    rows: list[tuple[float, float, float, float]] = []
-    jobs: list[int] = []
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = csv.DictReader(file)
-        try:
-            for number, line in enumerate(lines):
-                if not line["starting_time"] or not line["allocated_resources"]:
-                    continue
-                start, end = float(line["starting_time"]), float(line["finish_time"])
-                for word in line["allocated_resources"].split(" "):
-                    low, _, high = word.partition("-")
-                    rows.append((start, end, float(low), float(high or low) + 1))
-                    jobs.append(number)
-        except (KeyError, ValueError, TypeError):
-            raise InputError("not a table of jobs written by fluxres", where=f"{path}:{lines.line_num}") from None
-    start_s, end_s, low_unit, high_unit = np.array(rows, np.float64).reshape(-1, 4).T
-    return Rectangles(start_s, end_s, low_unit, high_unit, np.array(jobs, np.int64))
-
-
-def coverage(given: Rectangles, width: int, height: int, *, until_s: float, units: int, begin_s: float = 0.0) -> Floats:
-    """The fraction in use of each point of a picture, from 0 to 1; row 0 has the lowest units.
+class Bar(NamedTuple):
+    """One setting in a chart of a metric.
 
     Args:
-        width, height: of the picture; time goes to the right, units upwards.
-        begin_s, until_s: the time shown.
-        units: the units shown.
-
-    Cost: O(rectangles + points). A rectangle is at least half a point wide, so that jobs of zero length are visible.
-
-    >>> one = Rectangles(*(np.array([x], float) for x in (0, 5, 0, 1)), np.array([0]))
-    >>> coverage(one, 2, 2, until_s=10.0, units=2)
-    array([[1., 0.],
-           [0., 0.]])
-    """
-    scale_x, scale_y = width / (until_s - begin_s), height / units
-    left = np.clip((given.start - begin_s) * scale_x, 0, width)
-    right = np.clip(np.maximum((given.end - begin_s) * scale_x, left + 0.5), 0, width)
-    low, high = np.clip(given.first * scale_y, 0, height), np.clip(given.after * scale_y, 0, height)
-    # The part of each bin right of x is a ramp with differences in two bins.  Four ramp corners make a rectangle.
-    found = np.zeros((height + 2, width + 2))
-    for x, sign_x in ((left, 1.0), (right, -1.0)):
-        at_x, part_x = _split(x)
-        for y, sign_y in ((low, 1.0), (high, -1.0)):
-            at_y, part_y = _split(y)
-            for step_x, weight_x in ((0, 1 - part_x), (1, part_x)):
-                for step_y, weight_y in ((0, 1 - part_y), (1, part_y)):
-                    np.add.at(found, (at_y + step_y, at_x + step_x), sign_x * sign_y * weight_x * weight_y)
-    covered: Floats = np.clip(found.cumsum(0).cumsum(1)[:height, :width], 0.0, 1.0)
-    return covered
-
-
-def _split(x: Floats) -> tuple[NDArray[np.int64], Floats]:
-    whole = np.floor(x)
-    return whole.astype(np.int64), x - whole
-
-
-# -- charts ------------------------------------------------------------------------------------------------------------
-
-RECTANGLES_MAX: Final = 2_000
-"""Up to this number, rectangles are drawn one by one; above it, a chart shows how much is in use."""
-POINTS: Final = (600, 200)
-"""Size of that picture in points."""
-
-_EDGES_MAX: Final = 400
-"""Up to this number, rectangles have white edges; of more, only the edges would be visible."""
-
-INK, GRID, MAIN = "#1f2933", "#d9dee4", "#2f6f9f"
-COLOURS: Final = ("#2f6f9f", "#c8662b", "#3c8d5a", "#8a4f9e", "#b3a02c", "#4fa3a5", "#a8415b", "#6b7680")
-_JOBS: Final = (
-    "#2f6f9f",
-    "#5b93bd",
-    "#c8662b",
-    "#de9a6c",
-    "#3c8d5a",
-    "#78b58f",
-    "#8a4f9e",
-    "#b58bc4",
-    "#b3a02c",
-    "#4fa3a5",
-    "#a8415b",
-)
-_DPI: Final = 150
-
-
-class Chart(NamedTuple):
-    """A finished chart.
-
-    Args:
-        name: of its files.
-        title: for people.
-    """
-
-    name: str
-    title: str
-    svg: bytes
-    png: bytes
-
-
-class Curve(NamedTuple):
-    """Utilisation and queue of a run.
-
-    Args:
-        times: seconds, the middle of each interval.
-        used: fraction of the machine.
-        waiting: jobs.
+        label: the value that varies fastest.
+        group: the other values.
+        own, ratio: the metric, and its ratio to the baseline.
+        is_base: whether this is the baseline.
     """
 
     label: str
-    times: Any
-    used: Any
-    waiting: Any
+    group: str
+    own: Estimate | None
+    ratio: Estimate | None
+    is_base: bool
 
 
-def require() -> None:
-    """Check that matplotlib is available.
-
-    Errors: UsageError with the command to install it.
-    """
-    try:
-        import matplotlib  # noqa: F401 - only tests that it is installed
-    except ImportError:
-        raise UsageError("charts need matplotlib", hint="pip install 'fluxres[plot]'") from None
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
-
-
-def _drawn(figure: Any, name: str, title: str) -> Chart:
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    svg, png = io.BytesIO(), io.BytesIO()
-    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"}):
-        FigureCanvasSVG(figure)
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Title": title})
-        FigureCanvasAgg(figure)
-        figure.savefig(png, format="png", dpi=_DPI, metadata={"Title": title})
-    return Chart(name, title, svg.getvalue(), png.getvalue())
-
-
-def _tidy(axes: Any, *, grid: str) -> None:
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#9aa5b1")
-    axes.tick_params(colors=INK, labelsize=8)
-    axes.grid(axis=grid, color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
-def comparison(rows: Sequence[Row], name: str) -> Chart:
-    """Bars of a metric with confidence intervals, one per setting, with the values next to them."""
-    figure = _figure(8.0, 0.7 + 0.3 * len(rows))
-    axes = figure.subplots()
-    estimates = [row.figures[name] for row in rows]
-    means = [each.mean if each is not None else 0.0 for each in estimates]
-    places = np.arange(len(rows))[::-1]
-    axes.barh(places, means, height=0.62, color=MAIN)
-    reach = max(((each.high if each.high is not None else each.mean) for each in estimates if each), default=1.0)
-    for place, each in zip(places, estimates, strict=True):
-        end = 0.0
-        if each is not None:
-            end = each.mean if each.high is None else each.high
-            if each.low is not None and each.high is not None and each.high > each.low:
-                errors = [[each.mean - max(each.low, 0.0)], [each.high - each.mean]]
-                axes.errorbar([each.mean], [place], xerr=errors, color=INK, capsize=3, linewidth=1)
-        text = written(name, None if each is None else each.mean)
-        axes.annotate(text, (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
-    axes.set_yticks(places, [row.label for row in rows])
-    axes.set_xlim(0, (reach or 1.0) * 1.12)
-    axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,.6g}")
-    known = FIGURES[name]
-    axes.set_xlabel(known.title + (f" ({known.unit})" if known.unit else ""), fontsize=8, color=INK)
-    _tidy(axes, grid="x")
-    axes.tick_params(axis="y", length=0)
-    return _drawn(figure, f"comparison-{name}", known.title)
-
-
-def curves(lines: Sequence[Curve]) -> Chart:
-    """Utilisation above and waiting jobs below, over the same time axis."""
-    figure = _figure(8.0, 4.2)
-    upper, lower = figure.subplots(2, 1, sharex=True)
-    scale, unit = time_unit(max((float(line.times[-1]) for line in lines if len(line.times)), default=0.0))
-    for line, colour in zip(lines, COLOURS, strict=False):
-        upper.plot(line.times / scale, line.used * 100, color=colour, linewidth=1.2, label=line.label)
-        lower.plot(line.times / scale, line.waiting, color=colour, linewidth=1.2)
-    upper.set_ylabel("in use (%)", fontsize=8, color=INK)
-    upper.set_ylim(0, 103)
-    lower.set_ylabel("jobs waiting", fontsize=8, color=INK)
-    lower.set_ylim(bottom=0)
-    lower.yaxis.set_major_formatter(lambda value, _place: f"{value:,.6g}")
-    lower.set_xlabel(f"time ({unit})", fontsize=8, color=INK)
-    for axes in (upper, lower):
-        _tidy(axes, grid="y")
-        axes.set_xlim(left=0)
-    if len(lines) > 1:
-        figure.legend(loc="outside upper left", ncols=min(len(lines), 3), fontsize=8, frameon=False)
-    return _drawn(figure, "curves", "Utilisation and queue over time")
-
-
-def gantt(given: Rectangles, name: str, title: str, *, units: int, unit: str) -> Chart:
-    """Which job held what and when: each job as a rectangle, or for many jobs, how much of each point was in use.
+def comparison(bars: Sequence[Bar], name: str, *, against: str = "") -> Chart:
+    """A metric of all settings, and next to it the ratios to the baseline, both with 95 % confidence.
 
     Args:
-        units, unit: the number of units, and what they are.
+        against: the baseline in words; empty if there is none.
     """
-    figure = _figure(8.0, 3.0)
-    axes = figure.subplots()
-    begin = float(given.start.min()) if len(given) else 0.0
-    until = max(float(given.end.max()) if len(given) else 0.0, begin + 1e-6)
-    units = max(units, int(given.after.max()) if len(given) else 1)
-    scale, word = time_unit(until - begin)
-    if len(given) > RECTANGLES_MAX:
-        _draw_coverage(figure, axes, given, (begin, until, scale), units)
+    places, heads = _places(bars)
+    shown = scale(name, [bar.own.mean for bar in bars if bar.own])
+    made = style.figure(0.75 + 0.235 * (len(bars) + len(heads)))
+    left, *right = made.subplots(1, 2 if against else 1, sharey=True, squeeze=False, width_ratios=[1, 1] if against else [1])[0]
+    _panel(left, [bar.own for bar in bars], places, [bar.is_base for bar in bars], shown)
+    own_title = title(name, shown)
+    style.label(left, x=own_title + _log_mark(left))
+    for axes in right:
+        _panel(axes, [bar.ratio for bar in bars], places, [bar.is_base for bar in bars], Scale(1.0, ""), around=1.0)
+        style.label(axes, x=f"ratio to {against}" + _log_mark(axes))
+        axes.tick_params(axis="y", labelleft=False)
+    left.set_yticks(places, [bar.label for bar in bars])
+    left.tick_params(axis="y", labelcolor=INK)
+    for place, text in heads:
+        left.text(
+            -0.01,
+            place,
+            text,
+            transform=left.get_yaxis_transform(),
+            ha="right",
+            va="center",
+            fontsize=8.5,
+            weight="bold",
+            color=INK,
+        )
+    left.set_ylim(min(places) - 0.6, max([*places, *(place for place, _ in heads)]) + 0.6)
+    return style.drawn(made, f"comparison-{name}", FIGURES[name].title)
+
+
+def _places(bars: Sequence[Bar]) -> tuple[list[int], list[tuple[int, str]]]:
+    """The heights of bars and of the headings of their groups, downwards."""
+    places: list[int] = []
+    heads: list[tuple[int, str]] = []
+    at, last = 0, ""
+    for bar in bars:
+        if bar.group != last:
+            heads.append((at, bar.group))
+            at, last = at - 1, bar.group
+        places.append(at)
+        at -= 1
+    return places, heads
+
+
+def _panel(
+    axes: Any,
+    values: Sequence[Estimate | None],
+    places: Sequence[int],
+    bases: Sequence[bool],
+    shown: Scale,
+    *,
+    around: float | None = None,
+) -> None:
+    """Values with their intervals, and their numbers in a column of their own at the right."""
+    means = [each.mean / shown.factor for each in values if each]
+    positive = [mean for mean in means if mean > 0]
+    is_log = len(positive) == len(means) and bool(means) and max(positive) / min(positive) > LOG_FROM
+    is_bar = not is_log and around is None
+    if is_log:
+        axes.set_xscale("log")
+        lows = [max((each.low or each.mean), each.mean / LOG_FROM) / shown.factor for each in values if each]
+        axes.set_xlim(
+            min(lows) / 1.3, max([*positive, *(each.high / shown.factor for each in values if each and each.high)]) * 1.3
+        )
+        style.decades(axes.xaxis)
     else:
-        _draw_rectangles(axes, given, (begin, until, scale))
-    axes.set_ylim(0, units)
-    axes.set_xlabel(f"time ({word})", fontsize=8, color=INK)
-    axes.set_ylabel(unit, fontsize=8, color=INK)
-    _tidy(axes, grid="x")
-    if len(given) > RECTANGLES_MAX:
-        axes.grid(visible=False)
-    return _drawn(figure, name, title)
+        ends = [(each.high if each.high is not None else each.mean) / shown.factor for each in values if each]
+        reach = max([*means, *(min(end, 2 * max(means)) for end in ends), around or 0.0], default=1.0)
+        axes.set_xlim(0, (reach or 1.0) * 1.06)
+    low = axes.get_xlim()[0]
+    for each, place, is_base in zip(values, places, bases, strict=True):
+        if each is None:
+            continue
+        mean, colour = each.mean / shown.factor, GREY if is_base else MAIN
+        if is_bar:
+            axes.barh([place], [mean], height=0.6, color=colour)
+        else:
+            axes.plot([mean], [place], marker="s" if is_base else "o", color=colour, markersize=6, linestyle="none")
+        if each.low is not None and each.high is not None and each.high - each.low > 1e-9 * abs(each.mean):
+            first, last = max(each.low / shown.factor, low), each.high / shown.factor
+            axes.plot([first, last], [place, place], color=INK, linewidth=1.1, solid_capstyle="butt")
+    if around is not None:
+        axes.axvline(around, color=GREY, linewidth=1, linestyle="--", zorder=0)
+    for each, place in zip(values, places, strict=True):
+        axes.text(1.015, place, spread(each, shown), transform=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK)
+    style.tidy(axes, grid="x")
+    if not is_log:
+        style.numbered(axes.xaxis)
 
 
-def _draw_coverage(figure: Any, axes: Any, given: Rectangles, time: tuple[float, float, float], units: int) -> None:
-    from matplotlib.colors import PowerNorm
-
-    begin, until, scale = time
-    picture = coverage(given, POINTS[0], min(POINTS[1], units), begin_s=begin, until_s=until, units=units)
-    extent = (0, (until - begin) / scale, 0, units)
-    # The square root of the fraction in use, so that a few short jobs on an idle machine stay visible.
-    norm = PowerNorm(0.5, 0, 1)
-    image = axes.imshow(picture, origin="lower", aspect="auto", extent=extent, cmap="Blues", norm=norm, interpolation="nearest")
-    ticks = [0, 0.1, 0.25, 0.5, 1]
-    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01, ticks=ticks, format=lambda part, _: f"{part:.0%}")
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=7, colors=INK)
-    bar.set_label("in use", fontsize=8, color=INK)
+def spread(given: Estimate | None, shown: Scale) -> str:
+    """A mean with the half of its confidence interval, where there is one."""
+    if given is None:
+        return "-"
+    half = given.half / shown.factor
+    return number(given.mean / shown.factor) + (f" ± {number(float(f'{half:.2g}'))}" if given.is_spread else "")
 
 
-def _draw_rectangles(axes: Any, given: Rectangles, time: tuple[float, float, float]) -> None:
-    from matplotlib.collections import PolyCollection
-
-    begin, until, scale = time
-    left, right = (given.start - begin) / scale, (given.end - begin) / scale
-    corners = ((left, given.first), (right, given.first), (right, given.after), (left, given.after))
-    shapes: Any = np.stack([np.stack(corner, -1) for corner in corners], 1)
-    paint = [_JOBS[job % len(_JOBS)] for job in given.job.tolist()]
-    edges = paint if len(given) > _EDGES_MAX else "white"
-    axes.add_collection(PolyCollection(shapes, facecolors=paint, edgecolors=edges, linewidths=0.3))
-    axes.set_xlim(0, (until - begin) / scale)
+def _log_mark(axes: Any) -> str:
+    return ", log scale" if axes.get_xscale() == "log" else ""
 
 
-def time_unit(length_s: float) -> tuple[float, str]:
-    """Seconds per unit, and the name of the unit, that suit a time axis of this length.
+# -- over time ---------------------------------------------------------------------------------------------------------
 
-    >>> time_unit(50.0), time_unit(40000.0)
-    ((1.0, 's'), (3600.0, 'h'))
+
+class Quantity(NamedTuple):
+    """Something that is shown over time.
+
+    Args:
+        title: with its unit.
+        is_log: whether its axis is logarithmic.
     """
-    for seconds, word in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if length_s >= 4 * seconds:
-            return seconds, word
-    return (1.0, "s") if length_s >= 0.5 else (0.001, "ms")
+
+    title: str
+    is_log: bool = False
+
+
+class Course(NamedTuple):
+    """One setting over time.
+
+    Args:
+        label: of the setting.
+        times: seconds since the first submission, the edges of the intervals.
+        values: averages by the title of the quantity, one for each interval.
+        limits: what a quantity cannot exceed.
+        base: the baseline of this setting, None if there is none or it is the baseline itself.
+    """
+
+    label: str
+    times: NDArray[np.float64]
+    values: dict[str, NDArray[np.float64]]
+    limits: dict[str, float]
+    base: Course | None = None
+
+
+def over_time(courses: Sequence[Course], quantities: Sequence[Quantity], length_s: float) -> Iterator[Chart]:
+    """A row of panels for each setting, with the same axes in all; the baseline is dashed in each."""
+    seen = [each for each in quantities if any(course.values[each.title].max(initial=0) > 0 for course in courses)]
+    if not seen or not length_s:
+        return
+    factor, word = time_unit(length_s)
+    made = style.figure(0.75 + 0.92 * len(courses))
+    grid = made.subplots(len(courses), len(seen), sharex=True, sharey="col", squeeze=False)
+    for row, course in zip(grid, courses, strict=True):
+        for axes, quantity in zip(row, seen, strict=True):
+            _course(axes, course, quantity, factor)
+        row[0].set_title(course.label, loc="left", fontsize=8.5, color=INK, pad=4)
+    for axes, quantity in zip(grid[0], seen, strict=True):
+        most = max(max(course.values[quantity.title].max(initial=0), course.limits.get(quantity.title, 0)) for course in courses)
+        if quantity.is_log:
+            axes.set_yscale("log")
+            axes.set_ylim(bottom=min(_least(course.values[quantity.title]) for course in courses) / 2, top=most * 2)
+            style.decades(axes.yaxis, few=True)
+        else:
+            axes.set_ylim(0, most * 1.05)
+            style.numbered(axes.yaxis)
+    for axes in grid[-1]:
+        axes.set_xlim(0, length_s / factor)
+        style.numbered(axes.xaxis)
+        style.label(axes, x=f"time ({word})")
+    for axes, quantity in zip(grid[0], seen, strict=True):
+        axes.set_title(quantity.title + (", log scale" if quantity.is_log else ""), loc="right", fontsize=8.5, color=INK, pad=4)
+    if any(course.base for course in courses):
+        made.legend(handles=list(_legend()), loc="outside upper right", ncols=2, fontsize=8, frameon=False, labelcolor=INK)
+    yield style.drawn(made, "over-time", "Over time")
+
+
+def _course(axes: Any, course: Course, quantity: Quantity, factor: float) -> None:
+    values = course.values[quantity.title]
+    floor = _FLOOR if quantity.is_log else 0.0
+    axes.stairs(values, course.times / factor, fill=True, color=MAIN, alpha=0.25, baseline=floor, gid="area")
+    axes.stairs(values, course.times / factor, color=MAIN, linewidth=1.1, baseline=None, gid="curve")
+    if course.base is not None:
+        other = course.base
+        axes.stairs(
+            other.values[quantity.title],
+            other.times / factor,
+            color=GREY,
+            linewidth=1.1,
+            linestyle=DASHES[1],
+            baseline=None,
+            gid="base",
+        )
+    if quantity.title in course.limits:
+        axes.axhline(course.limits[quantity.title], color=INK, linewidth=0.8, linestyle=DASHES[2], gid="limit")
+    style.tidy(axes)
+
+
+def _legend() -> Iterator[Any]:
+    from matplotlib.lines import Line2D
+
+    yield Line2D([], [], color=MAIN, label="this setting")
+    yield Line2D([], [], color=GREY, linestyle=DASHES[1], label="its baseline")
+
+
+def _least(values: NDArray[np.float64]) -> float:
+    return float(values[values > 0].min(initial=math.inf))
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def line(axes: Any, x: Sequence[float], y: Sequence[float], number_of_line: int, label: str) -> None:
+    """A line that differs from the others of a chart by colour, dashes and marker."""
+    at = number_of_line % len(style.PALETTE)
+    axes.plot(x, y, color=style.PALETTE[at], linestyle=DASHES[at], marker=MARKERS[at], markersize=4, linewidth=1.3, label=label)

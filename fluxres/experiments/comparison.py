@@ -45,6 +45,16 @@ class Estimate(NamedTuple):
     high: float | None
     number: int
 
+    @property
+    def half(self) -> float:
+        """Half the confidence interval; 0 for a single value."""
+        return 0.0 if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the interval is wide enough to be shown."""
+        return self.half > 5e-5 * abs(self.mean)
+
 
 def student_t(freedom: int) -> float:
     """The 97.5 % quantile of Student's t.

@@ -24,11 +24,12 @@ from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
 from fluxres.simulation.cost import Fit
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
-from fluxres.simulation.numbering import Translated, laid_out
+from fluxres.simulation.numbering import Translated, hosts, laid_out
 from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
 from fluxres.simulation.sites import InstanceRow
+from fluxres.simulation.supplies import Drawn, supplies_of
 from fluxres.syntax import idset
 
 Progress = Callable[[float, str], None]
@@ -102,17 +103,18 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     parts.require_room(machine, levels, has_requests=workload.has_requests)
     count = workload.count
 
-    def submitted(number: int) -> None:
+    def ended(number: int) -> None:
         if progress is not None and count:
             progress(number / count)
 
     series, by_instance = Series(), ByInstance()
+    drawn = [Drawn(supply) for supply in supplies_of(machine)]
     with ExitStack() as files:
         jobs = files.enter_context((folder / JOBS).open("w", encoding="utf-8", newline=""))
         swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
         table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure, machine.unit)
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
-        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance]
+        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, *drawn]
         cost = parts.cost(run.page.cost)
         fit = Fit(cost) if cost is not None and cost.measures else None
         simulator = Simulator(
@@ -123,16 +125,18 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
             sinks=sinks,
             keep=False,
         )
-        result = simulator.run(workload, submitted)
+        result = simulator.run(workload, ended)
     if not table.count:
         _lay_out(folder / JOBS, series, machine.count)
     _write_instances(folder / INSTANCES, result, by_instance, levels)
     found = figures(result)
     document = _document(run, result, found, series, levels)
+    document["over_time"]["supplies"] = list(_supplies(drawn, document["over_time"]))
     document["machine"] = {
         "name": machine.graph.name,
         "unit": machine.unit,
         "units": machine.count,
+        "hosts": hosts(machine),
     }
     if fit is not None:
         document["fitted_cost"] = str(fit.fitted())
@@ -190,8 +194,16 @@ def _document(run: Run, result: Result, found: Mapping[str, float | None], serie
             "part_s": curves.part_s,
             "used": [round(value, 3) for value in curves.used.tolist()],
             "waiting": [round(value, 3) for value in curves.waiting.tolist()],
+            "starts_per_s": [float(f"{value:.6g}") for value in curves.starts.tolist()],
         },
     }
+
+
+def _supplies(drawn: list[Drawn], curves: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for each in drawn:
+        used = each.over_time(curves["begin_s"], curves["part_s"], len(curves["used"]))
+        own = {"name": each.supply.name, "unit": each.supply.unit, "capacity": each.supply.capacity}
+        yield own | {"used": [round(value, 3) for value in used.tolist()]}
 
 
 def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,8 @@ One table, so that reports, checks of a study and documentation name the same me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ class Figure(NamedTuple):
 
     Args:
         title: for headings.
-        unit: or empty.
+        unit: of values in tables: `s` and `%` stand for the unit that suits them; data are in seconds and fractions.
         lower_is_better: None if neither direction is better.
     """
 
@@ -30,20 +31,20 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "mean_wait_s": Figure("mean wait", "s"),
     "max_wait_s": Figure("longest wait", "s"),
     "mean_turnaround_s": Figure("mean turnaround", "s"),
-    "mean_stretch": Figure("mean stretch"),
-    "max_stretch": Figure("largest stretch"),
-    "mean_bounded_slowdown": Figure("mean bounded slowdown"),
-    "max_bounded_slowdown": Figure("largest bounded slowdown"),
+    "mean_stretch": Figure("mean stretch", "×"),
+    "max_stretch": Figure("largest stretch", "×"),
+    "mean_bounded_slowdown": Figure("mean bounded slowdown", "×"),
+    "max_bounded_slowdown": Figure("largest bounded slowdown", "×"),
     "makespan_s": Figure("makespan", "s"),
-    "utilisation": Figure("utilisation", "", False),
+    "utilisation": Figure("utilisation", "%", False),
     "throughput_per_s": Figure("throughput", "jobs/s", False),
-    "peak": Figure("most units held at once", "", None),
-    "jobs": Figure("jobs that ran", "", None),
-    "refused": Figure("jobs refused", "", None),
-    "left": Figure("jobs left waiting", "", None),
-    "instances": Figure("instances", "", None),
-    "decisions": Figure("decisions", "", None),
-    "busiest_share": Figure("busiest scheduler", "", None),
+    "peak": Figure("most units held at once", "units", None),
+    "jobs": Figure("jobs that ran", "number", None),
+    "refused": Figure("refused", "jobs", None),
+    "left": Figure("left waiting", "jobs", None),
+    "instances": Figure("schedulers", "number", None),
+    "decisions": Figure("decisions", "number", None),
+    "busiest_share": Figure("busiest scheduler", "%", None),
 }
 """All metrics of a run."""
 
@@ -70,18 +71,63 @@ def share(busy_s: float, makespan_s: float | None) -> float | None:
     return min(busy_s / makespan_s, 1.0) if makespan_s else None
 
 
-def written(name: str, value: float | None) -> str:
-    """A metric as text for a table.
+def number(value: float | None) -> str:
+    """A number as text, in tables and on axes: four digits, no exponent, thousands separated.
 
-    >>> written("mean_wait_s", 12345.678), written("utilisation", 0.98765), written("jobs", 5), written("mean_wait_s", None)
-    ('12,346', '0.9877', '5', '-')
+    >>> number(12345.678), number(1234.5), number(0.98765), number(5), number(0.000123456), number(None)
+    ('12,346', '1,234', '0.9877', '5', '0.0001235', '-')
     """
     if value is None:
         return "-"
-    if float(value).is_integer() and abs(value) < 1e15:
-        return f"{value:,.0f}"
     size = abs(value)
-    return f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}" if size >= 100 else f"{value:.4g}"
+    if size and size < 1e-6:
+        return "≈ 0"
+    if size >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.{4 - len(str(int(size))) if size >= 1 else 3 - math.floor(math.log10(size)) if size else 0}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+class Scale(NamedTuple):
+    """How the values of a metric are shown: divided by `factor`, in `unit` (empty for none)."""
+
+    factor: float
+    unit: str
+
+    def text(self, value: float | None) -> str:
+        return number(None if value is None else value / self.factor)
+
+
+def scale(name: str, values: Iterable[float | None]) -> Scale:
+    """The scale that suits all these values of a metric: fractions in percent, times in the unit that suits their median.
+
+    >>> scale("mean_wait_s", [30.0, 7300.0]), scale("utilisation", [0.5]), scale("jobs", [5])
+    (Scale(factor=3600.0, unit='h'), Scale(factor=0.01, unit='%'), Scale(factor=1.0, unit='number'))
+    """
+    unit = FIGURES[name].unit
+    if unit == "%":
+        return Scale(0.01, unit)
+    if unit != "s":
+        return Scale(1.0, unit)
+    known = sorted(value for value in values if value)
+    return Scale(*time_unit(known[len(known) // 2] if known else 0.0))
+
+
+def title(name: str, own: Scale) -> str:
+    """The heading of a metric with the unit of its values."""
+    return FIGURES[name].title + (f" ({own.unit})" if own.unit else "")
+
+
+def time_unit(length_s: float) -> tuple[float, str]:
+    """Seconds per unit, and the name of the unit, that suit times up to this length.
+
+    >>> time_unit(50.0), time_unit(40000.0)
+    ((1.0, 's'), (3600.0, 'h'))
+    """
+    for seconds, word in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if length_s >= 2 * seconds:
+            return seconds, word
+    return (1.0, "s") if length_s >= 0.2 or not length_s else (0.001, "ms")
 
 
 def columns(wanted: Sequence[str]) -> list[str]:

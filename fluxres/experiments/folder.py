@@ -12,6 +12,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ import msgspec
 import orjson
 import yaml
 
-from fluxres import clock
+from fluxres import __version__, clock
 from fluxres.errors import InputError, StoreBusy, StoreError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.execution import METRICS, Outcome
@@ -28,6 +29,7 @@ from fluxres.store.lock import writer_lock
 
 STUDY: Final = "study.yaml"
 IDENTITY: Final = "identity.json"
+HISTORY: Final = "history.json"
 RUNS: Final = "runs"
 FAILED: Final = ".failed"
 _PART: Final = ".part"
@@ -137,6 +139,24 @@ class ResultsFolder:
         """Why a run failed; None if it did not."""
         path = self.runs / f"{run.key}{FAILED}" / ERROR
         return path.read_text(encoding="utf-8").strip() if path.exists() else None
+
+    def history(self) -> list[dict[str, str]]:
+        """When, by which version and by which command runs were made; empty for results of which nobody noted it."""
+        path = self.path / HISTORY
+        try:
+            found: list[dict[str, str]] = msgspec.json.decode(path.read_bytes(), type=list[dict[str, str]])
+        except FileNotFoundError:
+            return []
+        except msgspec.DecodeError as error:
+            raise InputError(f"not a history of runs: {error}", where=str(path), hint="remove it") from None
+        return found
+
+    def note(self, command: str) -> None:
+        """Add a command that is about to make runs to the history."""
+        begun = datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%d %H:%M UTC")
+        entry = {"begun": begun, "fluxres": __version__, "command": command}
+        with translated(self.path):
+            _write(self.path / HISTORY, orjson.dumps([*self.history(), entry], option=orjson.OPT_INDENT_2))
 
     def study(self) -> Study:
         """The study whose results these are.

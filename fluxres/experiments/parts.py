@@ -31,7 +31,7 @@ from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
-    from fluxres.experiments.study import CostEntry, HierarchyEntry, Run, WorkloadEntry
+    from fluxres.experiments.study import BurstsModel, CostEntry, HierarchyEntry, LublinModel, Run, WorkloadEntry
     from fluxres.graph.structure import Structure
 
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
@@ -81,6 +81,8 @@ def workload(run: Run, size: int) -> Workload:
     entry, hierarchy = run.workload, run.page.hierarchy
     found = _source(entry, run, size)
     jobs: Any = found.submissions
+    if entry.days is not None:
+        jobs = workloads.first_days(jobs, entry.days)
     leaves = math.prod(fan_outs(str(hierarchy.topology)))
     if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
         # Dealing needs all jobs of a model that generates them in sequence.
@@ -105,8 +107,10 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
         raise UsageError("expected one of file, ensemble, lublin and bursts", where="workload")
     if entry.file is not None:
         return reading.read(str(run.folder / entry.file))
-    if entry.jobs is not None:
-        raise UsageError("'jobs' cannot be combined with a model, which has its own number of jobs", where="workload")
+    if entry.jobs is not None or entry.days is not None:
+        word = "jobs" if entry.jobs is not None else "days"
+        message = f"'{word}' cannot be combined with a model, which has its own number of jobs or days"
+        raise UsageError(message, where="workload", hint="such as lublin: {days: 7}")
     seed, model = run.seed, entry.ensemble
     if model is not None:
         made: Iterable[Submission] = Ensemble(
@@ -114,12 +118,22 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
         )
         return Workload(entry.name or "ensemble", made)
     if entry.lublin is not None:
-        made = Lublin(entry.lublin.jobs, entry.lublin.size or size, seed, entry.lublin.overestimate)
-        return Workload(entry.name or "lublin", made)
+        made = Lublin(_jobs(entry.lublin), entry.lublin.size or size, seed, entry.lublin.overestimate)
+        return Workload(entry.name or "lublin", _days(entry.lublin, made))
     bursts = entry.bursts
     assert bursts is not None  # one of the four is there
-    made = Bursts(bursts.jobs, bursts.on_s, bursts.off_s, bursts.interval_s, bursts.run_s, bursts.size, seed)
-    return Workload(entry.name or "bursts", made)
+    made = Bursts(_jobs(bursts), bursts.on_s, bursts.off_s, bursts.interval_s, bursts.run_s, bursts.size, seed)
+    return Workload(entry.name or "bursts", _days(bursts, made))
+
+
+def _jobs(model: LublinModel | BurstsModel) -> int:
+    if model.jobs is None and model.days is None:
+        raise UsageError("expected a number of jobs, or of days", where="workload", hint="such as days: 7")
+    return reading.EVERY if model.jobs is None else model.jobs
+
+
+def _days(model: LublinModel | BurstsModel, made: Iterable[Submission]) -> Iterable[Submission]:
+    return made if model.days is None else workloads.first_days(made, model.days)
 
 
 class Dealt:

@@ -28,6 +28,7 @@ from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN
+from fluxres.simulation.reading import DAYS_MAX
 
 # -- the page ----------------------------------------------------------------------------------------------------------
 
@@ -35,6 +36,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Jobs = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Above = Annotated[float, Meta(ge=1e-6, le=1e9)]
+Days = Annotated[float, Meta(gt=0, lt=DAYS_MAX)]
 Units = Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
 Policies = Word | Annotated[list[Word], Meta(min_length=1)]
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
@@ -52,17 +54,19 @@ class EnsembleModel(Struct, forbid_unknown_fields=True):
 
 
 class LublinModel(Struct, forbid_unknown_fields=True):
-    """The model of Lublin and Feitelson; `size` is that of the machine by default."""
+    """The model of Lublin and Feitelson, so many jobs or days of it; `size` is that of the machine by default."""
 
-    jobs: Jobs
+    jobs: Jobs | None = None
+    days: Days | None = None
     size: Units | None = None
     overestimate: Annotated[float, Meta(ge=1, le=1e5)] = 1.0
 
 
 class BurstsModel(Struct, forbid_unknown_fields=True):
-    """On-off arrivals (`models.Bursts`)."""
+    """On-off arrivals (`models.Bursts`), so many jobs or days of them."""
 
-    jobs: Jobs
+    jobs: Jobs | None = None
+    days: Days | None = None
     on_s: Above = 600.0
     off_s: Above = 3000.0
     interval_s: Above = 10.0
@@ -79,6 +83,7 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     lublin: LublinModel | None = None
     bursts: BurstsModel | None = None
     jobs: Jobs | None = None
+    days: Days | None = None
     load: Above = 1.0
     request: Word | None = None
     cut: bool = False

@@ -81,6 +81,8 @@ class Selectors:
         """
         head, colon, path = text.partition(":/")
         structure = self.structure
+        if not colon and (named := text.partition(":"))[0] in (*self._roots, structure.hierarchy):  # network:leaf0
+            head, colon, path = named
         if text.startswith("/"):
             steps = [step for step in text.split("/") if step]
             return self._walk(text, np.zeros(0, np.int64), [0], steps) if steps else np.zeros(1, np.int64)

@@ -151,13 +151,13 @@ def join(s: Structure, other: Structure, parent: int) -> Joined:
     if parent < 0:
         to_s[0] = 0
     else:
-        _join_level(s, other, to_s, names, np.zeros(1, np.int32), np.full(1, parent, np.int32))
+        join_level(s, other, to_s, names, np.zeros(1, np.int32), np.full(1, parent, np.int32))
     for depth in range(1, int(other.depth.max()) + 1):
         level = np.flatnonzero((other.depth == depth) & (to_s < 0)).astype(np.int32)
         above = to_s[other.parent[level]]
         joined = np.flatnonzero(to_s >= 0)
         names.ancestors_differ = bool((s.id[to_s[joined]] != other.id[joined]).any())
-        _join_level(s, other, to_s, names, level[above >= 0], above[above >= 0])
+        join_level(s, other, to_s, names, level[above >= 0], above[above >= 0])
     twice = repeated(to_s[to_s >= 0])
     if len(twice):
         v = int(to_s[to_s >= 0][twice[0]])
@@ -197,7 +197,7 @@ def _join_outside(s: Structure, other: Structure, keys_s: UuidKeys, keys_other: 
     return found
 
 
-def _join_level(s: Structure, other: Structure, to_s: Int32, names: NameKeys, level: Int32, above: Int32) -> None:
+def join_level(s: Structure, other: Structure, to_s: Int32, names: NameKeys, level: Int32, above: Int32) -> None:
     """Match pools of `other` with the children of the same name below the pools of `s` that match their parents."""
     if not len(level):
         return
@@ -320,7 +320,7 @@ class _Plan:
         self.under = above[self.blocks]
         self.block_of = np.cumsum(is_block)[self.fresh] - 1
         self._number()
-        self.kinds, self._kind_map = _joint_kinds(s, other)
+        self.kinds, self._kind_map = joint_kinds(s, other)
         self.origins, maps = joint_origins([s, other])
         self._origin_map = maps[1]
 
@@ -381,7 +381,7 @@ class _Plan:
         return columns
 
 
-def _joint_kinds(s: Structure, other: Structure) -> tuple[KindTable, Int32]:
+def joint_kinds(s: Structure, other: Structure) -> tuple[KindTable, Int32]:
     if other.kinds is s.kinds:
         return s.kinds, np.arange(len(s.kinds), dtype=np.int32)
     kinds = KindTable(s.kinds)
@@ -580,7 +580,7 @@ def _joint_edges(plan: _Plan, mine: Subsystem, added: Subsystem) -> Subsystem:
     if int(keep.sum()) > limits.EDGES_MAX:
         raise LimitExceeded(f"{int(keep.sum())} edges, at most {limits.EDGES_MAX} are allowed", where=mine.name)
     attributes = {
-        key: np.concatenate([_column(mine, key, added), _column(added, key, mine)])
+        key: np.concatenate([attribute_column(mine, key, added), attribute_column(added, key, mine)])
         for key in dict.fromkeys([*mine.attributes, *added.attributes])
     }
     joint = Subsystem(mine.name, mine.hierarchy, src, dst, relation_column, list(relations), attributes)
@@ -602,7 +602,7 @@ def _same(joint: Subsystem, again: Int64, first: int) -> tuple[Int64, Int64]:
     return ours[ours < first], again[at[ours < first]]
 
 
-def _column(graph: Subsystem, key: str, partner: Subsystem) -> NDArray[Any]:
+def attribute_column(graph: Subsystem, key: str, partner: Subsystem) -> NDArray[Any]:
     """A column of edge attributes in the type that both can be written in; absent values where the graph has none."""
     have = graph.attributes.get(key)
     theirs = partner.attributes.get(key)

@@ -25,6 +25,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
 from fluxres.graph.structure import COLUMNS, Structure
@@ -352,10 +353,16 @@ class Check:
 
     def __init__(self, roots: Sequence[Recipe], where: Callable[[Recipe, str], str] | None = None) -> None:
         self._where = where
+        self._mistakes = Mistakes()
+        self._wrong: set[Recipe] = set()
         self._above: dict[Recipe, Recipe] = {}
         self._uuids: set[str] = set()
         self.measures: dict[Recipe, Expansion] = {}
         self._brothers = SiblingNames(self.measures, self._fail)
+        with self._mistakes.all():
+            self._check(roots)
+
+    def _check(self, roots: Sequence[Recipe]) -> None:
         for root in roots:
             self._measure(root, 1)
         if roots[0].count != 1:
@@ -398,11 +405,25 @@ class Check:
             return known
         if level > limits.DEPTH_MAX:
             self._fail(recipe, f"more than {limits.DEPTH_MAX} levels", "leave out levels that no request needs", limit=True)
-        self._values(recipe)
         below = []
         for child in recipe.children:
             self._above.setdefault(child, recipe)
             below.append(self._measure(child, level + 1))
+        before = len(self._mistakes)
+        with self._mistakes:
+            measure = self._measured(recipe, below)
+        if len(self._mistakes) > before:
+            self._wrong.add(recipe)
+            measure = self._measured(Recipe("wrong", ids=None), below)
+        self.measures[recipe] = measure
+        with self._mistakes:
+            measure.look = self._brothers.look([child for child in recipe.children if child not in self._wrong])
+        measure.sparse |= measure.look
+        return measure
+
+    def _measured(self, recipe: Recipe, below: Sequence[Expansion]) -> Expansion:
+        """What a recipe expands to, without looking at the names of its children."""
+        self._values(recipe)
         length = 1 + sum(measure.total for measure in below)
         kind = self._kind(recipe)
         ids, names = recipe.ids, recipe.names
@@ -415,7 +436,7 @@ class Check:
         self._ids(recipe, ids)
         form = self._form(recipe, kind, ids)
         own = names is not None or bool(recipe.tags) or recipe.capacity is not None or recipe.uuid is not None
-        measure = Expansion(
+        return Expansion(
             length,
             length * recipe.count,
             1 + sum(m.entries for m in below),
@@ -428,10 +449,6 @@ class Check:
             bound=bool(form.above) or recipe.uuid is not None or any(m.bound for m in below),
             sparse=own or any(m.sparse for m in below),
         )
-        self.measures[recipe] = measure
-        measure.look = self._brothers.look(recipe.children)
-        measure.sparse |= measure.look
-        return measure
 
     def names_in(self, structure: Structure, starts: Mapping[Recipe, list[NDArray[np.int64]]]) -> None:
         """Compare the names that the recipes could not decide; `starts` has the vertices of each recipe."""
@@ -552,11 +569,22 @@ class Check:
 
     def _walk_chain(self, recipe: Recipe, counts: list[int], above: dict[str, bool], *, is_root: bool = False) -> None:
         measure = self.measures[recipe]
-        if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
-            self._fail(recipe, f"name {measure.kind.name!r} uses the id of a root that has none", "give it an id", key="name")
+        counts = [*counts, recipe.count]
+        with self._mistakes:
+            self._in_chain(recipe, measure, counts, above, is_root=is_root)
         if not measure.is_chained:
             return
-        counts = [*counts, recipe.count]
+        has_id = recipe in self._wrong or (measure.ids is not None and not (is_root and isinstance(measure.ids, int)))
+        above = {**above, recipe.type: has_id}
+        for child in recipe.children:
+            self._walk_chain(child, counts, above)
+
+    def _in_chain(self, recipe: Recipe, measure: Expansion, counts: list[int], above: dict[str, bool], *, is_root: bool) -> None:
+        """Check what depends on the ancestors of one recipe."""
+        if recipe in self._wrong:
+            return
+        if is_root and isinstance(measure.ids, int) and measure.kind.name is not None and measure.form.has_id:
+            self._fail(recipe, f"name {measure.kind.name!r} uses the id of a root that has none", "give it an id", key="name")
         for what, values in (("id", measure.ids), ("names", measure.names), ("rank", recipe.rank)):
             if values is not None and not isinstance(values, int):
                 self._length(recipe, what, len(values), counts)
@@ -580,10 +608,6 @@ class Check:
             if recipe.uuid in self._uuids:
                 self._fail(recipe, f"uuid {recipe.uuid} occurs twice", "remove one", key="uuid")
             self._uuids.add(recipe.uuid)
-        has_id = measure.ids is not None and not (is_root and isinstance(measure.ids, int))
-        above = {**above, recipe.type: has_id}
-        for child in recipe.children:
-            self._walk_chain(child, counts, above)
 
     def _length(self, recipe: Recipe, what: str, length: int, counts: list[int]) -> None:
         product, fitting = 1, []
@@ -631,7 +655,7 @@ class NamePattern:
 class Refuse(Protocol):
     """Raises an error at the place of a recipe."""
 
-    def __call__(self, recipe: Recipe, message: str, hint: str = "") -> NoReturn: ...
+    def __call__(self, recipe: Recipe, message: str, hint: str = "", *, key: str = "") -> NoReturn: ...
 
 
 class SiblingNames:
@@ -717,8 +741,11 @@ class SiblingNames:
                 self._twice(lists[-1][1], int(twice[0]))
 
     def _twice(self, recipe: Recipe, number: int) -> NoReturn:
-        message = f"two {recipe.type} pools with id {number} in one parent"
-        self._fail(recipe, message, "sibling pools of the same name must have distinct ids")
+        form = self._measures[recipe].form
+        name = f"{form.prefix}{number:0{max(form.width, 1)}d}{form.suffix}"
+        named = f", both named '{name}'" if "\0" not in name else ""
+        hint = "sibling pools of the same name must have distinct ids"
+        self._fail(recipe, f"two {recipe.type} pools with id {number} in one parent{named}", hint, key="id")
 
     def compare(self, structure: Structure, starts: Iterable[tuple[Recipe, list[NDArray[np.int64]]]]) -> None:
         """Compare the sibling names that the recipes could not decide.

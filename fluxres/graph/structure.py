@@ -32,6 +32,7 @@ from fluxres.graph.forest import Forest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
 from fluxres.graph.outage import Outage
 from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of
+from fluxres.graph.short_names import ShortNames
 from fluxres.graph.sums import Sums
 from fluxres.syntax import template
 
@@ -238,24 +239,29 @@ class Structure:
         return f"{subsystem.name}:/" + "/".join(names)
 
     def where(self, v: int) -> str:
-        """The name of `v` in messages and records: its path; outside the containment tree a URI, graph and path, or the uuid."""
+        """The name of `v` in messages and records, which :meth:`vertex` accepts.
+
+        It is the path in the containment tree; outside it, the URI in a hierarchy, or graph and path: ``network:leaf0``.  Where
+        pools of a graph share a name, a number follows, which stays when the same file is loaded again: ``network:leaf0#17``.
+        """
         if v < self.tree_end:
             return self.path(v)
-        for name in self._outside_names(v):
+        for name in self.names_outside(v):
             with suppress(UnknownPool):  # skip a name that two pools share, because lookups refuse it
                 if self.vertex(name) == v:
                     return name
         return self.uuid(v)
 
-    def _outside_names(self, v: int) -> Iterator[str]:
+    def names_outside(self, v: int) -> Iterator[str]:
         for subsystem in self.subsystems.values():
             if subsystem.hierarchy and self.is_member(subsystem, v):
                 yield self.auxiliary_uri(subsystem, v)
-        path, around = self.path(v), self.lookup.graphs_around(v)
-        for name in around or [OUTSIDE]:
+        path, around = self.path(v)[1:], self.lookup.graphs_around(v) or [OUTSIDE]
+        for name in around:
             found = self.subsystems.get(name)
             if found is None or not (found.hierarchy and self.is_member(found, v)):
                 yield f"{name}:{path}"
+        yield self.lookup.numbered(around[0], v)
 
     def graphs_of(self, v: int) -> list[str]:
         """Names of the auxiliary graphs with an edge from or to `v`."""
@@ -272,6 +278,10 @@ class Structure:
     def lookup(self) -> Lookup:
         return Lookup(self)
 
+    @cached_property
+    def short_names(self) -> ShortNames:
+        return ShortNames(self)
+
     def vertex(self, where: str) -> int:
         """The pool with this path, URI or uuid.
 
@@ -280,9 +290,16 @@ class Structure:
         """
         return self.lookup.vertex(where)
 
-    def named(self, names: Iterable[str]) -> list[int]:
-        """Every pool with one of these names, ascending.  Cost: one vector scan per kind that may have such a name."""
-        return self.lookup.named(names)
+    def named(self, names: Iterable[str], block: slice | None = None, type_name: str | None = None) -> list[int]:
+        """Every pool with one of these names, ascending.
+
+        Args:
+            block: only these vertices.
+            type_name: only pools of this type.
+
+        Cost: one vector scan for each way in which such a name may be made.
+        """
+        return self.lookup.named(names, block, type_name)
 
     def subsystem(self, name: str) -> Subsystem:
         """The auxiliary graph of this name.
@@ -607,6 +624,9 @@ class Structure:
 OUTSIDE: Final = "pools"
 """The graph name, also in cluster.yaml, for pools outside the containment tree that no auxiliary graph touches."""
 
+NUMBER: Final = "#"
+"""Before the number that tells pools of one graph with equal names apart."""
+
 
 class Lookup:
     """Finds pools of one structure.
@@ -634,14 +654,32 @@ class Lookup:
         Errors: UnknownPool naming the part of the path that does not exist and what exists instead.
         Cost: O(1) for a path whose parent was looked up before.
         """
+        if where.count("/") > limits.DEPTH_MAX:
+            raise UnknownPool(f"no pool is {where.count('/')} levels deep", where=where[: limits.NAME_LENGTH_MAX])
         if where.startswith("/"):
             return self._by_path(where)
-        hierarchy, colon, path = where.partition(":/")
-        if colon:
-            if hierarchy == self._s.hierarchy:
-                return self._by_path(f"/{hierarchy}/{path}" if path else f"/{hierarchy}")
-            return self._by_graph_path(hierarchy, path)
-        return self._by_uuid(where)
+        hierarchy, path = self.graph_and_path(where)
+        if path is None:
+            return self._by_uuid(where)
+        if hierarchy == self._s.hierarchy:
+            return self._by_path(f"/{hierarchy}/{path}" if path else f"/{hierarchy}")
+        return self._by_graph_path(hierarchy, path)
+
+    def graph_and_path(self, where: str) -> tuple[str, str | None]:
+        """The graph and the path of ``graph:/path`` or ``graph:path``; the slash is needed only where there is no such graph.
+
+        The path is None for any other text.
+        """
+        for separator in (":/", ":"):
+            graph, colon, path = where.partition(separator)
+            if colon and (graph in self._s.subsystems or graph in (self._s.hierarchy, OUTSIDE)):
+                return graph, path if path or separator == ":/" else None
+        graph, colon, path = where.partition(":/")
+        return graph, path if colon else None
+
+    def is_placed(self, text: str) -> bool:
+        """Whether a text is a path, a URI or a uuid, rather than a name."""
+        return text.startswith("/") or self.graph_and_path(text)[1] is not None or self.is_uuid(text)
 
     def _by_path(self, path: str) -> int:
         known = self._paths.get(path)
@@ -735,21 +773,52 @@ class Lookup:
             return np.zeros(len(vertices), np.bool_)
         return np.ones(len(vertices), np.bool_)
 
-    def named(self, names: Iterable[str]) -> list[int]:
-        """Every pool with one of these names, ascending.  Cost: one vector scan per kind that may have such a name."""
-        wanted = set(names)
-        found = [v for name in wanted for v in self._explicit_names.get(name, [])]
-        for number in range(len(self._s.kinds)):
-            kind = self._s.kinds[number]
-            if kind.name is None or template.is_invertible(kind.name):
-                numbers = [n for n in (self._id_in_name(kind, name) for name in wanted) if n is not None]
-                if not numbers:
-                    continue
-                candidates = np.flatnonzero((self._s.kind == number) & np.isin(self._s.id, numbers))
-            else:
-                candidates = np.flatnonzero(self._s.kind == number)
-            found.extend(v for v in candidates.tolist() if v not in self._s.names and self._s.name(v) in wanted)
+    def named(self, names: Iterable[str], block: slice | None, type_name: str | None) -> list[int]:
+        """See :meth:`Structure.named`."""
+        s, wanted, block = self._s, set(names), block or slice(0, self._s.n)
+        found = [v for v in self._named_explicitly(wanted, block) if type_name in (None, s.kind_of(v).type)]
+        kinds, ids = s.kind[block], s.id[block]
+        for numbers in self._kinds_by_form(kinds, type_name).values():
+            kind = s.kinds[numbers[0]]
+            is_exact = kind.name is None or template.is_invertible(kind.name)
+            possible = self._possible_ids(kind, wanted, is_exact)
+            if possible is None or possible:
+                hits = self._of_kinds(kinds, numbers)
+                hits = hits if possible is None else hits & np.isin(ids, possible)
+                vertices = (np.flatnonzero(hits) + block.start).tolist()
+                found += (v for v in vertices if v not in s.names and (is_exact or s.name(v) in wanted))
         return sorted(found)
+
+    def _kinds_by_form(self, kinds: Int32, type_name: str | None) -> dict[tuple[bool, str], list[int]]:
+        """The kinds of some pools, of one type or of all, by the way in which their names follow from the id."""
+        table = self._s.kinds
+        found: dict[tuple[bool, str], list[int]] = {}
+        for number in range(len(table)) if len(table) < len(kinds) else np.unique(kinds).tolist():
+            kind = table[number]
+            if type_name in (None, kind.type):
+                found.setdefault((kind.name is None, kind.name or kind.basename), []).append(number)
+        return found
+
+    def _possible_ids(self, kind: Kind, names: Iterable[str], is_exact: bool) -> list[int] | None:
+        """The ids with which pools of this kind may have one of these names; None for any id."""
+        if is_exact:
+            return [n for n in (self._id_in_name(kind, name) for name in names) if n is not None]
+        of_names = [template.possible_ids(str(kind.name), name) for name in names]
+        return None if None in of_names else sorted({n for ids in of_names if ids is not None for n in ids})
+
+    def _of_kinds(self, kinds: Int32, numbers: list[int]) -> NDArray[np.bool_]:
+        if len(numbers) == 1:
+            return np.asarray(kinds == numbers[0])
+        is_one = np.zeros(len(self._s.kinds), np.bool_)
+        is_one[numbers] = True
+        found: NDArray[np.bool_] = is_one[kinds]
+        return found
+
+    def _named_explicitly(self, names: set[str], block: slice) -> list[int]:
+        explicit = self._s.names
+        if len(explicit) > block.stop - block.start:
+            return [v for v in range(block.start, block.stop) if explicit.get(v) in names]
+        return [v for v, name in explicit.items() if name in names and block.start <= v < block.stop]
 
     @cached_property
     def _explicit_names(self) -> dict[str, list[int]]:
@@ -817,7 +886,7 @@ class Lookup:
         if not names:
             raise UnknownPool(f"graph '{graph}' has no root", where=where, hint=f"name a pool of it, such as {graph}:/NAME")
         roots = self._outside_roots_by_name(graph)
-        named = roots.get(names[0], [])
+        named = roots.get(names[0], []) or self._with_number(roots, names[0])
         if len(named) != 1:
             raise self._not_one(named, names[0], where, roots)
         v = named[0]
@@ -826,6 +895,33 @@ class Lookup:
             if v < 0:
                 raise UnknownPool(f"no pool '{name}' in '{self._s.name(above)}'", where=where, hint=self._what_is_in(above))
         return v
+
+    def _with_number(self, roots: Mapping[str, list[int]], name: str) -> list[int]:
+        """The roots that ``leaf0#17`` names."""
+        alike, hash_sign, number = name.rpartition(NUMBER)
+        return [v for v in roots.get(alike, ()) if hash_sign and number in self._numbers(v)]
+
+    def _numbers(self, v: int) -> tuple[str, str]:
+        """What tells a pool from others of its name: its number within its uuid, or its uuid where a file gives one.
+
+        The second form is for numbers that two pools have because they come from two machines.
+        """
+        explicit = self._s.uuid_texts.get(v)
+        if explicit is not None:
+            return explicit, explicit
+        return str(number := self._s.serial.item(v)), f"{number}.{self._s.origin.item(v)}"
+
+    def numbered(self, graph: str, v: int) -> str:
+        """The name of a pool outside containment that no other has, in a graph in its tree: ``network:leaf0#17/port1``."""
+        self._follow_graphs()
+        root, below = v, list[str]()
+        while (above := self._s.parent.item(root)) >= 0:
+            below.insert(0, self._s.name(root))
+            root = above
+        name = self._s.name(root)
+        of_name, (number, longer) = self._outside_roots_by_name(graph).get(name, []), self._numbers(root)
+        is_one = sum(number in self._numbers(u) for u in of_name) == 1
+        return "/".join([f"{graph}:{name}{NUMBER}{number if is_one else longer}", *below])
 
     @cached_property
     def _outside_roots(self) -> Int32:
@@ -880,7 +976,7 @@ class Lookup:
             )
             return UnknownPool(f"no pool '{name}' {on}", where=where, hint=self._some_of(there))
         # In a hierarchy made of edges, siblings may have the same name; guessing could pick the wrong one.
-        places = " and ".join(self._s.path(u) if u < self._s.tree_end else self._s.uuid(u) for u in named[:2])
+        places = " and ".join(self._s.path(u) if u < self._s.tree_end else self.numbered(graph, u) for u in named[:2])
         return UnknownPool(f"{len(named)} pools are named '{name}' there", where=where, hint=f"use {places}")
 
     @staticmethod

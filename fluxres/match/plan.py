@@ -186,8 +186,12 @@ class _Reader:
         try:
             return self.typology.structure.vertex(to)
         except UnknownPool as error:
-            with suppress(UnknownPool):
-                return self.typology.structure.vertex(f"{graph}:/{to}")
+            for find, name in (
+                (self.typology.structure.vertex, f"{graph}:/{to}"),
+                (self.typology.structure.short_names.vertex, to),
+            ):
+                with suppress(UnknownPool):
+                    return find(name)
             raise _infeasible(f"units to '{to}': {error.message}", place, error.hint) from None
 
     def _add_draws(self, demand: Demand, vertex: Vertex) -> None:

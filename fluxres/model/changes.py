@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from fluxres.allocation import plans, steps, together
+from fluxres.allocation import plans, reserved, steps, together
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
+from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.planned import Batch, Change, Piece, Staged
 from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
@@ -102,15 +103,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
-def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window) -> Allocation:
+def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:
     """Allocate pools to a job, together with the units that they draw from their suppliers."""
     drawn = NO_ROWS
     if graph.structure.kinds.may_draw:
         parts = supply.by_window(graph, named, window, job)
         if len(parts) > 1:
-            return _allocate_by_window(graph, job, parts)
+            return _allocate_by_window(graph, job, parts, facts)
         ((window, named, drawn),) = parts
-    _give(graph, job, named, window, drawn, implicit(named, drawn), is_routed=False)
+    _give(graph, job, named, window, drawn, implicit(named, drawn), is_routed=False, facts=facts)
     return Allocation(graph, job, named, window)
 
 
@@ -123,18 +124,22 @@ def _give(
     implies: Implies,
     *,
     is_routed: bool | None = None,
+    facts: JobFacts | None = None,
 ) -> None:
     start, end = window
+    require_job(graph, job)
     with supply.NamingConsumers(graph, drawn):
         planned = plans.allocate(graph.records, named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
     structure = graph.structure
-    tell(graph, lambda: events.allocate(structure, job, named, start, end, drawn=drawn), len(named))
+    tell(graph, lambda: events.allocate(structure, job, named, start, end, drawn=drawn, facts=facts), len(named))
     graph.records.allocate(planned, job, start, end, drawn=drawn, is_routed=is_routed)
+    if facts is not None:
+        graph.records.note_facts(job, facts)
     graph.revision += 1
 
 
-def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part]) -> Allocation:
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part], facts: JobFacts | None) -> Allocation:
     """Allocate pools over consecutive windows in which they draw different units: over all of the windows, or none."""
     structure = graph.structure
     shares = [
@@ -147,6 +152,7 @@ def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.P
             implies=implicit(named, drawn),
             drawn=drawn,
             is_routed=False,
+            facts=facts,
         )
         for (start, end), named, drawn in parts
     ]
@@ -174,7 +180,9 @@ def allocate_more(
     _give(graph, job, named, window, drawn, implies=True, is_routed=is_routed)
 
 
-def commit_match(graph: ResourceGraph, found: Placement, job: str, *, anew: bool = False) -> Allocation:
+def commit_match(
+    graph: ResourceGraph, found: Placement, job: str, *, anew: bool = False, facts: JobFacts | None = None
+) -> Allocation:
     """Allocate a placement to a job that the matcher found on the present state.
 
     Args:
@@ -184,14 +192,17 @@ def commit_match(graph: ResourceGraph, found: Placement, job: str, *, anew: bool
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned: Batch | list[Change]
+    require_job(graph, job)
     if anew:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
         planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
         planned = plans.match(graph.records, found.vertices, found.amounts, found.implied, job, *window)
     require_room(graph, (planned, window))
-    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn), len(found))
+    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
+    if facts is not None:
+        graph.records.note_facts(job, facts)
     graph.revision += 1
     return Allocation(graph, job, (found.vertices, found.amounts), window, slots, found.implied)
 
@@ -211,12 +222,36 @@ def free(
         start, end: window in ticks; None for no bound.
         slots: number of slots freed, if a request selected the pools.
     """
+    require_job(graph, job)
     pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
     tell(graph, lambda: events.free(structure, job, named, start, end, slots), len(named or ()))
     graph.records.free(pieces, job, slots)
     graph.revision += 1
+    refill(graph)
     return pieces
+
+
+def refill(graph: ResourceGraph) -> None:
+    """Let the reservations that ignore jobs take what has been given back."""
+    if not graph.records.reservations:
+        return
+    now, structure = graph.now(), graph.structure
+    for name, reservation in list(graph.records.reservations.items()):
+        for start, end, pools in reserved.left_of(graph.records, reservation, now).held if reservation.ignores_jobs else ():
+            event = partial(events.allocate, structure, name, pools, start, end)
+            tell(graph, event, len(pools))
+            reserved.hold(graph.records, name, start, end, pools)
+            graph.revision += 1
+
+
+def require_job(graph: ResourceGraph, job: str) -> None:
+    """Refuse to change a reservation as if it were a job.
+
+    Errors: UsageError.
+    """
+    if job in graph.records.reservations:
+        raise UsageError(f"'{job}' is a maintenance reservation, not a job", hint=f"`reserve --remove {job}` gives it up")
 
 
 def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
@@ -230,16 +265,19 @@ def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
         tell(graph, partial(events.free, structure, job, named, start, end, implied=True), len(named))
         graph.records.free(planned, job)
         graph.revision += 1
+    refill(graph)
 
 
 def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
     """Move the end of what a job holds; what has ended by now stays as it is."""
+    require_job(graph, job)
     move = extending.plan(graph, job, until, now)
     if move.longer or move.shorter:
         require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
         tell(graph, lambda: events.set_end(job, now, until))
         move.apply(graph.records, job)
         graph.revision += 1
+        refill(graph)
 
 
 class Keeper(Protocol):
@@ -258,6 +296,7 @@ def expire(graph: ResourceGraph, before: int) -> list[str]:
         tell(graph, lambda: events.expire(before))
         for job, pieces in ended:
             graph.records.free(pieces, job)
+        graph.records.forget_reservations(before)
         graph.revision += 1
     return [job for job, _ in ended]
 
@@ -300,6 +339,7 @@ def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window:
 
 def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> int:
     targets.job_id(job)
+    require_job(graph, job)
     require_end(graph, window)
     return min(graph.now() + positive_ticks(ttl_s, "ttl_s"), FOREVER)
 
@@ -343,6 +383,7 @@ def release(graph: ResourceGraph, stage: str) -> None:
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)
     graph.revision += 1
+    refill(graph)
 
 
 def expire_stages(graph: ResourceGraph) -> None:

@@ -12,14 +12,16 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from fluxres import limits
-from fluxres.allocation import plans, together
+from fluxres.allocation import plans, reserved, together
 from fluxres.allocation.drawn import NO_ROWS, Rows
+from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.together import Share
-from fluxres.clock import FOREVER
+from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
@@ -78,6 +80,17 @@ def _rows(graph: ResourceGraph, e: Event) -> Rows:
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
+def _about(facts: JobFacts | None) -> Event:
+    """The fields with what is known about a job that gets something for the first time."""
+    return {} if facts is None else {key: value for key, value in msgspec.structs.asdict(facts).items() if value is not None}
+
+
+def _facts(e: Event) -> JobFacts | None:
+    """The facts that :func:`_about` wrote."""
+    values = [e.get(key) for key in JobFacts.__struct_fields__]
+    return None if values.count(None) == len(values) else msgspec.convert(values, JobFacts)
+
+
 def _slots(slots: int) -> Event:
     """The field with the number of slots of a request, if there was one."""
     return {"slots": slots} if slots else {}
@@ -91,17 +104,19 @@ def allocate(
     end: int,
     slots: int = 0,
     drawn: Rows = NO_ROWS,
+    facts: JobFacts | None = None,
 ) -> Event:
     """Units of pools are allocated to a job."""
     window = {"start": start, "end": _end(end)}
-    named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn)}
+    named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn), **_about(facts)}
     return {"event": "allocate", "job": job, **named}
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
     """Units of pools are allocated to several jobs, all or none."""
     parts = [
-        allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn) for share in shares
+        allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn, share.facts)
+        for share in shares
     ]
     return {"event": "allocate_all", "parts": [{key: part[key] for key in part if key != "event"} for part in parts]}
 
@@ -134,6 +149,30 @@ def set_end(job: str, start: int, end: int) -> Event:
 def expire(before: int) -> Event:
     """Records that ended are dropped."""
     return {"event": "expire", "before": before}
+
+
+def reserve(
+    structure: Structure,
+    name: str,
+    reservation: Reservation,
+    facts: JobFacts,
+    held: Sequence[tuple[int, int, list[tuple[int, int]]]],
+) -> Event:
+    """A maintenance window is reserved; it holds these pools in these windows."""
+    return {
+        "event": "reserve",
+        "job": name,
+        "pools": structure.wheres(reservation.pools),
+        "windows": [[start, _end(end)] for start, end in reservation.windows],
+        "ignores_jobs": reservation.ignores_jobs,
+        "held": [[start, _end(end), _named(structure, pools)] for start, end, pools in held],
+        **_about(facts),
+    }
+
+
+def unreserve(name: str) -> Event:
+    """A maintenance window is given up."""
+    return {"event": "unreserve", "job": name}
 
 
 def stage(structure: Structure, staged: Staged) -> Event:
@@ -197,6 +236,7 @@ def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
     with graph.structure.lifted():
         planned = plans.allocate(graph.records, _targets(graph, e["pools"]), e["job"], *window, implies=True)
     graph.records.allocate(planned, e["job"], *window, e.get("slots", 0), _rows(graph, e))
+    graph.records.note_facts(e["job"], _facts(e))
 
 
 def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
@@ -210,6 +250,7 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
             slots=part.get("slots", 0),
             implies=True,
             drawn=_rows(graph, part),
+            facts=_facts(part),
         )
         for i, part in enumerate(e["parts"], 1)
     ]
@@ -230,6 +271,18 @@ def _apply_set_end(graph: ResourceGraph, e: Event) -> None:
 def _apply_expire(graph: ResourceGraph, e: Event) -> None:
     for job, pieces in graph.records.ended(e["before"]):
         graph.records.free(pieces, job)
+    graph.records.forget_reservations(e["before"])
+
+
+def _apply_reserve(graph: ResourceGraph, e: Event) -> None:
+    pools = tuple(sorted(graph.vertex(where) for where in e["pools"]))
+    windows = tuple((start, _until(end)) for start, end in e["windows"])
+    held = [(start, _until(end), _targets(graph, named)) for start, end, named in e["held"]]
+    reserved.apply(graph.records, e["job"], Reservation(pools, windows, e["ignores_jobs"]), _facts(e) or JobFacts(), held)
+
+
+def _apply_unreserve(graph: ResourceGraph, e: Event) -> None:
+    graph.records.drop_reservation(e["job"])
 
 
 def _apply_stage(graph: ResourceGraph, e: Event) -> None:
@@ -266,8 +319,12 @@ def _edge(e: Event) -> dict[str, Any]:
     )
 
 
+def _seconds(tick: int | None) -> float | None:
+    return None if tick is None else seconds(tick)
+
+
 def _apply_state(graph: ResourceGraph, e: Event) -> None:
-    graph.set_state(e["pools"], e["state"])
+    graph.set_state(e["pools"], e["state"], reason=e.get("reason"), user=e.get("user"), since=_seconds(e.get("since")))
 
 
 def _apply_tag(graph: ResourceGraph, e: Event) -> None:
@@ -280,6 +337,10 @@ def _apply_untag(graph: ResourceGraph, e: Event) -> None:
 
 def _apply_merge(graph: ResourceGraph, e: Event) -> None:
     graph.merge(e["graph"], e["at"])
+
+
+def _apply_apply(graph: ResourceGraph, e: Event) -> None:
+    graph.apply(e["graph"], drain=e["drain"])
 
 
 def _apply_unlink(graph: ResourceGraph, e: Event) -> None:
@@ -308,6 +369,8 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "free": _apply_free,
     "set_end": _apply_set_end,
     "expire": _apply_expire,
+    "reserve": _apply_reserve,
+    "unreserve": _apply_unreserve,
     "stage": _apply_stage,
     "commit": _apply_commit,
     "release": _apply_release,
@@ -315,6 +378,7 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "tag": _apply_tag,
     "untag": _apply_untag,
     "merge": _apply_merge,
+    "apply": _apply_apply,
     "unlink": _apply_unlink,
     "move": _apply_move,
     "add_edge": _apply_add_edge,

@@ -104,11 +104,7 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
     """
     records = graph.records
     given = _given(records, job)
-    lasting = {v: spans for v, spans in given.items() if spans[-1][1] > now}
-    if not lasting:
-        over = max(spans[-1][1] for spans in given.values())
-        message = f"job '{job}' ended at {in_message(seconds(over))}, and now is {in_message(seconds(now))}"
-        raise NotHeld(message, hint="allocate again")
+    lasting = _lasting(job, given, now)
     _require_later(job, lasting.values(), end, now)
     shorter = [(v, None) for v, spans in lasting.items() if spans[-1][1] > end]
     pieces = plans.free(records, job, shorter, end, None) if shorter else []
@@ -126,8 +122,40 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
         ) from None
 
 
+def latest_end(graph: ResourceGraph, job: str, now: int) -> int:
+    """The latest end that `plan` would accept, in ticks; FOREVER if nothing is in the way.
+
+    Errors: UnknownJob; NotHeld for a job that has ended; UsageError for a job that begins later and that nothing stops.
+    """
+    records, given = graph.records, _given(graph.records, job)
+    lasting = _lasting(job, given, now)
+    longer = _longer(graph, job, given, FOREVER, now)
+    try:
+        with records.structure.lifted():
+            for window, named, _ in longer:
+                _plan(records, job, window, named)
+    except InsufficientResources:
+        latest = _latest(records, job, longer)
+        return max(spans[-1][1] for spans in lasting.values()) if latest is None else latest
+    _require_later(job, lasting.values(), FOREVER, now)
+    return FOREVER
+
+
 def _plan(records: Records, job: str, window: tuple[int, int], named: list[tuple[int, int]]) -> list[Change]:
     return plans.allocate(records, named, job, *window, implies=True)
+
+
+def _lasting(job: str, given: Mapping[int, Steps], now: int) -> dict[int, Steps]:
+    """What a job holds now or later.
+
+    Errors: NotHeld if it has ended.
+    """
+    lasting = {v: spans for v, spans in given.items() if spans[-1][1] > now}
+    if not lasting:
+        over = max(spans[-1][1] for spans in given.values())
+        message = f"job '{job}' ended at {in_message(seconds(over))}, and now is {in_message(seconds(now))}"
+        raise NotHeld(message, hint="allocate again")
+    return lasting
 
 
 def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> None:

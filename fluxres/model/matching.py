@@ -10,7 +10,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from fluxres.allocation import steps
-from fluxres.allocation.records import HIDDEN, STAGE_OWNER
+from fluxres.allocation.records import STAGE_OWNER
+from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, positive_ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle, UsageError
 from fluxres.syntax.jobspec import Request
@@ -111,11 +112,16 @@ def _holders(graph: ResourceGraph) -> Holders:
     def named(owner: str) -> str:
         staged = records.stages.get(owner.removeprefix(STAGE_OWNER)) if owner.startswith(STAGE_OWNER) else None
         is_over = staged is not None and staged.expires <= now
-        return f"{records.job_behind(owner)} (its stage is over: expire() drops it)" if is_over else records.job_behind(owner)
+        return f"{records.job_behind(owner)} (its stage is over: expire() drops it)" if is_over else records.said(owner)
+
+    def last(owner: str, spans: Steps, start: int, end: int) -> int:
+        reservation = records.reservations.get(owner)
+        reserved = None if reservation is None else reservation.window_at(start, end)  # the one in the way, if they repeat
+        return spans[-1][1] if reserved is None else reserved[1]
 
     def holders(v: int, start: int, end: int) -> list[tuple[str, int]]:
         return [
-            (named(owner) if owner.startswith(HIDDEN) else owner, spans[-1][1])
+            (named(owner), last(owner, spans, start, end))
             for owner, spans in held.get(v, {}).items()
             if steps.touches(spans, start, end)
         ]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fluxres.clock import Length, Time, seconds
 from fluxres.errors import StaleHandle, UsageError
+from fluxres.graph import state_notes
 from fluxres.graph.kinds import EXCLUSIVE, PropertyValue
+from fluxres.graph.state_notes import StateNote
 from fluxres.model.values import Allocation, Span
 
 if TYPE_CHECKING:
@@ -118,6 +120,11 @@ class Pool:
     def tags(self) -> Mapping[str, str | None]:
         """Dynamic tags; a bare one has the value None."""
         return MappingProxyType(dict(self.graph.structure.tags.get(self.vertex, {})))
+
+    @property
+    def state_note(self) -> StateNote | None:
+        """Why the pool is in its state, who said so and since when; None if nothing was said."""
+        return state_notes.of(self.graph.structure, self.vertex)
 
     @property
     def state(self) -> str:

@@ -15,7 +15,7 @@ from functools import partial, wraps
 from itertools import count
 from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -23,15 +23,17 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Drawn
+from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Batch, Staged
 from fluxres.allocation.records import Records, empty_planner
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
 from fluxres.errors import StaleHandle, UsageError
-from fluxres.graph import surgery
+from fluxres.graph import state_notes, surgery
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
 from fluxres.graph.partitions import Partition, require_state
+from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
 from fluxres.model.pool import Pool
@@ -43,14 +45,16 @@ from fluxres.syntax.criteria import Criteria
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
 
-# The matcher and `fluxres.model.several` are imported by the first request, so that commands that only name pools do not pay for
-# the import.
+# The matcher, `fluxres.model.several` and `fluxres.model.applying` are imported by the first call that needs them, so that other
+# commands do not pay for the import.
 if TYPE_CHECKING:
     import networkx
 
     from fluxres.graph.views import StructureRef
     from fluxres.match import Matcher, Placement, Policy, Refusal
+    from fluxres.model.difference import Difference
     from fluxres.model.match import Match
+    from fluxres.model.node_states import NodeStates
     from fluxres.model.several import Shortage
     from fluxres.syntax.jobspec import Wanted
 
@@ -437,6 +441,7 @@ class ResourceGraph:
         return [
             job
             for job in records.jobs()
+            if job not in records.reservations
             if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
         ]
 
@@ -612,6 +617,8 @@ class ResourceGraph:
         duration_s: Length | None = None,
         at: Time | None = None,
         policy: str | Policy = "first",
+        user: str | None = None,
+        name: str | None = None,
     ) -> Allocation:
         """Allocate pools to a job, all or none, in addition to those it holds (RFC 4 Allocate, RFC 16 Allocate).
 
@@ -623,23 +630,26 @@ class ResourceGraph:
             end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins
                 later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
+            user, name: whom a new job belongs to, and what it is called there; :meth:`facts` gives them.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
         with self.lock:
             changes.expire_stages(self)
-            begin, name = _one_start(start, at)
+            begin, named = _one_start(start, at)
+            facts = self._facts_of(user, name)
             if targets.is_request(wanted, self):
                 targets.job_id(job)
                 request = as_request(wanted)
-                span = self._request_window(request, begin, duration_s, end, name)
+                span = self._request_window(request, begin, duration_s, end, named)
                 if begin is not None:
                     changes.require_end(self, span)
                 revision = self.revision
-                return self._give(request, job, span, policy, self.matcher.match(request, *span, policy), revision)
-            window = self._given_window(begin, end, duration_s, name)
+                placed = self.matcher.match(request, *span, policy)
+                return self._give(request, job, span, policy, placed, revision, facts)
+            window = self._given_window(begin, end, duration_s, named)
             changes.require_end(self, window)
-            return changes.allocate(self, targets.job_id(job), targets.with_amounts(self, cast("Targets", wanted)), window)
+            return changes.allocate(self, targets.job_id(job), targets.with_amounts(self, cast("Targets", wanted)), window, facts)
 
     def allocate_orelse_reserve(
         self,
@@ -649,6 +659,8 @@ class ResourceGraph:
         after: Time | None = None,
         duration_s: Length | None = None,
         policy: str | Policy = "first",
+        user: str | None = None,
+        name: str | None = None,
     ) -> Allocation:
         """Allocate what a request asks for now (or at `after`), or reserve it at the earliest possible time.
 
@@ -663,10 +675,17 @@ class ResourceGraph:
             found = matching.first(self, request, window, policy)
             if found is not None and (after is not None or found.start > window[0]):
                 changes.require_end(self, (found.start, found.end))
-            return self._give(request, job, window, policy, found, revision)
+            return self._give(request, job, window, policy, found, revision, self._facts_of(user, name))
 
     def _give(
-        self, request: Request, job: str, window: Window, policy: str | Policy, found: Placement | None, revision: int
+        self,
+        request: Request,
+        job: str,
+        window: Window,
+        policy: str | Policy,
+        found: Placement | None,
+        revision: int,
+        facts: JobFacts | None = None,
     ) -> Allocation:
         """Allocate the match of a request, found on a revision, or explain why there is none."""
         if found is None:
@@ -674,7 +693,22 @@ class ResourceGraph:
         if self.revision != revision:  # a policy of the caller changed it: nothing else runs in between
             raise StaleHandle("the graph changed while the request was matched", hint="try again")
         matching.require_picks(found)
-        return changes.commit_match(self, found, job)
+        return changes.commit_match(self, found, job, facts=facts)
+
+    def _facts_of(self, user: str | None, name: str | None) -> JobFacts | None:
+        """What a new job is known by, if anything was given."""
+        if user is None and name is None:
+            return None
+        return JobFacts(targets.label(user, "user"), targets.label(name, "name"), self.now())
+
+    @locked
+    def facts(self, job: str) -> JobFacts:
+        """The user and the name that a job was given, and the tick at which it got something for the first time.
+
+        Errors: UnknownJob.
+        """
+        self.records.require_job(job)
+        return self.records.facts.get(job, JobFacts())
 
     def commit_match(self, found: Match, *, job: str) -> Allocation:
         """Allocate the pools that `match` found to a job.
@@ -724,12 +758,13 @@ class ResourceGraph:
         duration_s: Length | None = None,
         at: Time | None = None,
         policy: str | Policy = "first",
+        user: str | None = None,
     ) -> list[Allocation]:
         """Allocate pools to several jobs, or several times to one, at one start: all of them or none.
 
         Args:
             wanted: pairs of (a request, or pools by name; as for allocate) and a job; no two get the same units.
-            start, end, duration_s, at, policy: as for allocate, for all of them; a request may have its own duration.
+            start, end, duration_s, at, policy, user: as for allocate, for all of them; a request may have its own duration.
 
         Requests are matched in the order that `match_all` describes. The allocations are one event: a journal has all of them or
         none.
@@ -742,7 +777,7 @@ class ResourceGraph:
         begin, name = _one_start(start, at)
         first = self.open_window(begin, None, name)[0]
         parts = several.parts_of(self, wanted, self._length(duration_s, begin, end, name), first)
-        return several.give(self, parts, first, policy)
+        return several.give(self, parts, first, policy, self._facts_of(user, None))
 
     @locked
     def allocate_all_orelse_reserve(
@@ -752,11 +787,13 @@ class ResourceGraph:
         after: Time | None = None,
         duration_s: Length | None = None,
         policy: str | Policy = "first",
+        user: str | None = None,
     ) -> list[Allocation]:
         """Allocate what several requests ask for to their jobs now (or at `after`), or at the earliest time possible for all.
 
         Args:
             wanted: pairs of a request and a job.
+            user: as for allocate.
 
         Errors: as for allocate_all, if there is no such time; nothing changes then.
         """
@@ -766,7 +803,7 @@ class ResourceGraph:
         begin = self.open_window(after, None, "after")[0]
         parts = several.parts_of(self, wanted, self._length(duration_s), begin, sought_only=True)
         start = several.start_of_all(self, parts, begin, policy)
-        return several.give(self, parts, begin if start is None else start, policy)
+        return several.give(self, parts, begin if start is None else start, policy, self._facts_of(user, None))
 
     @locked
     def commit_all(self, found: Iterable[tuple[Match, str]]) -> list[Allocation]:
@@ -860,6 +897,14 @@ class ResourceGraph:
         return self.allocation(job)
 
     @locked
+    def latest_end(self, job: str) -> float:
+        """The latest end that :meth:`set_end` can give a job, in seconds; infinity if nothing is in the way.
+
+        Errors: as for `set_end`; UsageError for a job that begins later and that nothing stops, because it needs an end.
+        """
+        return seconds(extending.latest_end(self, job, self.now()))
+
+    @locked
     def expire(self, before: Time | None = None) -> list[str]:
         """Drop the records that ended by now, or by `before`, and expired stages; return the jobs concerned.
 
@@ -924,19 +969,116 @@ class ResourceGraph:
             changes.expire_stages(self)
             changes.release(self, stage)
 
+    # -- maintenance -------------------------------------------------------------------------------------------------
+
+    @locked
+    def reserve(
+        self,
+        where: Where | Selection | Sequence[Where],
+        *,
+        name: str,
+        start: Time | None = None,
+        end: Time | None = None,
+        duration_s: Length | None = None,
+        every_s: Length | None = None,
+        until: Time | None = None,
+        ignore_jobs: bool = False,
+        user: str | None = None,
+    ) -> Reservation:
+        """Reserve pools for maintenance: no job gets anything of them or below them in the window.
+
+        Args:
+            where: pools.
+            name: of the reservation; no job may have the same id.
+            start: now by default.
+            end, duration_s: one of them.
+            every_s, until: repeat the window at this interval, as long as it begins before `until`.
+            ignore_jobs: leave jobs there what they hold, also within the window; what they release before its end goes to the
+                reservation. By default a job that runs into a window is a reason to refuse.
+            user: who reserves.
+
+        Errors: InsufficientResources with the jobs in the way; UsageError; LimitExceeded; nothing changes then.
+        Cost: the records in these pools, and the children of those that are held in part.
+        """
+        from fluxres.model import reserving
+
+        changes.expire_stages(self)
+        first, last = self._given_window(start, end, duration_s)
+        if last >= FOREVER:
+            raise UsageError("a reservation needs an end", hint="give an end or a duration")
+        changes.require_end(self, (first, last))
+        every = None if every_s is None else positive_ticks(every_s, "every_s")
+        windows = reserving.repeated(first, last, every, None if until is None else ticks(until, "until"))
+        vertices = reserving.topmost(self.structure.end, targets.pools(self, where, "reservation"))
+        reservation = Reservation(vertices, windows, ignore_jobs)
+        reserving.reserve(self, targets.job_id(name), reservation, JobFacts(targets.label(user, "user"), None, self.now()))
+        return reservation
+
+    @locked
+    def unreserve(self, name: str) -> None:
+        """Give up a maintenance reservation with all of its windows.
+
+        Errors: UnknownJob.
+        """
+        from fluxres.model import reserving
+
+        changes.expire_stages(self)
+        reserving.remove(self, name)
+
+    @locked
+    def reservations(self) -> dict[str, Reservation]:
+        """The maintenance reservations that are not over, by name; their pools are vertex numbers, their windows ticks."""
+        now = self.now()
+        return {name: one for name, one in self.records.reservations.items() if one.windows[-1][1] > now}
+
+    @locked
+    def node_states(self, at: Time | None = None) -> NodeStates:
+        """The nodes and what state each is in: idle, mixed, allocated, drained, down, …, as columns.
+
+        Args:
+            at: a moment in seconds; now by default.
+
+        Cost: some vector scans over the pools.
+        """
+        from fluxres.model import node_states
+
+        return node_states.of(self, *self.window(at, None))
+
     # -- states and tags ---------------------------------------------------------------------------------------------
 
     @locked
-    def set_state(self, where: Where | Selection | Sequence[Where], state: str) -> None:
+    def set_state(
+        self,
+        where: Where | Selection | Sequence[Where],
+        state: str,
+        *,
+        reason: str | None = None,
+        user: str | None = None,
+        since: Time | None = None,
+    ) -> None:
         """Set the state of pools (RFC 4 State).
 
-        A partition, such as ``partitions:/batch``, is up, down, drain or inactive (rule P1).
+        A partition, such as ``partitions:batch``, is up, down, drain or inactive (rule P1).
+
+        Args:
+            reason: why; :attr:`Pool.state_note` gives it until the state is set again.
+            user: who says so.
+            since: now by default.
 
         Errors: UsageError for an unknown state, and one that a partition cannot have; UnknownPool.
         """
-        fields = events.check_state(state)
-        check = partial(require_state, self.structure, state=state)
-        self._mark("state", where, lambda vertices: self.structure.set_state(vertices, state), fields, check)
+        fields, note = events.check_state(state), None
+        if reason is not None or user is not None:
+            begin = self.now() if since is None else ticks(since, "since")
+            note = StateNote(targets.label(reason, "reason"), targets.label(user, "user"), seconds(begin))
+            given = {"reason": note.reason, "user": note.user, "since": begin}
+            fields |= {key: value for key, value in given.items() if value is not None}
+
+        def apply(vertices: Int32) -> None:
+            self.structure.set_state(vertices, state)
+            state_notes.put(self.structure, vertices, note)
+
+        self._mark("state", where, apply, fields, partial(require_state, self.structure, state=state))
         if self._matcher is not None:
             self._matcher.forget()
 
@@ -1153,15 +1295,51 @@ class ResourceGraph:
 
     # -- journal and audit -------------------------------------------------------------------------------------------
 
-    @locked
-    def apply(self, event: events.Event) -> None:
-        """Replay one event of a journal.
+    @overload
+    def apply(self, change: events.Event) -> None: ...
+    @overload
+    def apply(self, change: ResourceGraph, *, drain: bool = False) -> Difference: ...
+    def apply(self, change: ResourceGraph | events.Event, *, drain: bool = False) -> Difference | None:
+        """Change the machine into what another graph describes, or replay one event of a journal.
 
-        An event may allocate pools that are out of service: its writer has checked that, and jobs keep drained pools.
+        Pools of the containment tree are the same if they have the same path, pools of auxiliary graphs if they have the same
+        name there; else if they have the same uuid, or the same host name. These keep what they are allocated to, their uuids,
+        ranks, tags, and states other than `up`; everything else is as described. Handles are stale afterwards, unless nothing
+        differs.
 
-        Errors: InputError for an unknown event; otherwise those of the operation.
+        Args:
+            change: the description, whose own allocations do not count; or an event, which may allocate pools that are out of
+                service: its writer has checked that, and jobs keep drained pools.
+            drain: set pools that are gone from the description and held by jobs to `drain`, instead of refusing; a later call
+                removes them.
+
+        Returns: the changes made, for a description.
+        Errors: StillHeld with all `jobs` in the way; MergeConflict for the description of another machine; nothing changes then.
+        For an event, InputError if it is unknown, otherwise those of the operation.
         """
-        events.apply(self, event)
+        if not isinstance(change, ResourceGraph):
+            with self.lock:
+                events.apply(self, change)
+            return None
+        from fluxres.model import applying
+
+        with all_of(self, change):
+            return applying.apply(self, change, drain=drain)
+
+    def diff(self, other: ResourceGraph) -> Difference:
+        """What :meth:`apply` would change; false if nothing.
+
+        Args:
+            other: a description of this machine.
+
+        Errors: MergeConflict for the description of another machine.
+        """
+        if not isinstance(other, ResourceGraph):
+            raise UsageError(f"expected a ResourceGraph to compare with, got {other!r:.80}")
+        from fluxres.model import applying
+
+        with all_of(self, other):
+            return applying.diff(self, other)
 
     @locked
     def check(self) -> list[Problem]:
@@ -1195,7 +1373,8 @@ def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[
             f"the clock of graph '{graph.name}' cannot be pickled: {error}",
             hint="use fluxres.clock.system or a function of a module, or set clock to None",
         ) from None
-    held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of, records.drawn)
+    about = (records.facts, records.reservations)
+    held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of, records.drawn, *about)
     counters = (graph.generation, graph.revision, records.stages_made)
     return _revived, (type(graph), surgery.by_itself(graph.structure), graph.name, clock, held, counters)
 
@@ -1206,13 +1385,20 @@ def _revived(
     name: str,
     clock: Clock | None,
     held: tuple[
-        dict[int, dict[str, Steps]], dict[str, dict[int, Steps]], Iterable[str], dict[str, Staged], dict[str, int], Drawn
+        dict[int, dict[str, Steps]],
+        dict[str, dict[int, Steps]],
+        Iterable[str],
+        dict[str, Staged],
+        dict[str, int],
+        Drawn,
+        dict[str, JobFacts],
+        dict[str, Reservation],
     ],
     counters: tuple[int, int, int],
 ) -> ResourceGraph:
     graph = kind(structure, name=name, clock=clock)
     before = Records(structure, graph.planner)
-    recorded, before.implied, owners, before.stages, slots_of, before.drawn = held
+    recorded, before.implied, owners, before.stages, slots_of, before.drawn, before.facts, before.reservations = held
     before.held.update(recorded)
     before.pools_of = {owner: set() for owner in owners}
     before.slots_of = slots_of

@@ -16,6 +16,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import together
 from fluxres.allocation.drawn import implicit
+from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
@@ -450,7 +451,9 @@ def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy)
 # -- allocating ----------------------------------------------------------------------------------------------------------
 
 
-def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy) -> list[Allocation]:
+def give(
+    graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | Policy, facts: JobFacts | None = None
+) -> list[Allocation]:
     """Match every part at one start and allocate it to its job, or change nothing."""
     found = match(graph, parts, start, policy)
     for part, one in zip(parts, found, strict=True):
@@ -463,6 +466,7 @@ def give(graph: ResourceGraph, parts: Sequence[Part], start: int, policy: str | 
             part.named() if one is None else [_share(part.place, part.job, one, one.found)]
             for part, one in zip(parts, found, strict=True)
         ],
+        facts,
     )
 
 
@@ -499,10 +503,13 @@ def _share(place: str, job: str, match: Placement, found: Found | None = None) -
     )
 
 
-def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]]) -> list[Allocation]:
+def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]], facts: JobFacts | None = None) -> list[Allocation]:
     structure, shares = graph.structure, [share for of_part in parts for share in of_part]
+    if facts is not None:
+        shares = [share._replace(facts=facts) for share in shares]
     for share in shares:
         with located(share.place):
+            changes.require_job(graph, share.job)
             changes.require_end(graph, (share.start, share.end))
     pools = sum(len(share.targets) for share in shares)
     windows: dict[Window, list[int]] = {}

@@ -208,7 +208,7 @@ def require_drawn(records: Records, after: Structure, between: Iterable[Ends]) -
                     f"{_by(records, old)} {drawn} units through it, now or later, and it {would}", where=where, hint=_FREE
                 )
         elif there[0] and (new >= 0 or not there[1]):
-            job = _may_draw(records, before.subsystems[name], src, dst, goes=not there[1])
+            job = may_draw(records, before.subsystems[name], src, dst, goes=not there[1])
             if job is not None:
                 what = f"{job} may draw through it, and how much is not recorded, for it had no capacity"
                 raise StillHeld(what, where=where, hint=_FREE)
@@ -244,7 +244,7 @@ def _by(records: Records, account: int) -> str:
     return f"{jobs[0]} draws" if len(jobs) == 1 else f"{len(jobs)} jobs draw"
 
 
-def _may_draw(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
+def may_draw(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
     """A job that may draw through an edge without a capacity: up from its pools, or along a route to another place.
 
     Args:

@@ -6,28 +6,31 @@ here, so every operation accepts all of them, with the same messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 import numpy as np
 
 from fluxres import limits
-from fluxres.errors import StaleHandle, UnknownPool, UsageError
+from fluxres.errors import FluxresError, StaleHandle, UnknownPool, UsageError
 from fluxres.graph.accounts import ARROW, is_edge
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.forest import Forest
+from fluxres.graph.short_names import AT
 from fluxres.graph.structure import Structure
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
-from fluxres.syntax.folded import expand, folds
+from fluxres.syntax.folded import folds, listed
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
     from fluxres.syntax.jobspec import Wanted
 
 Where = str | int | Pool
-"""A path, URI or uuid; a vertex number; a handle."""
+"""A path, URI, uuid or short name; a vertex number; a handle."""
 Targets = Where | Selection | Mapping[Where, int | None] | Iterable[Where | tuple[Where, int | None]]
 """One or more pools, or edges with a capacity, with amounts or all units."""
 
@@ -38,12 +41,8 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
     Errors: UnknownPool; StaleHandle for a handle of another generation or graph; UsageError for another type.
     """
     if isinstance(where, str):
-        try:
-            return graph.structure.vertex(where)
-        except UnknownPool as error:
-            if "[" in where:
-                error.hint = "name one pool, without brackets; find('path=…') takes brackets"
-            raise
+        with _one_pool(where):
+            return vertex_named(graph.structure, where)
     if isinstance(where, Pool):
         if where.graph is not graph:
             raise StaleHandle("this handle belongs to another graph", hint="ask this graph for the pool, by path or uuid")
@@ -55,32 +54,118 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
     raise UsageError(f"a pool is named by a path, URI, uuid, vertex number or handle, not by {where!r}")
 
 
+@contextmanager
+def _one_pool(where: str) -> Iterator[None]:
+    """A context whose UnknownPool says that a list is not accepted."""
+    try:
+        yield
+    except UnknownPool as error:
+        if folds(where):
+            error.hint = "name one pool, without brackets and commas; find('path=…') takes both"
+        raise
+
+
 def account(graph: ResourceGraph, where: Where) -> int:
     """Number of a pool, or of an edge with a capacity, by its name.
 
     Errors: as :func:`vertex`.
     """
     accounts = graph.structure.accounts
-    if isinstance(where, str):
-        return accounts.number(where) if is_edge(where) else vertex(graph, where)
+    if isinstance(where, str) and is_edge(where):
+        between = accounts.edges_between(where, lambda end: [vertex(graph, end)])
+        return between[0] if between else accounts.number(where)
     if isinstance(where, int | np.integer) and graph.structure.n <= where < accounts.n:
         return int(where)
     return vertex(graph, where)
 
 
+def vertex_named(structure: Structure, where: str) -> int:
+    """Vertex number of the pool with this path, URI, uuid or short name.
+
+    Errors: UnknownPool.
+    """
+    return structure.vertex(where) if structure.lookup.is_placed(where) else structure.short_names.vertex(where)
+
+
+def spelled_out(structure: Structure, where: str) -> str:
+    """A name as a path or as a URI with its slash, for code that distinguishes hierarchies; uuids remain.
+
+    Errors: UnknownPool for a short name that no pool has, or several.
+    """
+    if where.startswith("/") or structure.lookup.is_uuid(where):
+        return where
+    name, path = structure.lookup.graph_and_path(where)
+    if path is None:
+        with _one_pool(where):
+            where = structure.where(structure.short_names.vertex(where))
+        name, path = structure.lookup.graph_and_path(where)
+    return where if path is None else f"{name}:/{path}"
+
+
 def vertices_named(structure: Structure, where: str) -> list[int]:
-    """Vertex numbers of the pools that a path, URI or uuid names: several where it has brackets or commas.
+    """Vertex numbers of the pools that a path, URI, uuid or short name names: several where it has brackets or commas.
 
     A pool whose name really has brackets or commas takes precedence.
 
     Errors: UnknownPool; InputError for brackets that are wrong; LimitExceeded beyond IDSET_COUNT_MAX pools.
     """
-    if folds(where):
-        try:
-            return [structure.vertex(where)]
-        except UnknownPool:
-            pass
-    return [structure.vertex(one) for one in expand(where)]
+    if not folds(where):
+        return [vertex_named(structure, where)]
+    if (exact := _exactly(structure, where)) is not None:
+        return [exact]
+    found: list[int] = []
+    for names, hosts in listed(where):
+        if hosts:
+            found += structure.short_names.all_below(names, hosts)
+        elif structure.lookup.is_placed(names[0]):
+            found += [structure.vertex(name) for name in names]
+        else:
+            found += structure.short_names.all(names)
+    return found
+
+
+def _exactly(structure: Structure, where: str) -> int | None:
+    """The pool with exactly this name, None if there is not just one."""
+    if not structure.lookup.is_placed(where):
+        found = structure.named([where])
+        return found[0] if len(found) == 1 else None
+    with suppress(UnknownPool):
+        return structure.vertex(where)
+    return None
+
+
+def names_pools(structure: Structure, word: str) -> bool:
+    """Whether a word where a request is possible names pools instead.
+
+    It does if it is a path, a URI, a uuid or an edge, has a hostlist in brackets or an ``@``, or is the name of a pool, or a list
+    with such a name; but a type of the machine is a request for it, and so is any text in braces.
+
+    Cost: none for a text with a slash or a brace; else a scan for the name.
+    """
+    if is_edge(word) or structure.lookup.is_uuid(word) or word.startswith("/") or _BELOW_PATH.match(word) is not None:
+        return True
+    before, _, _ = word.partition("{")  # a key of a shape may name a pool, such as {to:network:/core0}
+    if structure.lookup.graph_and_path(before)[1] is not None or ":/" in before:
+        return True
+    is_type = any(kind.type == word for kind in structure.kinds) and word in structure.types
+    if is_type or _SHORT.fullmatch(word) is None:
+        return False
+    return AT in word or _HOSTLIST.match(word) is not None or _any_named(structure, word)
+
+
+_SHORT: Final = re.compile(r"[^\s/{}=;-][^\s/{}=;]*")
+_BELOW_PATH: Final = re.compile(r"[^\s/{}=;]+@/")
+_HOSTLIST: Final = re.compile(r"[^\[\]]+\[[0-9,-]+\]")
+
+
+def _any_named(structure: Structure, word: str) -> bool:
+    short_names = structure.short_names
+    try:
+        return bool(short_names.meant(word)) or (
+            folds(word) and any(short_names.meant(name) for names, _ in listed(word) for name in names[:1])
+        )
+    except FluxresError:
+        return False
 
 
 def accounts_named(structure: Structure, where: str) -> list[int]:
@@ -141,7 +226,9 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
 
     Errors: as :func:`vertex`; UnknownGraph; UsageError for a pool that is not in it.
     """
-    structure = graph.structure
+    structure, is_named = graph.structure, hierarchy is None
+    if isinstance(where, str):
+        where = spelled_out(structure, where)
     if hierarchy is None and isinstance(where, str) and where.startswith("/"):
         return Place(structure, [vertex(graph, where)])
     if hierarchy is None and isinstance(where, str) and ":/" in where:
@@ -158,6 +245,8 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
             return Place(structure, structure.forest(hierarchy).roots.tolist(), hierarchy, above_roots=True)
     v = vertex(graph, where)
     if not structure.is_member(structure.subsystem(hierarchy), v):
+        if is_named:
+            return Place(structure, [v])
         graphs = ", ".join([structure.hierarchy] * (v < structure.tree_end) + structure.graphs_of(v)) or "none"
         raise UsageError(f"is not in '{hierarchy}'", where=structure.where(v), hint=f"its graphs are {graphs}")
     return Place(structure, [v], hierarchy)
@@ -170,10 +259,7 @@ def is_request(wanted: object, graph: ResourceGraph) -> TypeGuard[Wanted]:
             return True
         if wanted.lstrip()[:1] == "{" and '"' in wanted:  # JSON, whatever it contains
             return True
-        # A key of a shape may name a pool, such as {to:network:/core0}.
-        before, is_uri, _ = wanted.partition(":/")
-        named = wanted.startswith("/") or (bool(is_uri) and "{" not in before) or is_edge(wanted)
-        return not (named or graph.structure.lookup.is_uuid(wanted))
+        return not names_pools(graph.structure, wanted)
     return "resources" in wanted if isinstance(wanted, Mapping) else hasattr(wanted, "resources")
 
 
@@ -228,6 +314,19 @@ def _amount(amount: object) -> int | None:
     if isinstance(amount, bool) or not isinstance(amount, int | np.integer):
         raise UsageError(f"amount: expected a whole number of units, got {amount!r}")
     return int(amount)
+
+
+def label(text: object, name: str) -> str | None:
+    """A user, a name or a reason, checked: printable text within limits, or None.
+
+    Errors: UsageError.
+    """
+    if text is None:
+        return None
+    if not isinstance(text, str) or not text or not text.isprintable() or len(text) > limits.NAME_LENGTH_MAX:
+        message = f"{name}: expected 1 to {limits.NAME_LENGTH_MAX} printable characters, got {text!r:.80}"
+        raise UsageError(message)
+    return text
 
 
 def job_id(job: object) -> str:

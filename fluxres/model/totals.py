@@ -58,6 +58,25 @@ def available_units(graph: ResourceGraph, start: int, end: int, lo: int = 0, hi:
     return free
 
 
+def in_part(graph: ResourceGraph, start: int, end: int, lo: int = 0, hi: int | None = None) -> dict[str, int]:
+    """By type, the pools of [lo, hi) in the containment tree that are free, and of which jobs hold a part below.
+
+    Cost: the pools that are held.
+    """
+    structure = graph.structure
+    stop = structure.tree_end if hi is None else hi
+    above, found = graph.planner.busy(lo, stop, start, end), np.zeros(0, np.int32)
+    while len(above):
+        above = np.unique(structure.parent[above])
+        above = above[above >= lo]
+        found = np.union1d(found, above)
+    if not len(found):
+        return {}
+    found = found[available_units(graph, start, end, lo, stop)[found - lo] > 0]
+    counts = np.bincount(structure.type[found], minlength=len(structure.types)).tolist()
+    return {name: count for name, count in zip(structure.types, counts, strict=True) if count}
+
+
 def drawn(graph: ResourceGraph) -> tuple[Int32, Int32]:
     """(pool, supplier) of one type, for pools whose units are those of a supplier above them."""
     if not graph.structure.may_pass_on:

@@ -12,10 +12,11 @@ import numpy as np
 
 from fluxres.allocation.planned import Staged
 from fluxres.clock import seconds
+from fluxres.graph import state_notes
 from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
 from fluxres.model.pool import units_free, units_held
-from fluxres.model.totals import everything
+from fluxres.model.totals import everything, in_part
 from fluxres.render.text import seconds_or_none
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def pool(p: Pool, window: tuple[int, int] | None = None) -> Document:
     Args:
         window: of `available` and `jobs`, in ticks; `allocated` is at its start. Now by default.
     """
-    graph, v = p.graph, p.vertex
+    graph, v, note = p.graph, p.vertex, p.state_note
     start, end = graph.window(None, None) if window is None else window
     return {
         "path": p.where,
@@ -53,7 +54,10 @@ def pool(p: Pool, window: tuple[int, int] | None = None) -> Document:
         "state": p.state,
         "out_of_service_by": _others(p),
         "properties": dict(p.properties),
-        "tags": dict(p.tags),
+        "state_reason": None if note is None else note.reason,
+        "state_user": None if note is None else note.user,
+        "state_since": None if note is None else note.since,
+        "tags": state_notes.without(dict(p.tags)),
         "exclusive_only": p.exclusive_required,
         "available": units_free(graph, v, start, end),
         "allocated": units_held(graph, v, start, start + 1),
@@ -92,9 +96,18 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
 
     Units are added up as in :meth:`ResourceGraph.aggregate`; a type whose units cannot be converted has a document for each unit.
     """
+    window = graph.window(at, duration_s)
+    mixed = in_part(graph, *window)
     return [
-        {"type": each.type, "pools": each.pools, "units": each.units, "unit": each.unit, "available": each.available}
-        for each in everything(graph, *graph.window(at, duration_s))
+        {
+            "type": each.type,
+            "pools": each.pools,
+            "units": each.units,
+            "unit": each.unit,
+            "available": each.available,
+            "mixed": mixed.get(each.type, 0),
+        }
+        for each in everything(graph, *window)
     ]
 
 
@@ -128,6 +141,7 @@ def summary(graph: ResourceGraph) -> dict[str, Any]:
         ],
         "states": {state: count for state, count in zip(STATES, counts, strict=True) if count},
         "jobs": graph.jobs(),
+        "reservations": list(graph.reservations()),
         "stages": list(graph.records.stages),
         "types": totals(graph),
     }

@@ -68,7 +68,15 @@ def _stage(event: Mapping[str, Any]) -> str:
 
 
 def _state(event: Mapping[str, Any]) -> str:
-    return f"{folded_paths(event['pools'])} {event['state']}"
+    reason = f" ({event['reason']})" if event.get("reason") else ""
+    return f"{folded_paths(event['pools'])} {event['state']}{reason}"
+
+
+def _reserve(event: Mapping[str, Any]) -> str:
+    (start, end), *more = event["windows"]
+    window = f"from {when(seconds(start))} until {when(seconds(FOREVER if end is None else end))}"
+    again = f", and {plural(len(more), 'more window')}" if more else ""
+    return f"{event['job']}: {folded_paths(event['pools'])} {window}{again}"
 
 
 def _tag(event: Mapping[str, Any]) -> str:
@@ -97,6 +105,17 @@ def _load(event: Mapping[str, Any]) -> str:
     return f"{plural(event.get('count', 0), 'pool')}, {plural(event.get('jobs', 0), 'job')}{replaced}"
 
 
+def _apply(event: Mapping[str, Any]) -> str:
+    drained = event.get("drained")
+    return f"{event.get('summary', '')}{f'; drained {folded_paths(drained)}' if drained else ''}"
+
+
+def _undo(event: Mapping[str, Any]) -> str:
+    first, last = event["first"], event["last"]
+    events = f"event {first}" if first == last else f"events {first} to {last}"
+    return f"{events}{': ' * bool(event.get('undone'))}{event.get('undone', '')}"
+
+
 def _fields(event: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in event.items() if key != "event" and value is not None)
 
@@ -111,6 +130,8 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "set_end": lambda event: f"{event['job']}: until {when(seconds(FOREVER if event['end'] is None else event['end']))}",
     "expire": lambda event: f"records that ended before {when(seconds(event['before']))}",
     "state": _state,
+    "reserve": _reserve,
+    "unreserve": lambda event: str(event["job"]),
     "tag": _tag,
     "untag": _tag,
     "merge": _merge,
@@ -120,4 +141,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "set_edge": _edge,
     "remove_edge": _edge,
     "load": _load,
+    "apply": _apply,
+    "undo": _undo,
+    "redo": _undo,
 }

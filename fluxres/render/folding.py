@@ -154,6 +154,17 @@ def folded(structure: Structure, vertices: Int32) -> str:
     return ",".join(dict.fromkeys(texts))
 
 
+def hosts(structure: Structure, vertices: Int32, every: Int32) -> str:
+    """Nodes folded by name, or by path where another node has the same name.
+
+    Args:
+        every: the nodes that must be told apart.
+    """
+    if len(np.unique(structure.id[every])) == len(every) or len({structure.name(v) for v in every.tolist()}) == len(every):
+        return folded(structure, vertices)
+    return fold_all(structure, vertices.tolist())
+
+
 def _spelled(names: list[str], count: int) -> str:
     text = hostlist.fold(dict.fromkeys(names))
     return text if count <= len(names) else f"{text},… {count - len(names)} more"
@@ -303,11 +314,12 @@ def _outside(structure: Structure, vertices: Int32, looks: UInt64, typeable: boo
     for group in groups(looks):
         by_place: dict[str, list[tuple[str, int]]] = {}
         for v in vertices[group].tolist():
-            place, slash, name = structure.where(v).rpartition("/")
-            if typeable and not slash:
-                found.append(Fold(name, 1, v))
+            where = structure.where(v)
+            split = max(where.rfind("/"), where.find(":")) + 1
+            if typeable and not split:
+                found.append(Fold(where, 1, v))
             else:
-                by_place.setdefault(place + slash, []).append((name if slash else structure.name(v), v))
+                by_place.setdefault(where[:split], []).append((where[split:] if split else structure.name(v), v))
         found += [
             Fold(place + hostlist.fold(name for name, _ in members), len(members), members[0][1])
             for place, members in by_place.items()

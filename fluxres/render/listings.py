@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fluxres.allocation.planned import Staged
+from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, seconds
+from fluxres.graph import state_notes
 from fluxres.graph.structure import Structure
 from fluxres.match import Placement
 from fluxres.model import Pool, Problem, ResourceGraph, Selection, Span
 from fluxres.model.totals import available_units
 from fluxres.render import documents
 from fluxres.render.documents import Document
-from fluxres.render.folding import Fold, fold, fold_edges, looks, mixed
+from fluxres.render.folding import Fold, fold, fold_edges, looks, mixed, of_text
 from fluxres.render.text import PLAIN, Column, Style, plural, state_role, table, units, when
 
 if TYPE_CHECKING:
@@ -29,13 +31,28 @@ def holders(graph: ResourceGraph, v: int, start: int) -> str:
     ``j1`` holds all of it, ``j1=4`` four units; a reservation also shows its start.
     """
     records, size = graph.records, graph.structure.size.item(v)
+    spans = records.spans(v, start, FOREVER)
+    if records.reservations:
+        spans = _once(records, spans)
     notes = [
-        f"{job}{'' if amount == size else f'={amount}'}{f' from {when(seconds(begin))}' if begin > start else ''}"
-        for job, begin, _, amount in records.spans(v, start, FOREVER)
+        f"{records.said(job)}{'' if amount == size else f'={amount}'}{f' from {when(seconds(begin))}' if begin > start else ''}"
+        for job, begin, _, amount in spans
     ]
     if records.stages and records.is_staged(v):
         notes += [f"{s.job} (staged {s.stage})" for s in records.stages.values() if any(u == v for u, _ in s.targets)]
     return ", ".join(notes)
+
+
+def _once(records: Records, spans: Sequence[tuple[str, int, int, int]]) -> list[tuple[str, int, int, int]]:
+    """The spans with only the first one of each maintenance, which may repeat for years."""
+    seen: set[str] = set()
+    found = []
+    for span in spans:
+        if span[0] not in seen:
+            found.append(span)
+        if span[0] in records.reservations:
+            seen.add(span[0])
+    return found
 
 
 def notes(graph: ResourceGraph, start: int) -> Iterator[tuple[int, str]]:
@@ -57,6 +74,26 @@ def pairs_text(pairs: Iterable[tuple[str, object]]) -> str:
     return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(pairs, key=itemgetter(0)))
 
 
+def tags_text(structure: Structure, v: int) -> str:
+    """The tags of a pool, without the note on its state."""
+    return pairs_text(state_notes.without(structure.tags.get(v, {})).items())
+
+
+def because(structure: Structure, v: int) -> str:
+    """Why a pool takes no new work: the reason given for its state, or the pool whose state is the reason; empty if it does."""
+    note = state_notes.of(structure, v)
+    if note is not None and note.reason:
+        return note.reason
+    if not len(structure.unavailable_roots()):
+        return ""
+    others = [u for u in structure.unavailable_because(v) if u != v]
+    shown = [_cause(structure, u) for u in others[:_CAUSES_MAX]]
+    return ", ".join(shown) + (f" and {len(others) - _CAUSES_MAX} more" if len(others) > _CAUSES_MAX else "")
+
+
+_CAUSES_MAX = 2
+
+
 def _job(_text: str) -> str:
     return "job"
 
@@ -76,7 +113,31 @@ def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fol
     graph, vertices = selection.graph, selection.vertices
     structure = graph.structure
     own = looks(structure, 0, structure.n, notes(graph, start))[vertices]
+    if len(structure.unavailable_roots()):
+        own = mixed(own, _causes(structure, vertices))
     return fold(structure, vertices, own if free is None else mixed(own, free[vertices]))
+
+
+def _causes(structure: Structure, vertices: np.ndarray) -> np.ndarray:
+    """A number for each pool: equal where the same kind of pool takes it out of service for the same reason."""
+    outage = structure.outage
+    out = np.zeros(len(vertices), np.uint64)
+    out[outage.is_cut_off(vertices)] = 1
+    stated = outage.stated
+    if len(stated):
+        at = np.maximum(stated.searchsorted(vertices, "right") - 1, 0)
+        below = (stated[at] < vertices) & (vertices < structure.end[stated[at]])
+        said = np.array([of_text(_cause(structure, v)) for v in stated.tolist()], np.uint64)
+        out[below] = said[at[below]]
+    return out
+
+
+def _cause(structure: Structure, v: int) -> str:
+    """What keeps everything below a pool from new work."""
+    note = state_notes.of(structure, v)
+    reason = f": {note.reason}" if note is not None and note.reason else ""
+    state = structure.state_name(v)
+    return f"{structure.kind_of(v).type} {'drained' if state == 'drain' else state}{reason}"
 
 
 def pools(selection: Selection, start: int, end: int, *, limit: int | None = None, style: Style = PLAIN) -> tuple[list[str], int]:
@@ -94,7 +155,8 @@ def pools(selection: Selection, start: int, end: int, *, limit: int | None = Non
             units(int(free[item.vertex]), structure.kind_of(item.vertex).unit),
             structure.state_name(item.vertex),
             holders(graph, item.vertex, start) if item.vertex in graph.records.held else "",
-            pairs_text(structure.tags.get(item.vertex, {}).items()),
+            because(structure, item.vertex),
+            tags_text(structure, item.vertex),
         ]
         for item in shown
     ]
@@ -106,6 +168,7 @@ def pools(selection: Selection, start: int, end: int, *, limit: int | None = Non
         Column("FREE", right=True),
         Column("STATE", role=state_role),
         Column("HELD BY", role=_job),
+        Column("REASON"),
         Column("TAGS"),
     ]
     return table(columns, rows, style=style), sum(item.count for item in found[len(shown) :])
@@ -209,10 +272,11 @@ def totals(facts: Sequence[Document], *, free: bool = True, style: Style = PLAIN
             str(d["pools"]),
             units(d["units"], d["unit"]) if d["units"] != d["pools"] or d["unit"] else "",
             units(d["available"], d["unit"]),
+            str(d["mixed"] or ""),
         ]
         for d in facts
     ]
-    columns = [Column("TYPE"), Column("POOLS", right=True), Column("TOTAL", right=True), Column("FREE", right=True)]
+    columns = [Column("TYPE"), *(Column(title, right=True) for title in ("POOLS", "TOTAL", "FREE", "MIXED"))]
     return table(columns if free else columns[:3], rows if free else [row[:3] for row in rows], style=style)
 
 
@@ -237,6 +301,7 @@ def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
         ["free", units(facts["available"], facts["unit"])],
         ["rank", "" if facts["rank"] is None else str(facts["rank"])],
         ["state", facts["state"]],
+        ["reason", _noted(facts)],
         *(["takes no new work", f"{other['path']} is {other['state']}"] for other in facts["out_of_service_by"]),
         ["properties", pairs_text(facts["properties"].items())],
         ["tags", pairs_text(facts["tags"].items())],
@@ -247,6 +312,12 @@ def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
     ]
     columns = [Column("fact", role=lambda _text: "heading"), Column("value")]
     return table(columns, [row for row in rows if row[1]], header=False, style=style)
+
+
+def _noted(facts: Document) -> str:
+    by = f"by {facts['state_user']}" if facts["state_user"] else ""
+    since = "" if facts["state_since"] is None else f"since {when(facts['state_since'])}"
+    return ", ".join(part for part in (facts["state_reason"], by, since) if part)
 
 
 def _span(p: Pool, span: Span) -> str:
@@ -266,6 +337,7 @@ def summary(facts: dict[str, Any], *, style: Style = PLAIN) -> list[str]:
         ["auxiliary graphs", graphs],
         ["not up", others],
         ["jobs", _listed(facts["jobs"])],
+        ["maintenance", _listed(facts["reservations"])],
         ["stages", _listed(facts["stages"])],
     ]
     columns = [Column("fact", role=lambda _text: "heading"), Column("value")]

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.graph import state_notes
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.render.folding import Subtrees, UInt64, fold_all, folded, groups, looks, mixed, of_text
-from fluxres.render.listings import holders, notes, pairs_text
+from fluxres.render.listings import holders, notes, pairs_text, tags_text
 from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
 
@@ -103,9 +104,14 @@ def _cells(graph: ResourceGraph, line: Branch, now: int) -> list[str]:
         line.edge,
         "" if state == "up" else state,
         holders(graph, v, now) if v in graph.records.held else "",
-        pairs_text(structure.tags.get(v, {}).items()),
+        " ".join(filter(None, (_reason(structure, v), tags_text(structure, v)))),
         pairs_text(kind.properties),
     ]
+
+
+def _reason(structure: Structure, v: int) -> str:
+    note = state_notes.of(structure, v)
+    return f"({note.reason})" if note is not None and note.reason else ""
 
 
 def _indent(line: Branch) -> str:

@@ -136,12 +136,14 @@ class OverTime(NamedTuple):
         part_s: length of each.
         used: units in use, per interval.
         waiting: jobs that waited.
+        starts: jobs started, per second.
     """
 
     begin_s: float
     part_s: float
     used: NDArray[np.float64]
     waiting: NDArray[np.float64]
+    starts: NDArray[np.float64]
 
 
 class Series:
@@ -175,20 +177,22 @@ class Series:
         submit, start, end, size = self.columns()
         ran = start >= 0
         if not ran.any() or end[ran].max() <= submit.min():
-            return OverTime(0.0, 0.0, np.zeros(0), np.zeros(0))
+            return OverTime(0.0, 0.0, np.zeros(0), np.zeros(0), np.zeros(0))
         begin, last = int(submit.min()), int(end[ran].max())
         edges = np.linspace(begin, last, parts + 1)
-        used = _averages(np.concatenate((start[ran], end[ran])), np.concatenate((size[ran], -size[ran])), edges)
+        used = averages(np.concatenate((start[ran], end[ran])), np.concatenate((size[ran], -size[ran])), edges)
         left = np.where(ran, start, end)
         one = np.ones(len(submit), np.int64)
-        waiting = _averages(np.concatenate((submit, left)), np.concatenate((one, -one)), edges)
-        return OverTime(begin / TICKS_PER_S, (last - begin) / parts / TICKS_PER_S, used, waiting)
+        waiting = averages(np.concatenate((submit, left)), np.concatenate((one, -one)), edges)
+        part_s = (last - begin) / parts / TICKS_PER_S
+        starts = np.histogram(start[ran], edges)[0] / part_s
+        return OverTime(begin / TICKS_PER_S, part_s, used, waiting, starts)
 
 
-def _averages(moments: Numbers, changes: Numbers, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def averages(moments: Numbers, changes: Numbers | NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean height of a step function between edges.
 
-    >>> _averages(np.array([0, 4]), np.array([2, -2]), np.array([0.0, 2.0, 8.0]))
+    >>> averages(np.array([0, 4]), np.array([2, -2]), np.array([0.0, 2.0, 8.0]))
     array([2.        , 0.66666667])
     """
     order = np.argsort(moments, kind="stable")

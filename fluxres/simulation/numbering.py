@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from fluxres.graph.kinds import WAY
 from fluxres.simulation.schedule import Finished, Sink
@@ -18,6 +20,7 @@ from fluxres.syntax import idset
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
+    from fluxres.simulation.machine import Machine
 
 
 class _TextInventory:
@@ -83,6 +86,34 @@ class Translated:
     @cached_property
     def _place(self) -> dict[int, int]:
         return {v: at for at, v in enumerate(self.whole.of_type(self.unit).tolist())}
+
+
+HOSTS_SHOWN: Final = 9
+"""The number of hosts named on the axis of a chart."""
+
+
+def hosts(machine: Machine, at_most: int = HOSTS_SHOWN) -> list[tuple[int, str]]:
+    """Hosts at about equal distances, each with the number of its first unit; empty if units have no names of their own.
+
+    >>> from fluxres.simulation.machine import Machine, of_shape
+    >>> hosts(Machine(of_shape("node=4/core=8"), "core"), 2)
+    [(0, 'node0'), (16, 'node2')]
+    """
+    structure, unit = machine.graph.structure, machine.unit
+    units, nodes = structure.of_type(unit), structure.of_type("node")
+    if not units.size or (structure.size[units] > 1).any():
+        return []
+    first = np.searchsorted(units, nodes)
+    has_units = (first < units.size) & (units[np.minimum(first, units.size - 1)] < structure.end[nodes])
+    nodes, first = nodes[has_units], first[has_units]
+    if not nodes.size:
+        nodes, first = units, np.arange(units.size)
+    step = -(-nodes.size // at_most)
+    shown = nodes[::step].tolist()
+    names = [structure.name(v) for v in shown]
+    if len(set(names)) < len(names):
+        names = ["/".join(structure.path(v).rsplit("/", 2)[-2:]) for v in shown]
+    return list(zip(first[::step].tolist(), names, strict=True))
 
 
 def laid_out(start: Sequence[int], end: Sequence[int], size: Sequence[int], units: int) -> list[list[int]]:

@@ -7,13 +7,18 @@ from typing import Any, Final
 
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
-from fluxres.simulation import batsim, jobspecs, swf
+from fluxres.simulation import batsim, jobspecs, swf, workload
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import duration as durations
 
 MODELS: Final[dict[str, Callable[..., Iterable[Submission]]]] = {"lublin": Lublin, "ensemble": Ensemble, "bursts": Bursts}
 FORMATS: Final[dict[str, Callable[[Source], Workload]]] = {"swf": swf.read, "batsim": batsim.read, "jobs": jobspecs.read}
+BY_DAYS: Final = ("lublin", "bursts")
+"""Models whose jobs arrive over time, so that their number can be given by a length in days."""
+DAYS_MAX: Final = 1e5
+EVERY: Final = 10**12
+"""More jobs than a model is asked for."""
 
 _HEAD = 1 << 16
 
@@ -63,21 +68,36 @@ def _parameters(name: str, text: str) -> dict[str, str]:
     return found
 
 
-def _model(name: str, text: str, seed: int) -> Iterable[Submission]:
+def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:
+    """The parameters of a model by the names of its fields, and its length in days, if that is given.
+
+    Errors: UsageError for a parameter that the model does not have, and for neither a number of jobs nor of days.
+    """
     known = {field: kind for field, kind in MODELS[name].__annotations__.items() if field != "seed"}
-    given: dict[str, Any] = {"seed": seed}
-    for key, value in _parameters(name, text).items():
+    given: dict[str, Any] = {}
+    parameters = _parameters(name, text)
+    days = parameters.pop("days", None) if name in BY_DAYS else None
+    for key, value in parameters.items():
         field = key if key in known else f"{key}_s"
         if field not in known:
-            raise UsageError(
-                f"{name} has no {key!r:.80}",
-                where="workload",
-                hint=f"it has {', '.join(each.removesuffix('_s') for each in known)}",
-            )
+            there = [*(each.removesuffix("_s") for each in known), *["days"] * (name in BY_DAYS)]
+            raise UsageError(f"{name} has no {key!r:.80}", where="workload", hint=f"it has {', '.join(there)}")
         given[field] = _value(str(known[field]), value, f"workload {name} {key}", is_time=field.endswith("_s"))
-    if "jobs" not in given:
-        raise UsageError(f"{name} needs a number of jobs", where="workload", hint=f"such as {name}:jobs=1000")
-    return MODELS[name](**given)
+    if "jobs" not in given and days is None:
+        hint = f"such as {name}:jobs=1000" + f", or {name}:days=7" * (name in BY_DAYS)
+        raise UsageError(f"{name} needs a number of jobs", where="workload", hint=hint)
+    length = None if days is None else _value("float", days, f"workload {name} days", is_time=False)
+    if length is not None and not 0 < length < DAYS_MAX:
+        raise UsageError(
+            f"expected a number of days above 0 and below {DAYS_MAX:,.0f}, got {days!r:.80}", where=f"workload {name}"
+        )
+    return given, length
+
+
+def _model(name: str, text: str, seed: int) -> Iterable[Submission]:
+    given, days = model_values(name, text)
+    made = MODELS[name](**{"jobs": EVERY, "seed": seed, **given})
+    return made if days is None else workload.first_days(made, days)
 
 
 def _value(kind: str, text: str, where: str, *, is_time: bool) -> Any:

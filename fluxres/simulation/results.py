@@ -47,8 +47,8 @@ class BatsimCsv:
         file: open for text; the caller closes it.
         workload: its name.
 
-    Times are in seconds with six decimals. A job that never ran has no start. Energy is not computed: the column stays empty, and
-    so does `metadata`.
+    Times are in seconds with six decimals. A job that never ran has no start. Energy is not computed: the column stays empty.
+    `metadata` has the user, if there is one: `user=alice`.
     """
 
     def __init__(self, file: IO[str], workload: str = "workload") -> None:
@@ -78,7 +78,7 @@ class BatsimCsv:
                 f"{turnaround / run:.6f}" if run else "1.000000" if ran else "",
                 _hosts(job.allocated()),
                 "",
-                "",
+                "" if job.user is None else f"user={job.user}",
             )
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from fluxres.instance.inventory import Claim, Inventory
+from fluxres.syntax.jobspec import Request
 
 
 class Finished(NamedTuple):
@@ -26,6 +27,7 @@ class Finished(NamedTuple):
         user: from the workload.
         instance: number of the instance that ran it, 0 for the outermost.
         claim, inventory: what it held, rendered on demand by `allocated`.
+        ask: what it requested.
     """
 
     id: int | str
@@ -40,6 +42,7 @@ class Finished(NamedTuple):
     instance: int
     claim: Claim
     inventory: Inventory
+    ask: int | Request = 0
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

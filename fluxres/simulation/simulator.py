@@ -205,7 +205,7 @@ class Simulator:
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = None if cost is None else []
-        self._made = self._submitted = self._handled = self._supplies_seen = 0
+        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ class Simulator:
         """Run a workload to its end.
 
         Args:
-            progress: called now and then with the number of submitted jobs.
+            progress: called now and then with the number of jobs that have ended.
 
         Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; the results until
         then are in the sinks. A queue policy that raises ends its instance, and `Result.errors` reports it.
@@ -259,8 +259,8 @@ class Simulator:
                         handlers[kind](what)
                     except (PolicyError, Endless) as error:
                         self._stop(what, error)
-                    if progress is not None and kind == SUBMIT and not self._submitted % _SHOWN_EVERY:
-                        progress(self._submitted)
+                    if progress is not None and not self._handled % _SHOWN_EVERY:
+                        progress(self._ended)
         finally:
             for sink in self.sinks:
                 sink.close()
@@ -502,7 +502,9 @@ class Simulator:
             self._sites[instance].number,
             claim,
             inventory,
+            given.ask,
         )
+        self._ended += 1
         for sink in self.sinks:
             sink.add(record)
 

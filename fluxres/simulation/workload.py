@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from fluxres.errors import UsageError
+from fluxres import limits
+from fluxres.clock import TICKS_PER_S
+from fluxres.errors import LimitExceeded, UsageError
 from fluxres.instance.job import BEGIN, SINGLETON
 from fluxres.syntax.jobspec import Request
 
@@ -105,6 +107,26 @@ def share(jobs: Iterable[Submission], index: int, number: int) -> Iterator[Submi
     if iter(jobs) is jobs:
         raise UsageError("jobs from an iterator cannot be dealt to several instances", where="workload", hint="give a list")
     return islice(jobs, index, None, number)
+
+
+def first_days(jobs: Iterable[Submission], days: float) -> list[Submission]:
+    """The jobs submitted within this many days of the first one.
+
+    Errors: LimitExceeded for more than `limits.JOBS_LISTED_MAX`, or a workload that never gets that far.
+    """
+    found: list[Submission] = []
+    for job in jobs:
+        if found and job.submit - found[0].submit >= days * _DAY:
+            return found
+        if len(found) == limits.JOBS_LISTED_MAX:
+            raise LimitExceeded(
+                f"more than {limits.JOBS_LISTED_MAX:,} jobs in {days:g} days", where="workload", hint="give a number of jobs"
+            )
+        found.append(job)
+    return found
+
+
+_DAY: Final = 86400 * TICKS_PER_S
 
 
 def name_of(file: str) -> str:

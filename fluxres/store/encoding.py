@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Staged
 from fluxres.errors import StoreError
 from fluxres.graph import surgery
@@ -285,6 +286,8 @@ class MarksHeader(msgspec.Struct, frozen=True):
     slots: Packed | None = None
     stages_made: int = 0
     drawn: Packed | None = None
+    facts: Packed | None = None
+    reservations: Packed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +302,8 @@ class RecordColumns:
         slots_of: by job, the number of slots of its requests, if known.
         stages_made: number of the next stage.
         drawn: (owner index, pools, account, start, end, units): the units drawn for these pools.
+        facts: by job, its user and name.
+        reservations: maintenance windows by name.
     """
 
     owners: list[str]
@@ -311,6 +316,8 @@ class RecordColumns:
     slots_of: dict[str, int] = field(default_factory=dict)
     stages_made: int = 0
     drawn: list[DrawnRow] = field(default_factory=list)
+    facts: dict[str, JobFacts] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -321,6 +328,8 @@ class RecordColumns:
         slots_of: dict[str, int] | None = None,
         stages_made: int = 0,
         drawn: list[DrawnRow] | None = None,
+        facts: dict[str, JobFacts] | None = None,
+        reservations: dict[str, Reservation] | None = None,
     ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
         rows = np.array(spans, np.int64).reshape(-1, 5)
@@ -336,6 +345,8 @@ class RecordColumns:
             slots_of or {},
             stages_made,
             drawn or [],
+            facts or {},
+            reservations or {},
         )
 
 
@@ -384,6 +395,8 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
         slots=_pack(records.slots_of, payloads),
         stages_made=records.stages_made,
         drawn=_pack(records.drawn, payloads) if records.drawn else None,
+        facts=_pack(records.facts, payloads) if records.facts else None,
+        reservations=_pack(records.reservations, payloads) if records.reservations else None,
     )
     return pack(MARKS_MAGIC, VERSION, header, payloads)
 
@@ -557,10 +570,16 @@ def _read_records(header: MarksHeader, reader: Reader) -> RecordColumns:
     stages: list[Staged] = reader.values(header.stages, list[Staged])
     slots_of: dict[str, int] = {} if header.slots is None else reader.values(header.slots, dict[str, int])
     drawn: list[DrawnRow] = [] if header.drawn is None else reader.values(header.drawn, list[DrawnRow])
+    facts: dict[str, JobFacts] = {} if header.facts is None else reader.values(header.facts, dict[str, JobFacts])
+    reservations: dict[str, Reservation] = (
+        {} if header.reservations is None else reader.values(header.reservations, dict[str, Reservation])
+    )
     if len({len(column) for column in found}) != 1:
         raise StoreError("records whose columns differ in length")
     owner, vertex, start, end, amount = found
-    return RecordColumns(owners, owner, vertex, start, end, amount, stages, slots_of, header.stages_made, drawn)
+    return RecordColumns(
+        owners, owner, vertex, start, end, amount, stages, slots_of, header.stages_made, drawn, facts, reservations
+    )
 
 
 def _check(structure: Structure, records: RecordColumns) -> None:
@@ -585,6 +604,9 @@ def _check(structure: Structure, records: RecordColumns) -> None:
             raise StoreError("units drawn for pools that are not there")
     if not records.slots_of.keys() <= set(records.owners) or min(records.slots_of.values(), default=1) < 1:
         raise StoreError("slots of a job that holds nothing, or none")
+    for name, one in records.reservations.items():
+        if not (one.pools and all(0 <= v < count for v in one.pools) and all(start < end for start, end in one.windows)):
+            raise StoreError(f"reservation {name!r} is of nothing")
     if records.stages_made < 0:
         raise StoreError("a number of stages below 0")
     if (records.amount < 1).any() or (records.start >= records.end).any():

@@ -7,9 +7,11 @@ digit would otherwise be a valid event.
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +22,7 @@ from fluxres.errors import InputError, StoreError
 
 Event = dict[str, Any]
 
-STRUCTURAL: Final = frozenset({"load", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
+STRUCTURAL: Final = frozenset({"load", "undo", "redo", "apply", "merge", "unlink", "move", "add_edge", "set_edge", "remove_edge"})
 """Events that change the shape: they are stored with a new snapshot and never replayed."""
 _TICKS: Final = ("start", "end", "expires", "before")
 _ZIP_FROM_BYTES: Final = 4096
@@ -36,21 +38,31 @@ class Entry:
         time: when it was written, seconds since 1970.
         command: the command that caused it.
         event: the event as plain values.
+        user: who ran the command; empty for events of earlier versions.
     """
 
     seq: int
     time: float
     command: str
     event: Event
+    user: str = ""
 
 
-def body(event: Event) -> bytes:
+BY: Final = "by"
+"""The field of a stored event that names the user who caused it."""
+
+
+def body(event: Event, user: str | None = None) -> bytes:
     """An event as stored, without the other graph of a merge, which the snapshot written with it contains.
 
-    >>> body({"event": "release", "stage": "s0"})
-    b'{"event":"release","stage":"s0"}'
+    Args:
+        user: who caused it.
+
+    >>> body({"event": "release", "stage": "s0"}, "ada")
+    b'{"event":"release","stage":"s0","by":"ada"}'
     """
-    raw = msgspec.json.encode({key: value for key, value in event.items() if key != "graph"})
+    by = {} if user is None else {BY: user}
+    raw = msgspec.json.encode({key: value for key, value in (event | by).items() if key != "graph"})
     return raw if len(raw) < _ZIP_FROM_BYTES else _ZIPPED + zlib.compress(raw, 1)
 
 
@@ -75,6 +87,17 @@ def event_of(stored: bytes) -> Event:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreError(f"unreadable event: {error}") from None
     return event
+
+
+@cache
+def os_user() -> str:
+    """The user that this process runs as: the name, or the number where it has none."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except (ImportError, KeyError):
+        return f"uid {os.geteuid()}"
 
 
 def require_whole(event: Event) -> None:
@@ -129,8 +152,14 @@ def concerns(event: Event, job: str | None, path: str | None) -> bool:
         return False
     if path is None:
         return True
-    below = path if path.endswith("/") else path + "/"
-    return any(named == path or named.startswith(below) for named in _pools(event))
+    place = _place(path)
+    below = place if place.endswith("/") else place + "/"
+    return any(named == place or named.startswith(below) for named in map(_place, _pools(event)))
+
+
+def _place(name: str) -> str:
+    """A name in one form: ``network:/leaf0`` is also written ``network:leaf0``."""
+    return name if name.startswith("/") else name.replace(":/", ":", 1)
 
 
 def _parts(event: Event) -> list[Event]:

@@ -45,7 +45,8 @@ def capture(records: Records) -> RecordColumns:
     ]
     drawn = drawn_rows(records.drawn, number)
     stages = list(records.stages.values())
-    return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn)
+    more = dict(records.facts), dict(records.reservations)
+    return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn, *more)
 
 
 def drawn_rows(drawn: Drawn, number: Mapping[str, int]) -> list[DrawnRow]:
@@ -84,6 +85,7 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     graph.records.pools_of = {owner: set() for owner in stored.owners}
     graph.records.take(before, np.arange(structure.n, dtype=np.int32))
     graph.records.slots_of = dict(stored.slots_of)
+    graph.records.facts, graph.records.reservations = dict(stored.facts), dict(stored.reservations)
     graph.records.stages_made = max(graph.records.stages_made, stored.stages_made)
     return graph
 

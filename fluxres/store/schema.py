@@ -50,6 +50,15 @@ _TABLES: Final = (
         PRIMARY KEY (graph, seq)
     )""",
 )
+_PREVIOUS: Final = """CREATE TABLE IF NOT EXISTS previous (
+    graph INTEGER PRIMARY KEY REFERENCES graphs (id),
+    before INTEGER NOT NULL,
+    after INTEGER NOT NULL,
+    snapshot_seq INTEGER NOT NULL,
+    shape BLOB,
+    marks BLOB
+)"""
+"""The state before the last change of each graph, for `undo`. A store without this table gets it with the next write."""
 
 
 @contextmanager
@@ -160,6 +169,7 @@ def begin(path: Path, *, private: bool = False) -> sqlite3.Connection:
                     db.execute(table)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute(_PREVIOUS)
         except BaseException:
             db.close()
             raise

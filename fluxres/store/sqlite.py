@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,7 @@ WEIGHT_MAX: Final = 256
 _COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
 _KINDS: Final = (int, str, str, float, int, int, int, int, int)
 """Types of these columns, since SQLite itself accepts any type in any column."""
+_OLD: Final = "(SELECT blob FROM {} WHERE graph = ?)"
 _EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
 
 
@@ -143,7 +144,7 @@ class Rows:
         return self.graph(name)
 
     def remove(self, row: GraphRow) -> None:
-        for table in ("events", "snapshots", "shapes"):
+        for table in ("events", "snapshots", "shapes", "previous"):
             self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
         self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
         self.db.execute("DELETE FROM meta WHERE key = 'default' AND value = ?", (row.name,))
@@ -176,7 +177,10 @@ class Rows:
 
         Errors: StoreError for damage.
         """
-        shape, marks = self._blob("shapes", row), self._blob("snapshots", row)
+        return self._replayed(row, self._blob("shapes", row), self._blob("snapshots", row), clock)
+
+    def _replayed(self, row: GraphRow, shape: bytes, marks: bytes, clock: Clock | None) -> ResourceGraph:
+        """A snapshot and the events from `row.snapshot_seq` to `row.seq`."""
         try:
             structure, stored = encoding.decode(shape, marks)
             graph = records.restore(structure, stored, name=row.name, clock=clock)
@@ -208,17 +212,72 @@ class Rows:
                 event = journal.event_of(body)
             except FluxresError as error:
                 raise self._damaged(row, f"event {seq}: {error}") from error
-            yield Entry(seq, time, command, event)
+            user = event.pop(journal.BY, "")
+            yield Entry(seq, time, command, event, user if isinstance(user, str) else "")
 
     def loss(self, row: GraphRow) -> str:
-        """What is lost if this graph is removed, in words."""
+        """What is in a graph, in words: it is lost if the graph is replaced."""
+        pools = f"{row.pools} pool{'' if row.pools == 1 else 's'}"
         try:
-            graph = self.read(row)
+            jobs = len(self.read(row).records.jobs())
         except StoreError:
-            return f"{row.pools} pools, whose records cannot be read,"
-        jobs = set(graph.records.jobs())
-        spans = sum(len(held) for holders in graph.records.held.values() for job, held in holders.items() if job in jobs)
-        return f"{row.pools} pools and {spans} span{'' if spans == 1 else 's'} of {len(jobs)} job{'' if len(jobs) == 1 else 's'}"
+            return f"{pools}, and allocations that cannot be read"
+        return f"{pools} and {'the allocations of ' * bool(jobs)}{jobs or 'no'} job{'' if jobs == 1 else 's'}"
+
+    # -- undo --------------------------------------------------------------------------------------------------------
+
+    def previous(self, row: GraphRow, clock: Clock | None) -> tuple[ResourceGraph, list[Entry]]:
+        """The graph before its last change, and the events of that change.
+
+        Errors: UsageError if the state before it was not kept; StoreError for damage.
+        """
+        found = self.db.execute(
+            "SELECT before, snapshot_seq, shape, marks FROM previous WHERE graph = ? AND after = ?", (row.number, row.seq)
+        ).fetchone()
+        if found is None:
+            raise self._undoable(row)
+        before, snapshot_seq, shape, marks = found
+        if not (type(before) is type(snapshot_seq) is int and all(isinstance(blob, bytes | None) for blob in (shape, marks))):
+            raise self._damaged(row, "its previous version")
+        if self.oldest(row) > snapshot_seq + 1:
+            raise self._undoable(row)
+        then = replace(row, seq=before, snapshot_seq=snapshot_seq)
+        marks = marks if marks is not None else self._blob("snapshots", row)
+        graph = self._replayed(then, shape if shape is not None else self._blob("shapes", row), marks, clock)
+        return graph, list(self.entries(row, after=before))
+
+    def _undoable(self, row: GraphRow) -> UsageError:
+        last = next(self.entries(row, after=row.seq - 1), None)
+        if last is not None and last.event["event"] == "load" and "replaced" not in last.event:
+            hint = f"`fluxres graphs drop {row.name}` removes the graph"
+            return UsageError("loading it was the only change so far", where=f"graph '{row.name}'", hint=hint)
+        size = f"{limits.UNDO_BYTES_MAX >> 20} MiB"
+        hint = f"the store keeps the previous version of a graph of up to {size}; `fluxres log` shows what changed"
+        return UsageError("the state before the last change was not kept", where=f"graph '{row.name}'", hint=hint)
+
+    def _keep(self, row: GraphRow, seq: int, *, shape: bool, marks: bool) -> None:
+        """Keep the state before a change, for `previous`.
+
+        Args:
+            seq: number of the last event of the change.
+            shape, marks: whether the change is about to overwrite them.
+        """
+        self.db.execute("DELETE FROM previous WHERE graph = ?", (row.number,))
+        if row.generation < 0:
+            return
+        blobs = {"shapes": shape, "snapshots": marks}
+        sizes = [
+            self.db.execute(f"SELECT length(blob) FROM {table} WHERE graph = ?", (row.number,)).fetchone()
+            for table, changes in blobs.items()
+            if changes
+        ]
+        if None in sizes or sum(size for (size,) in sizes) > limits.UNDO_BYTES_MAX:
+            return
+        self.db.execute(
+            f"""INSERT INTO previous (graph, before, after, snapshot_seq, shape, marks) VALUES (?, ?, ?, ?,
+            {_OLD.format("shapes") if shape else "NULL"}, {_OLD.format("snapshots") if marks else "NULL"})""",
+            (row.number, row.seq, seq, row.snapshot_seq, *[row.number] * (shape + marks)),
+        )
 
     def _blob(self, table: str, row: GraphRow) -> bytes:
         found = self.db.execute(f"SELECT blob FROM {table} WHERE graph = ?", (row.number,)).fetchone()
@@ -251,7 +310,8 @@ class Rows:
             shape: of the graph, if it is new.
         """
         text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
-        bodies = [journal.body(event) for event in events]
+        user = journal.os_user()
+        bodies = [journal.body(event, user) for event in events]
         self.db.executemany(
             "INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)",
             [(row.number, seq, now, text, body, journal.checksum(seq, body)) for seq, body in enumerate(bodies, row.seq + 1)],
@@ -260,6 +320,7 @@ class Rows:
         snapshot_seq, generation = row.snapshot_seq, row.generation
         if shape is None and journal.is_structural(events):
             shape = encoding.encode_shape(graph.structure)
+        self._keep(row, seq, shape=shape is not None, marks=shape is not None or weight > WEIGHT_MAX)
         if shape is not None:
             self.db.execute("INSERT OR REPLACE INTO shapes (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, shape))
             generation += 1
@@ -385,6 +446,7 @@ class SqliteStore:
         after: int | None = None,
         job: str | None = None,
         path: str | None = None,
+        user: str | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
         """Events of a graph, oldest first.
@@ -393,6 +455,7 @@ class SqliteStore:
             after: only those with a higher number.
             job: only those of this job.
             path: only those that name this pool or one below it.
+            user: only those that this user caused.
             limit: at most this number, the latest ones.
 
         Errors: UnknownGraph; StoreError; UsageError for a negative limit.
@@ -404,7 +467,7 @@ class SqliteStore:
             for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):
                 if limit is not None and len(found) >= limit:
                     break
-                if journal.concerns(entry.event, job, path):
+                if (user is None or entry.user == user) and journal.concerns(entry.event, job, path):
                     found.append(entry)
         return found[::-1]
 
@@ -518,13 +581,41 @@ class SqliteStore:
                 event["replaced"] = loss = rows.loss(row)
                 if not replace and base is None:
                     raise UsageError(
-                        f"a graph '{name}' already exists: {loss} would be lost",
+                        f"a graph '{name}' already exists, with {loss}",
                         where=self.url,
-                        hint="replace it with --replace, or choose another name",
+                        hint="discard these with --replace, or choose another name",
                     )
             seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
             rows.choose(name if use or chosen is None else chosen)
         return Position(row.uid, seq)
+
+    def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
+        """Put back the state before the last change of a graph, as a new change.
+
+        Only one step is kept. Undoing an undo is `redo`, so that two people who undo the same change do not bring it back.
+
+        Args:
+            name: of the graph; the default one if None.
+            redo: undo an undo, and nothing else.
+
+        Returns: the events of the change that was undone.
+        Errors: UsageError if the last change cannot be undone; UnknownGraph; StoreError.
+        """
+        with self._changing(name, command, wait_s) as rows:
+            row = rows.graph(name)
+            graph, undone = rows.previous(row, self.clock)
+            last = undone[-1].event
+            if (last["event"] == "undo") != redo:
+                said = "was not an undo" if redo else "was itself an undo"
+                hint = "`fluxres undo` undoes it" if redo else "`fluxres undo --redo` brings back what it undid"
+                raise UsageError(f"the last change {said}", where=f"graph '{row.name}'", hint=hint)
+            # Stages never share an id, and the next one must not get that of an undone one.
+            stages_made = rows.read(row).records.stages_made if any(e.event["event"] == "stage" for e in undone) else 0
+            graph.records.stages_made = max(graph.records.stages_made, stages_made)
+            what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
+            event = {"event": "redo" if redo else "undo", **what}
+            rows.append(row, graph, [event], self.clock(), command)
+        return undone
 
     def use(self, name: str, *, wait_s: float | None = None) -> None:
         """Make this graph the default one.

@@ -18,6 +18,7 @@ from fluxres.errors import InputError, LimitExceeded
 
 _FIELD = re.compile(r"\$\{(?P<key>[^\s${}:]+)(?::(?P<width>[^}]*))?\}")
 _WIDTH = re.compile(r"0[1-9][0-9]{0,2}", re.ASCII)
+_DIGITS = re.compile(r"[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 
@@ -150,6 +151,28 @@ def is_invertible(text: str) -> bool:
     (True, False)
     """
     return around_id(text) is not None
+
+
+def possible_ids(text: str, name: str) -> list[int] | None:
+    """Ids with which a template may give this name, some of them in vain; None if the id does not matter.
+
+    Errors: as :func:`parse`.
+
+    >>> possible_ids("n${rack}-${id}", "n1-23"), possible_ids("n${rack}", "n1"), possible_ids("n${rack}", "m1")
+    ([1, 2, 3, 23], None, [])
+    """
+    parts, at = parse(text), 0
+    for part in parts:
+        if isinstance(part, str):
+            found = name.find(part, at)
+            if found < 0 or (part is parts[0] and found > 0):
+                return []
+            at = found + len(part)
+    if all(isinstance(part, str) or part.key != "id" for part in parts):
+        return None
+    runs = _DIGITS.findall(name)
+    numbers = {int(run[i:j]) for run in runs for i in range(len(run)) for j in range(i + 1, min(len(run), i + 19) + 1)}
+    return [-1] * ("-1" in name) + sorted(number for number in numbers if number <= limits.ID_MAX)
 
 
 def default_id(basename: str, name: str) -> int | None:

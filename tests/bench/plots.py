@@ -11,22 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fluxres.experiments import charts, style
 from tests.bench import fluxion
 
 SIZES = (16, 128, 1024, 4096, 10_240)
 OPERATIONS = {"1 core": "C0", "1 node": "C1", "64 nodes": "C2", "queue, mean": "C3"}
 Column = dict[str, Any]
-
-
-def pyplot() -> Any:
-    """Matplotlib, ready to draw; imported here, because the tests in this directory do not need it."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "fluxres", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
-    from matplotlib import pyplot as plt
-
-    return plt
 
 
 def of(columns: Sequence[Column], shape: str, policy: str) -> list[Column]:
@@ -36,49 +26,59 @@ def of(columns: Sequence[Column], shape: str, policy: str) -> list[Column]:
 
 
 def against_nodes(columns: Sequence[Column], file: Path) -> None:
-    """Medians of each operation against the size of the machine."""
-    drawing, axes = pyplot().subplots(1, 2, figsize=(9, 3.6), sharey=True)
-    for axis, policy in zip(axes, ("first", "low"), strict=True):
+    """Medians of each operation against the size of the machine, a panel for each operation and policy."""
+    made = style.figure(4.6)
+    grid = made.subplots(2, len(OPERATIONS), sharex=True, sharey=True)
+    for row, policy in zip(grid, ("first", "low"), strict=True):
         mine = of(columns, "rack", policy)
-        for name, colour in OPERATIONS.items():
+        for axes, name in zip(row, OPERATIONS, strict=True):
             points = [(c["nodes"], c["figures"][name]) for c in mine if name in c["figures"]]
             which = "least" if name == "queue, mean" else "median"
-            axis.plot([n for n, _ in points], [f[which] for _, f in points], "o-", color=colour, label=name, markersize=4)
-            theirs = [(n, known[name]) for (p, n), known in sorted(fluxion.RACK.items()) if p == policy]
-            axis.plot([n for n, _ in theirs], [us for _, us in theirs], "x--", color=colour, markersize=5)
-        axis.set(xscale="log", yscale="log", xlabel="nodes", title=f"policy {policy}")
-        axis.set_xticks(SIZES, [f"{n:,}" for n in SIZES], minor=False)
-        axis.minorticks_off()
-    axes[0].set_ylabel("µs")
-    axes[0].plot([], [], "kx--", label="Fluxion")
-    axes[0].legend(fontsize=7)
-    finish(drawing, file)
+            charts.line(axes, [n for n, _ in points], [f[which] for _, f in points], 0, "fluxres")
+            theirs = [(n, known[name]) for (p, n), known in sorted(fluxion.RACK.items()) if p == policy and name in known]
+            charts.line(axes, [n for n, _ in theirs], [us for _, us in theirs], 1, "Fluxion")
+            logarithmic(axes)
+            axes.set_xticks((16, 128, 1024, 10_240), minor=False)
+            style.numbered(axes.xaxis)
+            axes.minorticks_off()
+            axes.set_title(f"{name}, policy {policy}", loc="left", fontsize=8.5, color=style.INK)
+        style.label(row[0], y="time (µs), log scale")
+    for axes in grid[-1]:
+        style.label(axes, x="nodes, log scale")
+    legend(made, grid[0][0])
+    finish(made, file, "Time of an operation by the size of the machine")
 
 
 def against_reservations(columns: Sequence[Column], file: Path) -> None:
     """The mean of each tenth of a queue against the number of jobs before it."""
-    drawing, axis = pyplot().subplots(figsize=(6, 3.6))
+    made = style.figure(3.6)
+    axes = made.subplots()
     long = [c for c in columns if c["nodes"] == 10_240 and c["queue_jobs"] == 10_000]
-    for column in sorted(long, key=lambda column: str(column["policy"])):
-        tenths(axis, column["queue_tenths_us"], 10_000, "o-", f"10,240 nodes, {column['policy']}")
-    for nodes in (10_240, 1_024):
-        tenths(axis, fluxion.QUEUE_TENTHS[nodes], 1_000, "x--", f"Fluxion, {nodes:,} nodes, first")
-    axis.set(xlabel="jobs allocated or reserved before", ylabel="µs a job", xscale="log", yscale="log")
-    axis.legend(fontsize=7)
-    finish(drawing, file)
+    lines = [(c["queue_tenths_us"], 10_000, f"10,240 nodes, {c['policy']}") for c in sorted(long, key=lambda c: str(c["policy"]))]
+    lines += [(fluxion.QUEUE_TENTHS[nodes], 1_000, f"Fluxion, {nodes:,} nodes, first") for nodes in (10_240, 1_024)]
+    for number, (means, jobs, label) in enumerate(lines):
+        step = jobs // 10
+        charts.line(axes, [step * at + step // 2 for at in range(len(means))], means, number, label)
+    logarithmic(axes)
+    style.label(axes, x="jobs allocated or reserved before, log scale", y="time (µs) per job, log scale")
+    legend(made, axes)
+    finish(made, file, "Time per job by the number of jobs before it")
 
 
-def tenths(axis: Any, means: Sequence[float], jobs: int, style: str, label: str) -> None:
-    step = jobs // 10
-    axis.plot([step * at + step // 2 for at in range(len(means))], means, style, label=label, markersize=4)
+def logarithmic(axes: Any) -> None:
+    axes.set(xscale="log", yscale="log")
+    style.tidy(axes)
+    for axis in (axes.xaxis, axes.yaxis):
+        style.numbered(axis)
 
 
-def finish(drawing: Any, file: Path) -> None:
-    drawing.tight_layout()
-    drawing.savefig(file, metadata={"Date": None})
-    pyplot().close(drawing)
-    # Lines end without blanks, as everywhere here.
-    file.write_text("\n".join(line.rstrip() for line in file.read_text().splitlines()) + "\n")
+def legend(made: Any, axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    made.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=8, frameon=False, labelcolor=style.INK)
+
+
+def finish(made: Any, file: Path, title: str) -> None:
+    file.write_bytes(style.drawn(made, file.stem, title).svg)
 
 
 def main() -> None:

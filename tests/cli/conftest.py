@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from fluxres import clock
 from fluxres.cli.program import program
+from fluxres.store import journal
 
 MACHINE = Path(__file__).with_name("machine.yaml")
 
@@ -26,6 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(clock, "system", clock.fixed(1000.0))
+    monkeypatch.setattr(journal, "os_user", lambda: "ada")
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

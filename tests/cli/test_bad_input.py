@@ -33,8 +33,8 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
     "negative count": ("resources: [{type: node, count: -3}]\n", "2:33: resources[0].count", "got -3", "expected int >= 1"),
     "zero size": ("resources: [{type: node, size: 0}]\n", "2:32: resources[0].size", "got 0", "expected int >= 1"),
     "too many units": ("resources: [{type: m, size: 9223372036854775808}]\n", "2:29: resources[0].size", "5808", "<= 46116860"),
-    "duplicate id": ("resources:\n- {type: n, id: 3}\n- {type: n, id: 3}\n", "4:3: resources[1]", "id 3", "distinct ids"),
-    "duplicate id in a list": ("resources: [{type: n, id: [3, 3]}]\n", "2:13: resources[0]", "id 3", "distinct ids"),
+    "duplicate id": ("resources:\n- {type: n, id: 3}\n- {type: n, id: 3}\n", "4:17: resources[1].id", "id 3", "distinct ids"),
+    "duplicate id in a list": ("resources: [{type: n, id: [3, 3]}]\n", "2:27: resources[0].id", "id 3", "distinct ids"),
     "duplicate name": (
         "resources:\n- {type: n, name: a}\n- {type: c, name: a}\n",
         "4:3: resources[1]",
@@ -85,8 +85,8 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
         "size",
     ),
     "alias bomb": (f"{ALIASES}\nresources: []\n", "8:", "aliases expand to more than", "'count' or 'use'"),
-    "tab": ("resources:\n\t- type: node\n", "3:1: resources", "cannot start", "not with tabs"),
-    "NUL": ("name: a\0b\n", "2:8", "NUL", "remove it"),
+    "tab": ("resources:\n\t- type: node\n", "3:1: resources", "a tab in the indentation", "not with tabs"),
+    "NUL": ("name: a\0b\n", "2:8", "NUL", "remove the byte"),
     "not UTF-8": ("name: caf\udce9\n", "2:10", "0xe9", "UTF-8"),
     "nothing but a comment": ("# nothing\n", "1:1", "resources", "list what the machine has"),
     "a window that ends before it begins": (

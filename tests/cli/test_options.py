@@ -57,7 +57,7 @@ def test_store_is_an_option_a_variable_or_the_data_directory(
 
 
 def test_a_graph_is_named_or_the_one_in_use(tiny: Invoke) -> None:
-    tiny("load", str(MACHINE), "--name", "other")
+    tiny("load", str(MACHINE), "--name", "other", "--use")
     tiny("tag", "/tiny", "seen")
     assert "seen" in tiny("find", "tag=seen", "--graph", "other").stdout
     assert tiny("find", "tag=seen", "--graph", "tiny").stdout == ""
@@ -168,3 +168,28 @@ def test_pools_hidden_from_fluxion_and_ignored_keys_are_reported(fluxres: Invoke
             assert fluxres("convert", "-", "-", stdin=r).stderr == ""
     passed_over = fluxres("convert", str(ROOT / "data" / "fuzz" / "jgf" / "standard.json"), "-").stderr
     assert "ignored, since a machine has no place for it: version, graph.nodes.metadata.vendor" in passed_over
+
+
+def test_loading_the_same_machine_again_keeps_what_jobs_and_operators_did(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0/node0", "--job", "j1")
+    tiny("state", "/tiny/rack1", "drain")
+    before = tiny("log").stdout
+    again = tiny("load", str(MACHINE))
+    assert again.stderr == "fluxres: graph 'tiny' is loaded already; nothing was changed\n"
+    assert "jobs              j1" in again.stdout
+    assert tiny("log").stdout == before
+
+
+def test_a_changed_machine_is_not_loaded_over_the_present_one(tiny: Invoke, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(MACHINE.read_text(encoding="utf-8").replace("size: 64", "size: 96"), encoding="utf-8")
+    refused = tiny("load", str(other), status=2).stderr
+    assert "a graph 'tiny' exists already, and this one differs from it: 6 pools changed" in refused
+    assert "`fluxres apply` changes the graph and keeps its jobs, --replace discards it (it has no jobs)" in refused
+    tiny("allocate", "/tiny/rack0/node0", "--job", "j1")
+    assert "--replace discards its 1 job)" in tiny("load", str(other), status=2).stderr
+    tiny("diff", str(other), status=1)
+    tiny("apply", str(other), status=1)
+    tiny("free", "j1")
+    tiny("apply", str(other))
+    assert tiny("diff", str(other)).stdout == "no difference\n"

@@ -281,7 +281,12 @@ def test_completion_offers_commands_options_pools_and_jobs(tiny: Invoke, monkeyp
     assert {"allocate", "allocated"} <= set(complete("fluxres allo", 1))
     assert "--job" in complete("fluxres allocate --j", 2)
     assert complete("fluxres show /tiny/rack1/n", 2) == [f"/tiny/rack1/node{i}" for i in (3, 4, 5)]
-    assert complete("fluxres show p", 2) == ["power:/"]
+    assert complete("fluxres show p", 2) == ["power:/", "pdu0", "pdu1"]
+    assert complete("fluxres show log", 2) == ["login1", "login2"]
+    assert complete("fluxres show node1,log", 2) == ["node1,login1", "node1,login2"]
+    assert complete("fluxres show core0@log", 2) == ["core0@login1", "core0@login2"]
+    assert complete("fluxres show n", 2) == ["network:", *(f"node{i}" for i in range(6))]
+    assert complete("fluxres show network:s", 2) == ["network:spine"]
     assert complete("fluxres show power:/", 2) == ["power:/pdu0", "power:/pdu1"]
     assert complete("fluxres show power:/pdu1/rack1/n", 2) == [f"power:/pdu1/rack1/node{i}" for i in (3, 4, 5)]
     assert complete("fluxres show network:/s", 2) == ["network:/spine"]

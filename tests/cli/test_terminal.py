@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -53,6 +54,12 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> On:
 
 COMMANDS = (
     ("allocated",),
+    ("nodes", "--reasons"),
+    ("jobs",),
+    ("jobs", "--pending"),
+    ("jobs", "simulation-with-a-long-name"),
+    ("reserve",),
+    ("timeline", "--from", "2040-11-22T09:00", "--duration", "4h"),
     ("find", "type=node or type=memory"),
     ("log",),
     ("formats",),
@@ -78,6 +85,8 @@ def busy() -> None:
     piped("allocate", "/tiny/rack0/node[0-1]/core[0-3]", "--job", "simulation-with-a-long-name", *window)
     piped("allocate", "/tiny/rack0/node0/memory=16", "--job", "j2", *window)
     piped("stage", "/tiny/rack1/node4", "--job", "j3")
+    piped("reserve", "/tiny/rack0", *window, "--ignore-running", "--every", "7d", "--until", "2041-01-01")
+    piped("state", "/tiny/rack1", "down", "--reason", "the cooling loop of the second row is replaced by the vendor")
     piped("tag", "/tiny/rack0/node2", "reason=the power supply is replaced by the vendor on Monday")
 
 
@@ -91,6 +100,43 @@ def test_every_table_fits_80_columns(on_terminal: On, command: tuple[str, ...]) 
         [sys.executable, "-m", "fluxres", *command], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert on_terminal(80, *command, "-o", "wide") == piped if command != ("show",) else True
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(
+    "command", [("nodes",), ("jobs",), ("timeline", "--by", "job"), ("info",)], ids=lambda command: command[0]
+)
+def test_watch_redraws_a_terminal_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 80, 0, 0))
+    line = [sys.executable, "-m", "fluxres", *command, "--watch", "0.5"]
+    env = dict(os.environ)  # the environment of C has LINES once readline is loaded
+    running = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    read = b""
+    while read.count(b"every 0.5 s") < 3:
+        read += os.read(ours, 65536)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+    text = read.decode()
+    assert f"fluxres {' '.join(command)}" in text
+    assert "Traceback" not in text
+    assert "more lines" in text, text
+    os.close(ours)
+
+
+@pytest.mark.usefixtures("busy")
+def test_watch_prints_one_after_the_other_into_a_pipe() -> None:
+    line = [sys.executable, "-m", "fluxres", "jobs", "--watch", "0.5", "-o", "csv"]
+    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    heads = 0
+    while heads < 2:
+        heads += running.stdout.readline().startswith("job,user")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+    assert running.communicate()[1] == ""
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

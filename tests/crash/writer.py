@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from random import Random
 
 from fluxres.errors import FluxresError
@@ -35,7 +36,13 @@ class Writer:
 
     def run(self) -> None:
         """One operation after the other, until it is killed."""
-        operations = [self.transaction] * 12 + [self.reshape] * 3 + [self.save_changes] * 4 + [self.replace, self.put, self.drop]
+        operations = (
+            [self.transaction] * 12
+            + [self.reshape] * 3
+            + [self.apply, self.undo] * 2
+            + [self.save_changes] * 4
+            + [self.replace, self.put, self.drop]
+        )
         while True:
             self.random.choice(operations)()
 
@@ -79,6 +86,33 @@ class Writer:
             except FluxresError:
                 tx.graph.tag(0, "refused")
             self.expect(main=tx.graph)
+        self.done()
+
+    def apply(self) -> None:
+        """A description with other racks and nodes; what jobs hold is drained."""
+        with self.store.writing(MAIN, command=self.command) as tx:
+            tx.graph.tag(0, "operation", str(self.number))
+            try:
+                wanted = machine(self.random.randint(1, 5), self.random.randint(1, 20), origin=self.number + 2)
+                tx.graph.apply(wanted, drain=True)
+            except FluxresError:
+                tx.graph.tag(0, "refused")
+            self.expect(main=tx.graph)
+        self.done()
+
+    def undo(self) -> None:
+        """Undo a change, as soon as it is made."""
+        before = self.store.load(MAIN)
+        with self.store.writing(MAIN, command=self.command) as tx:
+            tx.graph.tag(0, "operation", str(self.number))
+            change(tx.graph, self.random)
+            if self.random.random() < 0.5:
+                with suppress(FluxresError):
+                    tx.graph.apply(machine(self.random.randint(1, 5), 9, origin=self.number + 2))
+            self.expect(main=tx.graph)
+        self.done()
+        self.expect(main=before)
+        self.store.undo(MAIN, command=self.command)
         self.done()
 
     def save_changes(self) -> None:

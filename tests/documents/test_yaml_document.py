@@ -64,8 +64,8 @@ def test_plain_scalars_are_those_of_the_core_schema(text: str, value: object) ->
     [
         (b"", "<text>:1:1", "is empty"),
         (b"# only a comment\n", "<text>:1:1", "is empty"),
-        (b"a: 1\nb:\n\tc: 2\n", "<text>:3:1: b", "found character that cannot start any token"),
-        (b"a: 1\nb: x\0y\n", "<text>:2:5", "contains a NUL character"),
+        (b"a: 1\nb:\n\tc: 2\n", "<text>:3:1: b", "a tab in the indentation"),
+        (b"a: 1\nb: x\0y\n", "<text>:2:5", "is not a text file: it contains a NUL byte"),
         (b"a: \x1b[31m\n", "<text>:1:4", "control character U+001B"),
         (b"a: 1\nb: \xff\n", "<text>:2:4", "byte 0xff is not UTF-8"),
         ("a: 1".encode("utf-16"), "<text>:1:1", "is UTF-16"),
@@ -78,14 +78,14 @@ def test_plain_scalars_are_those_of_the_core_schema(text: str, value: object) ->
         (b"a: &x [1, *x]\n", "<text>:1:11: a[1]", "is inside its own anchor"),
         (b"a: &x {b: {<<: *x}}\n", "<text>:1:16: a.b.<<", "is inside its own anchor"),
         (b"<<: 3\n", "<text>:1:5: <<", "'<<' merges a mapping"),
-        (b"a: [1, 2\n", "<text>:2:1: a[2]", "did not find expected"),
+        (b"a: [1, 2\n", "<text>:1:4", "this '[' is never closed"),
     ],
 )
 def test_a_broken_document_is_refused_with_line_column_and_path(source: bytes, where: str, message: str) -> None:
     error = refusal(source)
     assert error.where == where
     assert message in error.message
-    assert error.hint or error.message.startswith(("no anchor", "did not", "'<<'", "found"))
+    assert error.hint
 
 
 def test_byte_order_mark_is_not_part_of_the_text() -> None:
@@ -311,7 +311,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     path.write_bytes(b"a: [\n")
     with path.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        assert refusal("-").where.startswith("<stdin>:2:1")
+        assert refusal("-").where == "<stdin>:1:4"
 
 
 def test_messages_have_the_name_of_the_file(tmp_path: Path) -> None:
@@ -389,11 +389,11 @@ def test_reader_agrees_with_the_python_parser(text: str) -> None:
         fast = load(text.encode()).values
     except InputError:
         return
-    composer = yaml_document._Composer("<text>")
+    composer = yaml_document._Composer("<text>", text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(places, "LOADER", yaml.SafeLoader)
         try:
-            slow = composer.compose(text)
+            slow = composer.compose()
         except InputError:
             return  # the two refuse different texts, but read the same values
     assert fast == slow

@@ -361,7 +361,7 @@ def test_a_unit_attribute_is_written_next_to_the_capacity() -> None:
         (
             "{from: /m, to: /m/rack0, attributes: {x: null}}",
             "attributes.x",
-            "expected text or int or number or true or false, got null",
+            "expected text or number or true or false, got null",
         ),
         ("{from: /m, to: '/m/rack[0'}", "to", "matching brackets"),
         ("{from: /m}", "", "the key 'to' is missing"),
@@ -561,7 +561,11 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nresources:\n- {type: node, properties: {a: [1]}}", "3:32: resources[0].properties.a", "got a list of 1"),
         ("fluxres: 1\nresources:\n- {type: node, properties: {a: .nan}}", "3:28: resources[0].properties", "is not a number"),
         ("fluxres: 1\nresources:\n- {type: node, tags: {a: 3}}", "3:26: resources[0].tags.a", "expected text or null, got 3"),
-        ("fluxres: 1\nresources:\n- {type: node, id: 1}\n- {type: node, id: 1}", "4:3: resources[1]", "two node pools with id 1"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, id: 1}\n- {type: node, id: 1}",
+            "4:20: resources[1].id",
+            "two node pools with id 1",
+        ),
         (
             "fluxres: 1\nresources:\n- {type: node, name: a}\n- {type: gpu, name: a}",
             "4:3: resources[1]",

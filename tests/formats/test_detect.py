@@ -74,7 +74,7 @@ def test_unrecognized_input_is_reported() -> None:
         (b"\xff\xfea", "is UTF-16"),
         (b"a\0", "contains a NUL"),
         (b"\xe4: 1", "0xe4 is not UTF-8"),
-        (b'{"a": ', "expected"),
+        (b'{"a": ', "is never closed"),
     ]:
         with pytest.raises(InputError, match=message):
             registry.read(text)

@@ -124,6 +124,19 @@ def test_two_workers_on_one_host() -> None:
     assert registry.write(s, format="hyperqueue").text.count("--hostname a ") == 2
 
 
+def test_cpus_come_first_wherever_they_are_defined() -> None:
+    s = read("mem=sum(64)\ngpus=2x1\ncpus=2x1\n")
+    again = read(registry.write(s, format="hyperqueue").text)
+    assert [again.path(v) for v in range(s.n)] == [s.path(v) for v in range(s.n)]
+    assert s.path(2) == "/cluster/node0/socket0"
+    coupled = read("--resource gpus=2x1 --resource cpus=2x1 --coupling gpus[0]:cpus[1]=8")
+    (edge,) = coupled.subsystems.values()
+    assert sorted(coupled.path(v) for v in (edge.src.item(0), edge.dst.item(0))) == [
+        "/cluster/node0/gpu-group0",
+        "/cluster/node0/socket1",
+    ]
+
+
 def test_fractions_are_pools_below_each_index_on_request() -> None:
     s = read("cpus=1x1\ngpus=[x]\nmem=sum(2)", fractions=True)
     assert [s.path(v) for v in s.of_type("share").tolist()] == ["/cluster/node0/core0/share", "/cluster/node0/x/share"]

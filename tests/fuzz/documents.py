@@ -26,7 +26,9 @@ from random import Random
 
 import fluxres
 from fluxres import FluxresError, limits
+from fluxres.errors import InputError, Mistake
 from fluxres.formats import registry
+from fluxres.render.mistakes import lines
 from fluxres.store import open_store
 from tests.fuzz.mutation import damaged, mutated
 from tests.store.graphs import machine
@@ -50,7 +52,8 @@ resources:
     count: 2
     name: "r${id:02}"
     with:
-      - {type: node, hosts: "n[01-04]", tags: {site: a}, state: drain, with: [{use: cpu}, {use: blade, exclusive: true}]}
+      - {type: node, count: 2, hosts: "n[01-04]", tags: {site: a}, state: drain,
+         with: [{use: cpu}, {use: blade, exclusive: true}]}
       - {type: switch, names: [s, t], id: {start: 4, within: cluster}, rank: null}
 pools: [{type: license, size: 10, uuid: mine}]
 graphs:
@@ -61,8 +64,8 @@ graphs:
   network:
     edges:
       - {from: "/m/r00/s", to: "/m/r00/n*", direction: both, attributes: {colour: red}}
-      - {from: ["/m/r00/s", "/m/r00/t"], to: "/m/r01/n[01-04]", pairing: share}
-allocations: [{job: j1, start: 0, end: 10, pools: {"/m/r00/n01": 1, "/m/r01/n0[2-3]/blade0/memory": 4}}]
+      - {from: ["/m/r00/s", "/m/r00/t"], to: "/m/r01/n0[3-4]", pairing: share}
+allocations: [{job: j1, start: 0, end: 10, pools: {"/m/r00/n01": 1, "/m/r01/n0[3-4]/blade0/memory": 4}}]
 """
 
 
@@ -120,9 +123,17 @@ def watched(what: str) -> Iterator[None]:
 
 
 def require_message(error: FluxresError) -> None:
-    """A message is a line or two of text that a terminal can show."""
-    if not error.message or len(str(error)) > 5000:
-        raise Finding(f"a message of {len(str(error))} characters: {str(error)[:200]!r}")
+    """A message is a line or two of text that a terminal can show, for each mistake of a bounded number, with its place."""
+    mistakes = error.mistakes if isinstance(error, InputError) else [Mistake(error.where, error.message, error.hint)]
+    if not 0 < len(mistakes) <= limits.MISTAKES_MAX:
+        raise Finding(f"{len(mistakes)} mistakes")
+    for mistake in mistakes:
+        if not mistake.message or len(str(mistake)) > 5000:
+            raise Finding(f"a message of {len(str(mistake))} characters: {str(mistake)[:200]!r}")
+        if isinstance(error, InputError) and not mistake.where:
+            raise Finding(f"no place: {mistake}")
+    if isinstance(error, InputError) and any(len(line) > 5000 or not line.isprintable() for line in lines(error)):
+        raise Finding(f"a line that a terminal cannot show: {lines(error)!r:.300}")
 
 
 class Files:

@@ -71,8 +71,9 @@ def examine(known: Format, data: bytes, *, by_content: bool) -> str:
             loaded: Loaded = registry.read(data, format=None if by_content else known.name, file="f", origin=ORIGIN)
     except FluxresError as error:
         require_message(error)
-        if isinstance(error, InputError) and not error.where.startswith("f"):
-            raise Finding(f"no place: {error}") from None
+        for mistake in error.mistakes if isinstance(error, InputError) else ():
+            if not mistake.where.startswith("f"):
+                raise Finding(f"no place: {mistake}") from None
         return error.code
     if loaded.structure.n > WRITTEN_MAX:
         return "read, large"

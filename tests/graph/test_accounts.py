@@ -68,7 +68,7 @@ def test_edge_may_have_its_own_unit() -> None:
     made = machine(("pdu", "rack0", 2), ("rack0", "node0", 5), unit=["kW", None])
     accounts = made.accounts
     assert {accounts.where(v): accounts.unit(v) for v in range(made.n, accounts.n)} == {
-        "power: power:/pdu -> /c/rack0": "kW",
+        "power: power:pdu -> /c/rack0": "kW",
         "power: /c/rack0 -> /c/rack0/node0": "W",
     }
 
@@ -79,7 +79,7 @@ def test_names_can_be_looked_up() -> None:
     for v in range(accounts.n):
         assert accounts.number(accounts.where(v)) == v
     assert accounts.said(made.n) == "power: /c/rack0 -> /c/rack0/node0"
-    assert accounts.said(made.n + 1) == "power: power:/pdu -> /c/rack0"
+    assert accounts.said(made.n + 1) == "power: power:pdu -> /c/rack0"
     with pytest.raises(UnknownPool, match="no edge with a capacity"):
         accounts.number("power: /c/rack0 -> /c/rack0/node1")
 

@@ -253,9 +253,9 @@ RACKS = "fluxres: 1\nname: m\nresources: [{type: rack, count: 3, with: [NODES]}]
 @pytest.mark.parametrize(
     ("nodes", "host", "number"),
     [
-        ("{type: node, hosts: 'n[01-04,11-14]'}", "n01", 16),
-        ("{type: node, hosts: 'n[01-04]'}", "n01", 8),
-        ("{type: node, count: 1, hosts: 'n[7-9]', properties: [a]}, {type: node, count: 2, hosts: 'n[8-9],x[1-4]'}", "n8", 2),
+        ("{type: node, names: 'n[01-04,11-14]'}", "n01", 16),
+        ("{type: node, names: 'n[01-04]'}", "n01", 8),
+        ("{type: node, count: 1, names: 'n[7-9]', properties: [a]}, {type: node, count: 2, names: 'n[8-9],x[1-4]'}", "n8", 2),
         ("{type: node, count: 2, name: 'x${id}', id: {within: rack}}", "x0", 4),
         ("{type: node, count: 1, hosts: 'n[1-3]'}", "", 0),
         ("{type: node, count: 2, id: {within: rack}}", "", 0),

@@ -223,7 +223,7 @@ def test_pool_has_a_uri_in_each_of_its_hierarchies() -> None:
     pdu = s.vertex("power:/pdu0")
     assert (s.uri(pdu), s.uris(pdu), s.where(pdu)) == (None, ["power:/pdu0"], "power:/pdu0")
     switch = s.n - 1
-    assert (s.uris(switch), s.where(switch)) == ([], "network:/spine0")
+    assert (s.uris(switch), s.where(switch)) == ([], "network:spine0")
     assert s.vertex("network:/spine0") == switch
 
 
@@ -240,8 +240,8 @@ def test_pools_outside_the_tree_are_named_by_their_graph_if_unambiguous() -> Non
         hierarchies=["power"],
     )
     s.subsystems["network"] = Subsystem("network", False, np.array([3, 5, 6], np.int32), np.array([1, 1, 1], np.int32))
-    twins = [s.uuid(5), s.uuid(6)]
-    names = ["network:/fabric", "network:/fabric/switch0", "network:/fabric/switch1", *twins, "power:/pdu0", "pools:/licence"]
+    twins = ["network:leaf0#5", "network:leaf0#6"]
+    names = ["network:fabric", "network:fabric/switch0", "network:fabric/switch1", *twins, "power:/pdu0", "pools:licence"]
     assert [s.where(v) for v in range(2, s.n)] == names
     assert [s.vertex(name) for name in names] == list(range(2, s.n))
     # A pool that no edge touches is found under any graph that may have declared it.

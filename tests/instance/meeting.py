@@ -151,7 +151,7 @@ class Machine:
             power = [*feed, watts[f"pdu{rack}"]]
             cables = [("power", f"power:/feed/pdu{rack}", node if self.is_to_node else node.rpartition("/")[0])]
             found["power", node] = (*power, *self._cables(cables))
-            spine, leaf = "network:/spine", f"network:/leaf{rack}"
+            spine, leaf = "network:spine", f"network:leaf{rack}"
             cables = [("network", *ends) for ends in ((spine, leaf), (leaf, spine), (leaf, node), (node, leaf))]
             found["bandwidth", node] = (inside["spine"], inside[f"leaf{rack}"], *self._cables(cables))
         return found

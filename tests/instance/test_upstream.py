@@ -820,8 +820,8 @@ def _edges_of(instance: Instance, job: Job) -> dict[str, int]:
 
 def _star_edges(**units: int) -> dict[str, int]:
     """The same units in both directions, by node."""
-    there = {f"/lab/{node} -> net:/switch": amount for node, amount in units.items()}
-    return there | {f"net:/switch -> /lab/{node}": amount for node, amount in units.items()}
+    there = {f"/lab/{node} -> net:switch": amount for node, amount in units.items()}
+    return there | {f"net:switch -> /lab/{node}": amount for node, amount in units.items()}
 
 
 def _own_edges(instance: Instance) -> dict[str, int]:
@@ -856,9 +856,9 @@ def test_rule_f1_a_returned_node_still_passes_on_what_another_draws() -> None:
     top = _gateway()
     job = top.submit("slot=2/[node;net=2]")
     child = top.spawn(job)
-    assert _edges_of(top, job) == {"net:/switch -> /lab/node0": 4, "/lab/node0 -> /lab/node1": 2}
+    assert _edges_of(top, job) == {"net:switch -> /lab/node0": 4, "/lab/node0 -> /lab/node1": 2}
     child.shrink("/lab/node0")
-    left = {"net:/switch -> /lab/node0": 2, "/lab/node0 -> /lab/node1": 2}
+    left = {"net:switch -> /lab/node0": 2, "/lab/node0 -> /lab/node1": 2}
     assert (_edges_of(top, job), _own_edges(child), child.check(), top.check()) == (left, left, [], [])
     assert top.graph.why_not("slot=1/[node;net=4]") is not None
     assert top.submit("slot=1/[node;net=3]").state is State.RUN
@@ -872,7 +872,7 @@ def test_a_returned_node_stays_a_pass_through_in_all_instances() -> None:
     inner = child.spawn(child.submit("slot=1/[node{id:'1'}]"))
     child.shrink("/lab/node0")
     assert inner.submit("slot=1/[core;net=2]").state is State.RUN
-    assert _edges_of(top, job) == {"net:/switch -> /lab/node0": 2, "/lab/node0 -> /lab/node1": 2}
+    assert _edges_of(top, job) == {"net:switch -> /lab/node0": 2, "/lab/node0 -> /lab/node1": 2}
     assert (inner.check(), child.check(), top.check()) == ([], [], [])
     inner.close()
     assert child.grow("/lab/node0") == ["/lab/node0"]
@@ -940,7 +940,7 @@ def test_rule_n1_check_reports_an_edge_of_which_a_child_has_more_than_its_job() 
     top = _star(2, 5)
     job = top.submit("slot=1/[node;net=2{to:net:/switch}]")
     child = top.spawn(job)
-    cable = "net: net:/switch -> /lab/node0"
+    cable = "net: net:switch -> /lab/node0"
     assert top.check() == []
     top.graph.free(str(job.id), {cable: 1})
     named = [problem.message for problem in top.check() if problem.where == f"{child.address} {cable}"]
@@ -953,15 +953,15 @@ def test_rule_n1_a_changed_capacity_in_the_parent_reaches_the_instances_below(de
     child = top
     for _ in range(depth):
         child = child.spawn(child.submit("slot=2/node", duration_s=100))
-    top.graph.set_edge("network:/switch0", "/lab/node0", "network", capacity=3)
-    top.graph.set_edge("/lab/node0", "network:/switch0", "network", capacity=3)
+    top.graph.set_edge("network:switch0", "/lab/node0", "network", capacity=3)
+    top.graph.set_edge("/lab/node0", "network:switch0", "network", capacity=3)
     request = "slot/[node{id:'0'};network=6]"
     assert child.graph.satisfiable("slot/[node{id:'1'};network=6]")
     assert not child.graph.satisfiable(request)
     first, second = child.submit("slot/[core=1;network=6]"), child.submit("slot/[core=1;network=6]")
     assert [where for where, _ in first.pools if "node" in where] == ["/lab/node1/core0"]
     assert second.state is State.SCHED
-    for ends in (("network:/switch0", "/lab/node0"), ("/lab/node0", "network:/switch0")):
+    for ends in (("network:switch0", "/lab/node0"), ("/lab/node0", "network:switch0")):
         top.graph.set_edge(*ends, "network", capacity=10)
     top.advance()
     assert second.state is State.RUN
@@ -1056,7 +1056,7 @@ def test_rule_n1_parallel_edges_have_together_what_a_child_got_first_and_later(c
     net = AuxiliaryGraph(pools=[Resource("switch")], edges=edges)
     node = Resource("node", 2, children=[Resource("core", 4)])
     top = Instance(build(node, name="lab", graphs={"net": net}), name="top")
-    cable, total = "net: net:/switch -> /lab/node0", sum(carries)
+    cable, total = "net: net:switch -> /lab/node0", sum(carries)
     child = top.spawn(top.submit("slot=1/[core=1;net=1]"))
     for more, had in ((1, 2), (total - 3, total - 1), (1, total)):
         child.grow(f"slot=1/[core=1;net={more}]")
@@ -1071,7 +1071,7 @@ def test_rule_n1_parallel_edges_have_together_what_a_child_got_first_and_later(c
 
 @pytest.mark.parametrize("carries", [(3, 4), (0, 4), (4, 0)])
 def test_rule_n1_shared_parallel_edges_do_not_change_when_a_child_grows(carries: tuple[int, ...]) -> None:
-    cable = ("net:/switch", "/lab/node0", "net")
+    cable = ("net:switch", "/lab/node0", "net")
     edges = [Edge(*cable[:2], relation=f"cable{i}", capacity=9) for i in range(2)]
     net = AuxiliaryGraph(pools=[Resource("switch")], edges=[*edges, Edge("net:/switch", "/lab/node1")])
     node = Resource("node", 2, children=[Resource("core", 4)])
@@ -1088,7 +1088,7 @@ def test_rule_n1_shared_parallel_edges_do_not_change_when_a_child_grows(carries:
     assert top.check() == []
 
 
-UPLINK = ("net:/spine", "net:/switch0", "net")
+UPLINK = ("net:spine", "net:switch0", "net")
 
 
 def uplinked(*capacities: float, nodes: int = 2) -> Instance:
@@ -1101,7 +1101,7 @@ def uplinked(*capacities: float, nodes: int = 2) -> Instance:
 
 def uplink(instance: Instance) -> int:
     accounts = instance.graph.structure.accounts
-    return accounts.size.item(accounts.number("net: net:/spine -> net:/switch0"))
+    return accounts.size.item(accounts.number("net: net:spine -> net:switch0"))
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -1148,7 +1148,7 @@ def test_a_child_cannot_grow_by_an_edge_alone() -> None:
     child = top.spawn(top.submit("slot/node"))
     before = top.graph.jobs()
     with pytest.raises(UsageError, match="an edge can only be added with pools that draw through it"):
-        child.grow([("net: net:/spine -> net:/switch0", 5)])
+        child.grow([("net: net:spine -> net:switch0", 5)])
     assert (top.graph.jobs(), top.check()) == (before, [])
 
 
@@ -1227,7 +1227,7 @@ def test_rule_t1_the_pools_of_a_late_job_do_not_include_cables(inventory: str, c
 def test_rule_t1_check_reports_a_cable_that_others_took_from_a_late_job(inventory: str, clock: ManualClock) -> None:
     top = Instance(cabled(clock), inventory=inventory, runner=ManualRunner(), name="top")
     job = top.submit("slot/[node;network=6]", duration_s=3)
-    cable = "network: network:/switch0 -> /lab/node0"
+    cable = "network: network:switch0 -> /lab/node0"
     top.graph.allocate({cable: 8}, job="login", start=3, end=30)
     clock.now_s = 5.0
     (problem,) = top.check()

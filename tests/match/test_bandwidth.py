@@ -125,7 +125,7 @@ def test_refusal_names_the_unreachable_pool(site: Matcher) -> None:
         assert "fs1" in str(refusal)
     refusal = site.why_not(request("slot=4/[node;network=10{to:fs0}]"), 0, 10)
     assert refusal is not None
-    assert "network: network:/leaf0 -> network:/fs0" in str(refusal)
+    assert "network: network:leaf0 -> network:fs0" in str(refusal)
     assert refusal.enough["resources[0]"] == 3
 
 
@@ -259,7 +259,7 @@ def test_refusal_of_units_between_nodes(site: Matcher) -> None:
     assert refusal is not None
     assert refusal.never
     assert refusal.enough == {"resources[0]": 6, "resources[0].with[1]": 13}
-    assert "network: network:/leaf0 -> network:/spine" in str(refusal)
+    assert "network: network:leaf0 -> network:spine" in str(refusal)
     with pytest.raises(InputError, match="expected one graph between the nodes"):
         matcher(SITE + POWER).match(request("slot=2/[node;network=1{between:node};power=1{between:node}]"), 0, 10)
 
@@ -326,7 +326,7 @@ def test_child_draws_bandwidth_from_its_parent() -> None:
     more = child.submit("slot=1/[node;network=12{to:spine}]", duration_s=10)
     assert [each.state.name for each in (job, more)] == ["RUN", "RUN"]
     held = {graph.structure.accounts.where(v) for v in graph.records.held if v >= graph.structure.n}
-    assert {"network: network:/leaf0 -> /site/rack0/node0", "network: network:/leaf0 -> network:/spine"} <= held
+    assert {"network: network:leaf0 -> /site/rack0/node0", "network: network:leaf0 -> network:spine"} <= held
     assert top.check() == child.check() == []
     # A pool that nothing in the child is supplied by is not in it.
     with pytest.raises(InfeasibleRequest, match="no pool 'leaf2'"):

@@ -87,11 +87,11 @@ def test_exclusive_pool_draws_for_the_requested_parts(wanted: str, watts: int, p
     found = graph.matcher.match(fluxres.Request.parse(wanted), 0, 10_000_000, policy, reference=reference)
     assert found is not None
     graph.commit_match(stamped(graph, found), job="j")
-    assert sum(span.amount for span in graph.allocation("j").spans if span.pool == "power:/pdu0") == watts
+    assert sum(span.amount for span in graph.allocation("j").spans if span.pool == "power:pdu0") == watts
     assert [problem for problem in graph.check() if problem.severity != "warning"] == []
     for graph in (made(watts), made(watts - 1)):
         assert graph.matcher.satisfiable(fluxres.Request.parse(wanted), reference=reference) == (
-            graph.pool("power:/pdu0").size == watts
+            graph.pool("power:pdu0").size == watts
         )
 
 
@@ -99,7 +99,7 @@ def test_exclusive_pool_draws_for_the_requested_parts(wanted: str, watts: int, p
 def test_pools_taken_exclusively_by_the_policy_alone_draw_nothing(wanted: str, watts: int) -> None:
     graph = made()
     graph.allocate(wanted, job="j", duration_s=10, policy="lonodex")
-    assert [(span.pool, span.amount) for span in graph.allocation("j").spans] == [("/m/rack0/node0", 1), ("power:/pdu0", watts)]
+    assert [(span.pool, span.amount) for span in graph.allocation("j").spans] == [("/m/rack0/node0", 1), ("power:pdu0", watts)]
 
 
 @pytest.mark.parametrize("supply", ["any", "all"])

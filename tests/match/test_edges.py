@@ -46,7 +46,7 @@ def drawn(made: Matcher, found: Placement | None) -> dict[str, int] | None:
         return None
     said = made.structure.accounts.said
     outside = {said(v): n for v, n in found.targets if v >= made.structure.tree_end}
-    graphs = re.compile("(power|network): |(power|network):/|/site/")
+    graphs = re.compile("(power|network): |(power|network):/?|/site/")
     return {graphs.sub("", name): n for name, n in outside.items()}
 
 

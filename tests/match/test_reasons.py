@@ -276,7 +276,7 @@ graphs:
 def test_requested_units_are_those_of_the_pools_that_draw_least() -> None:
     graph = sites.graph(TWO_DRAWS)
     pools, room, asked = supplies(graph, "slot=6/node")
-    assert (pools, room, asked) == (("power:/feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
+    assert (pools, room, asked) == (("power:feed",), 3 * 600 + 2 * 1500, 3 * 600 + 3 * 1500)
     said = str(graph.why_not("slot=6/node"))
     assert "requested at least 6.3 kW of power (600 W to 1.5 kW each), suppliers have room for only 4.8 kW" in said
     assert "Each part fits on its own" not in said
@@ -286,7 +286,7 @@ def test_requested_units_are_those_of_the_pools_that_draw_least() -> None:
 def test_pools_without_the_requested_contents_draw_nothing() -> None:
     """With a core and a GPU only nodes of 1500 W count."""
     graph = sites.graph(TWO_DRAWS.replace("5000", "4000"))
-    assert supplies(graph, "slot=3/node/[core;gpu]") == (("power:/feed",), 3000, 4500)
+    assert supplies(graph, "slot=3/node/[core;gpu]") == (("power:feed",), 3000, 4500)
 
 
 def test_node_lacks_the_units_it_draws() -> None:

@@ -151,7 +151,7 @@ graphs:
     edges: [{from: "power:/pdu", to: "/m/node*", capacity: CAPACITY, unit: kW}]
 """
     (problem,) = fluxres.loads(text.replace("CAPACITY", capacity)).check()
-    assert (problem.severity, problem.where) == ("warning", "power: power:/pdu -> /m/node0")
+    assert (problem.severity, problem.where) == ("warning", "power: power:pdu -> /m/node0")
     assert problem.message == f"{said} units of it count (write it in a smaller unit; edges like this: 2)"
     assert fluxres.loads(text.replace("CAPACITY", "2.0")).check() == []
 

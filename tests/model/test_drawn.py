@@ -455,5 +455,5 @@ graphs:
             held = [(span.amount, span.start, span.end) for span in graph.allocation("a").spans if "pdu" in span.pool]
             assert (held, graph.check()) == ([(100, 0, 5), (200, 5, 8)], [])
         else:
-            with pytest.raises(InsufficientResources, match="power:/pdu: requested 100 units, 0 of 100 free"):
+            with pytest.raises(InsufficientResources, match="power:pdu: requested 100 units, 0 of 100 free"):
                 graph.set_end("a", 8)

@@ -219,7 +219,7 @@ class Course:
     def supplier(self, pool: str) -> str:
         if "->" in pool:
             return pool.rpartition("/")[2]
-        name = pool.split("/")[-2]
+        name = pool.removeprefix("power:").split("/")[-2]
         return "pdu" if self.is_either and name.startswith("pdu") else name
 
 

@@ -40,7 +40,7 @@ def node(number: int) -> str:
 
 def drawn(graph: ResourceGraph, job: str = "j") -> dict[str, int]:
     spans = graph.allocation(job).spans if job in graph.jobs() else ()
-    return {span.pool.split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
+    return {span.pool.removeprefix("power:").split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
 
 
 JOBSPEC = {

@@ -97,11 +97,11 @@ def test_events_name_pools_outside_containment_by_graph_and_old_ones_by_uuid() -
     g, told = ResourceGraph(demo()), list[Any]()
     twin, old = g.duplicate(), g.duplicate()
     g.sink = told.append
-    g.allocate({"network:/switch0": 1, "power:/pdu0": 200}, job="a")
-    g.tag("network:/spine0", "k")
-    assert [event["pools"] for event in told] == [[["network:/switch0", 1], ["power:/pdu0", 200]], ["network:/spine0"]]
+    g.allocate({"network:switch0": 1, "power:/pdu0": 200}, job="a")
+    g.tag("network:spine0", "k")
+    assert [event["pools"] for event in told] == [[["network:switch0", 1], ["power:/pdu0", 200]], ["network:spine0"]]
     by_uuid = orjson.dumps(told).decode()
-    for name in ("network:/switch0", "network:/spine0"):
+    for name in ("network:switch0", "network:spine0"):
         by_uuid = by_uuid.replace(name, g.pool(name).uuid)
     for graph, events in ((twin, told), (old, orjson.loads(by_uuid))):
         for event in events:

@@ -150,3 +150,29 @@ def test_planner_refusal_halfway_is_undone(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(LimitExceeded):
         g.set_end("a", 60)
     assert trace(g) == before
+
+
+def test_latest_end_is_the_latest_that_is_accepted() -> None:
+    g = at(10)
+    g.allocate([(CORE, 1), (MEMORY, 4)], job="j1", start=0, end=20)
+    g.allocate([(CORE, 1)], job="j1", start=40, end=50)
+    with pytest.raises(UsageError, match="from 40 s on, later than now, which needs an end"):
+        g.latest_end("j1")
+    g.allocate(NODE, job="j2", start=80, end=90)
+    latest = g.latest_end("j1")
+    assert latest == 80
+    with pytest.raises(InsufficientResources):
+        g.set_end("j1", latest + 1)
+    g.set_end("j1", latest)
+    assert g.allocation("j1").end == latest
+    assert g.latest_end("j1") == latest
+    with pytest.raises(UnknownJob):
+        g.latest_end("j9")
+    with pytest.raises(UsageError, match="needs an end"):
+        g.latest_end("j2")
+    g.free("j2")
+    g.clock = lambda: 45.0
+    assert g.latest_end("j1") == math.inf
+    g.clock = lambda: 100.0
+    with pytest.raises(NotHeld):
+        g.latest_end("j1")

@@ -185,11 +185,11 @@ def test_uri_selects_the_hierarchy_of_a_walk(g: ResourceGraph) -> None:
 
 
 def test_walk_over_a_cyclic_graph_visits_each_pool_once(g: ResourceGraph) -> None:
-    visited = wheres(g.walk("network:/spine0", order="bfs"))
-    assert visited == ["network:/spine0", "network:/switch0", "network:/switch1", *NODES0, *NODES1]
+    visited = wheres(g.walk("network:spine0", order="bfs"))
+    assert visited == ["network:spine0", "network:switch0", "network:switch1", *NODES0, *NODES1]
     assert sorted(wheres(g.walk(NODES0[0], order="post", hierarchy="network"))) == sorted(visited)
-    switches = g.walk("network:/spine0", prune=lambda pool: pool.type == "node")
-    assert wheres(switches) == ["network:/spine0", "network:/switch0", "network:/switch1"]
+    switches = g.walk("network:spine0", prune=lambda pool: pool.type == "node")
+    assert wheres(switches) == ["network:spine0", "network:switch0", "network:switch1"]
 
 
 def test_criteria_take_uris_of_auxiliary_hierarchies(g: ResourceGraph) -> None:
@@ -199,7 +199,7 @@ def test_criteria_take_uris_of_auxiliary_hierarchies(g: ResourceGraph) -> None:
     assert g.find("parent~power:/pdu?").paths() == g.find("under=power:/").paths()[:6] == [*NODES0, *NODES1]
     assert g.find("parent=power:/").paths() == ["power:/pdu0", "power:/pdu1"]
     assert len(g.find("under=power:/")) == 8
-    assert g.find("uri=network:/switch1").paths() == ["network:/switch1"]
+    assert g.find("uri=network:switch1").paths() == ["network:switch1"]
     found = g.find(f"path={NODES0[1]}")
     assert found.with_ancestors("power").paths() == [NODES0[1], "power:/pdu0"]
     assert g.find("type=pdu and id=1").with_children("power").paths() == [*NODES1, "power:/pdu1"]

@@ -47,7 +47,7 @@ def free_nodes(graph: ResourceGraph) -> list[str]:
 
 def drawn(graph: ResourceGraph, job: str = "j") -> dict[str, int]:
     spans = graph.allocation(job).spans
-    return {span.pool.split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
+    return {span.pool.removeprefix("power:").split("/")[-2]: span.amount for span in spans if span.pool.startswith("power:")}
 
 
 def test_rule_f3_pool_next_to_a_separately_supplied_one_is_not_supplied_by_it() -> None:
@@ -72,7 +72,7 @@ graphs:
         "/site/node/socket/core1": 0,
         "/site/node/socket/memory": 1,
     }
-    with pytest.raises(InsufficientResources, match="power:/pdu0"):
+    with pytest.raises(InsufficientResources, match="power:pdu0"):
         graph.allocate("/site/node/socket/core1", job="j")
 
 
@@ -102,7 +102,7 @@ graphs:
 
 
 @pytest.mark.parametrize("state", ["down", "drain", "failing", "unknown"])
-@pytest.mark.parametrize("culprit", ["power:/feed0/pdu1", "power:/feed0"])
+@pytest.mark.parametrize("culprit", ["power:feed0/pdu1", "power:feed0"])
 def test_rule_f3_unsupplied_pools_take_no_new_work(site: ResourceGraph, state: str, culprit: str) -> None:
     site.allocate(RACK1[0], job="before")
     site.set_state(culprit, state)
@@ -156,7 +156,7 @@ def test_supplier_in_a_cut_off_pool_gives_nothing() -> None:
 """
     )
     site.set_state("power:/feed", "down")
-    with pytest.raises(InsufficientResources, match="power:/feed is down"):
+    with pytest.raises(InsufficientResources, match="power:feed is down"):
         site.allocate(RACK0[0], job="j")
 
 
@@ -313,7 +313,7 @@ def test_nested_node_is_supplied_through_its_parent() -> None:
         }
     )
     (feeds,) = g.structure.feeds
-    assert [g.structure.where(v) for v in feeds.above.tolist()] == ["network:/leaf"]
+    assert [g.structure.where(v) for v in feeds.above.tolist()] == ["network:leaf"]
     g.set_state("network:/leaf", "down")
     assert g.pool("/c/node/inner").available() == 0
     g.set_state("network:/leaf", "up")

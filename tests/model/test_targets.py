@@ -61,5 +61,5 @@ def test_wrong_brackets_are_refused(site: ResourceGraph) -> None:
 
 
 def test_brackets_are_refused_with_a_hint_where_one_pool_is_named(site: ResourceGraph) -> None:
-    with pytest.raises(UnknownPool, match=r"no pool 'node\[0-1\]'.*find\('path=…'\) takes brackets"):
+    with pytest.raises(UnknownPool, match=r"no pool 'node\[0-1\]'.*find\('path=…'\) takes both"):
         site.pool("/m/rack0/node[0-1]")

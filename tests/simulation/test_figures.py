@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.errors import InputError
-from fluxres.experiments.charts import Rectangles, coverage, rectangles
 from fluxres.experiments.comparison import estimate, ratio, student_t
-from fluxres.experiments.figures import FIGURES, columns, written
+from fluxres.experiments.figures import FIGURES, columns, number, scale, title
+from fluxres.experiments.gantt import Rectangles, coverage, rectangles
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.numbering import laid_out
 from fluxres.simulation.schedule import Finished
@@ -111,13 +111,27 @@ def test_ratios_are_of_runs_of_the_same_seed() -> None:
     assert ratio({0: 1.0}, {0: 0.0}) is None
 
 
-def test_metrics_are_written_in_readable_form() -> None:
-    assert [written("mean_wait_s", value) for value in (0.0, 1234.5, 123456.7, 0.000123456, -3.0)] == [
+def test_numbers_are_written_alike() -> None:
+    given = (0.0, 1234.5, 123456.7, 0.000123456, -3.0, 1e6, 1.309e-7, 0.0457, 0.046, 100.04)
+    assert [number(value) for value in given] == [
         "0",
-        "1,234.5",
+        "1,234",
         "123,457",
         "0.0001235",
         "-3",
+        "1,000,000",
+        "≈ 0",
+        "0.0457",
+        "0.046",
+        "100",
     ]
+
+
+def test_values_of_a_metric_share_a_unit() -> None:
+    hours = scale("mean_wait_s", [3600.0, 7200.0, None, 90_000.0])
+    assert (title("mean_wait_s", hours), hours.text(5400.0), hours.text(None)) == ("mean wait (h)", "1.5", "-")
+    percent = scale("utilisation", [0.5738])
+    assert (title("utilisation", percent), percent.text(0.57386)) == ("utilisation (%)", "57.39")
     assert columns(["utilisation"])[0] == "utilisation"
     assert sorted(columns(["utilisation"])) == sorted(FIGURES)
+    assert all(known.unit for known in FIGURES.values())

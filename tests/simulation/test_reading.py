@@ -30,6 +30,24 @@ def swf_of(*lines: str) -> Any:
     return swf.read(Source(("\n".join(lines) + "\n").encode(), "x.swf"))
 
 
+def test_a_model_has_so_many_days() -> None:
+    week = list(read("lublin:days=7,size=64", seed=3))
+    longer = list(read("lublin:days=30,size=64", seed=3))
+    assert longer[: len(week)] == week
+    first = week[0].submit
+    assert week[-1].submit - first < 7 * 86400 * 10**6 <= longer[len(week)].submit - first
+    assert read("bursts:days=1,on=10m", seed=3).count == len(list(read("bursts:days=1,on=10m", seed=3)))
+    assert read("lublin:days=7,jobs=5").count == 5
+    with pytest.raises(UsageError, match="ensemble has no 'days'"):
+        read("ensemble:days=7")
+
+
+def test_a_week_with_too_many_jobs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "JOBS_LISTED_MAX", 10)
+    with pytest.raises(LimitExceeded, match="more than 10 jobs in 7 days"):
+        read("lublin:days=7")
+
+
 def test_swf() -> None:
     found = swf_of("; MaxProcs: 100", "; Note: uses EASY", ";", "", line(), line(2, 3, run=2.5, limit=-1), line(3, 4, wanted=-1))
     assert (found.processors, found.header["Note"], found.count) == (100, "uses EASY", 3)

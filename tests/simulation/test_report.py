@@ -10,12 +10,17 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
+import orjson
 import pytest
 
+from fluxres import __version__
 from fluxres.errors import InputError, UsageError
-from fluxres.experiments import campaign, charts, comparison, report
-from fluxres.experiments.charts import Rectangles
+from fluxres.experiments import campaign, comparison, report, style
+from fluxres.experiments.charts import Bar, Course, Quantity, over_time
+from fluxres.experiments.charts import comparison as comparison_chart
+from fluxres.experiments.comparison import Estimate
 from fluxres.experiments.folder import ResultsFolder
+from fluxres.experiments.gantt import Rectangles, Span, Units, gantt
 from fluxres.experiments.study import Study
 from tests.simulation.conftest import SMALL, Write
 
@@ -43,7 +48,7 @@ class Page(HTMLParser):
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
         assert tag != "script"
         if tag not in ("meta", "img"):
             self.open.append(tag)
@@ -63,8 +68,10 @@ def test_a_report_is_self_contained(made: tuple[Study, ResultsFolder]) -> None:
     page = Page()
     page.feed(text)
     assert page.open == []
-    assert len(page.links) == 4 + 1 + 2  # comparisons, curves, a Gantt chart for each setting
-    assert all(link.startswith(("data:image/svg+xml;base64,", "data:image/png;base64,")) for link in page.links)
+    assert text.count("<svg") == 4 + 1 + 2  # comparisons, curves, a Gantt chart for each setting
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
+    ids = re.findall(r'id="(\w+)"', text)
+    assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(ids)
     assert "Waiting <script> & more" in page.text
     assert "<b>as many as come</b>" in page.text
     assert len(text) < 2_000_000
@@ -136,13 +143,153 @@ def test_without_matplotlib_there_are_tables(made: tuple[Study, ResultsFolder], 
     def missing() -> None:
         raise UsageError("charts need matplotlib", hint="pip install 'fluxres[plot]'")
 
-    monkeypatch.setattr(charts, "require", missing)
+    monkeypatch.setattr(style, "require", missing)
     _, notes = report.write(*made)
     assert notes == ["charts need matplotlib: pip install 'fluxres[plot]'"]
     text = (made[1].path / "report.html").read_text(encoding="utf-8")
     assert "fluxres[plot]" in text
-    assert "<img" not in text
+    assert "<svg" not in text
     assert not (made[1].path / "figures").exists()
+
+
+LEVELS = """\
+fluxres-experiment: 1
+name: levels
+machine: node=4/core=4
+unit: core
+workload: {ensemble: {jobs: 200, run_s: 0}}
+cost: {fixed_s: 0.01}
+vary: {hierarchy.topology: [1, 4]}
+baseline: {hierarchy.topology: 1}
+metrics: [throughput_per_s]
+"""
+POWER = """\
+fluxres-experiment: 1
+name: power
+machine:
+  fluxres: 1
+  name: capped
+  resources: [{type: node, count: 4}]
+  graphs:
+    power:
+      hierarchy: true
+      pools: [{type: power, name: feed, size: 3000, unit: W}]
+      edges: [{from: "power:/feed", to: "/capped/node*", relation: supplies}]
+workload: {lublin: {jobs: 20, size: 2}, request: "slot={size}/[node{x};power=1000]"}
+"""
+
+
+def figures_of(study: Study, path: Path) -> dict[str, str]:
+    """The text of each chart of a study."""
+    campaign.run(study, path)
+    report.write(study, ResultsFolder(path))
+    return {each.stem: each.read_text(encoding="utf-8") for each in (path / "figures").glob("*.svg")}
+
+
+def texts(svg: str) -> list[str]:
+    return [found.text or "" for found in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_charts_over_time_share_one_axis_from_zero(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(SMALL), tmp_path / "a")
+    ticks = [texts(svg)[: texts(svg).index("time (h)")] for name, svg in found.items() if name.startswith("gantt")]
+    assert len(ticks) == 2
+    assert ticks[0] == ticks[1]
+    assert ticks[0][0] == "0"
+    assert "node1" in texts(found["gantt-001-queue_policy=fcfs,seed=0"])
+
+
+def test_jobs_of_no_length_are_shown_as_starts_per_second(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(LEVELS), tmp_path / "a")
+    assert set(found) == {"comparison-throughput_per_s", "over-time"}
+    assert "starts per second, log scale" in texts(found["over-time"])
+    assert "in use (%)" not in texts(found["over-time"])
+    assert "2 Gantt charts would be empty" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+
+
+def test_power_is_drawn_over_time_with_its_limit(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(POWER), tmp_path / "a")
+    assert "power (kW)" in texts(found["over-time"])
+    assert 'id="limit"' in found["over-time"]
+    document = orjson.loads(next((tmp_path / "a" / "runs").glob("*/metrics.json")).read_bytes())
+    (supply,) = document["over_time"]["supplies"]
+    used = np.array(document["over_time"]["used"])
+    assert np.allclose(supply["used"], used * 1000, atol=1)
+    assert max(supply["used"]) <= supply["capacity"] == 3000
+
+
+def test_a_chart_without_anything_to_see_is_not_drawn() -> None:
+    pytest.importorskip("matplotlib")
+    flat = Course("flat", np.arange(3.0), {"in use (%)": np.zeros(2)}, {})
+    assert list(over_time([flat], [Quantity("in use (%)")], 2.0)) == []
+    (chart,) = over_time([flat, flat._replace(values={"in use (%)": np.ones(2)})], [Quantity("in use (%)")], 2.0)
+    assert chart.svg.count(b'id="curve"') == 2
+
+
+def test_a_baseline_differs_from_other_curves_by_its_dashes(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(SMALL), tmp_path / "a")["over-time"]
+    base, curve = (re.search(rf'<g id="{gid}">\s*<path [^>]*style="([^"]*)"', found) for gid in ("base", "curve"))
+    assert base is not None
+    assert curve is not None
+    assert "stroke-dasharray" in base[1]
+    assert "stroke-dasharray" not in curve[1]
+    assert len({*map(str, style.DASHES)}) == len(set(style.MARKERS)) == len(set(style.PALETTE)) == 6
+
+
+def test_paired_ratios_are_drawn_with_their_intervals() -> None:
+    pytest.importorskip("matplotlib")
+    wide, sure = Estimate(100.0, 10.0, 190.0, 5), Estimate(0.5, 0.45, 0.55, 5)
+    bars = [Bar("fcfs", "", wide, Estimate(1.0, 1.0, 1.0, 5), True), Bar("easy", "", wide, sure, False)]
+    found = texts(comparison_chart(bars, "mean_wait_s", against="policy fcfs").svg.decode())
+    assert "ratio to policy fcfs" in found
+    assert {"100 ± 90", "0.5 ± 0.05"} <= set(found)
+    apart = [bars[0], Bar("easy", "", Estimate(1.0, None, None, 1), sure, False)]
+    assert "mean wait (s), log scale" in texts(comparison_chart(apart, "mean_wait_s").svg.decode())
+
+
+def test_every_column_of_numbers_has_a_unit(made: tuple[Study, ResultsFolder]) -> None:
+    report.write(*made)
+    text = (made[1].path / "report.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<th scope=col class=n>([^<]*)</th>", text)
+    assert len(headings) > 20
+    assert [each for each in headings if not re.search(r"\(.+\)$|^ratio to ", each)] == []
+
+
+def test_a_report_tells_how_it_was_made(page: Write, tmp_path: Path) -> None:
+    study = page(SMALL)
+    campaign.run(study, tmp_path / "a", command="fluxres experiment run 'a b.yaml'")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    html = Page()
+    html.feed((tmp_path / "a" / "report.html").read_text(encoding="utf-8"))
+    for part in ("node=2/core=4: 8 of type core", "seeds0 to 1", "queue_policy: fcfs, easy", "lublin: {jobs: 30, size: 8}"):
+        assert part in html.text
+    assert re.search(r"made\d{4}-\d\d-\d\d \d\d:\d\d UTC: fluxres experiment run 'a b\.yaml'", html.text)
+    assert f"fluxres{__version__}" in html.text
+
+
+def test_settings_that_refuse_other_jobs_are_marked(page: Write, tmp_path: Path) -> None:
+    study = page(
+        SMALL.replace("hierarchy.queue_policy: [fcfs, easy]", "hierarchy.topology: [1, 2]").replace(
+            "hierarchy.queue_policy: fcfs", "hierarchy.topology: 1"
+        )
+    )
+    campaign.run(study, tmp_path / "a")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    assert "Settings ran different jobs." in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_report_follows_the_scheme_of_the_reader(made: tuple[Study, ResultsFolder]) -> None:
+    pytest.importorskip("matplotlib")
+    report.write(*made)
+    for path in (made[1].path / "report.html", made[1].path / "figures" / "over-time.svg"):
+        text = path.read_text(encoding="utf-8")
+        assert "prefers-color-scheme:dark" in text
+        for colour in (style.INK, style.MUTED, style.PAPER):
+            assert text.count(colour) <= 1, "a colour of one scheme stands where a variable should"
 
 
 def test_a_chart_of_a_hundred_thousand_jobs_is_small() -> None:
@@ -150,6 +297,6 @@ def test_a_chart_of_a_hundred_thousand_jobs_is_small() -> None:
     random = np.random.default_rng(1)
     start, unit = random.uniform(0, 1e5, 100_000), random.integers(0, 5000, 100_000).astype(float)
     given = Rectangles(start, start + 60, unit, unit + 1, np.arange(100_000))
-    chart = charts.gantt(given, "many", "many", units=5000, unit="core")
+    chart = gantt(given, "many", "many", span=Span(0.0, 1e5 + 60), units=Units(5000, "core"))
     assert len(chart.svg) < 400_000
     assert len(chart.png) < 400_000

@@ -373,7 +373,9 @@ def test_a_policy_that_loops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_run_reports_its_progress() -> None:
     seen: list[int] = []
     simulate(Ensemble(3000, 1.0), of_number(4), progress=seen.append, keep=False)
-    assert seen == [1024, 2048]
+    assert seen == sorted(set(seen))
+    assert 2 <= len(seen) <= 10
+    assert 0 < seen[0] < seen[-1] <= 3000
 
 
 def test_a_workload_may_be_run_again() -> None:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+import re
+from typing import Any, Final, NamedTuple
 
 import click
 
-from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
+from fluxres.cli.arguments import (
+    Asked,
+    Moment,
+    RequestCommand,
+    check_window,
+    complete_job,
+    complete_pool,
+    each_on,
+    endless,
+    targets,
+)
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
-from fluxres.cli.stores import changing, trying
+from fluxres.cli.stores import changing, os_user, trying
 from fluxres.errors import UsageError
 
 
@@ -33,10 +44,13 @@ from fluxres.errors import UsageError
 )
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
+@click.option("--user", metavar="U", help="User of a new job. Default: who runs the command.")
+@click.option("--name", metavar="TEXT", help="Name of a new job, for lists.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
 def allocate_command(
     settings: Settings,
+    /,
     asked: Asked | list[Asked],
     criteria: str | None,
     jobs: tuple[str, ...],
@@ -45,12 +59,14 @@ def allocate_command(
     duration: float | None,
     or_reserve: bool,
     dry_run: bool,
+    **whose: str | None,
 ) -> None:
     """Allocate pools to a job, now or later, all or nothing.
 
-    PATH starts with / or is name:/path; brackets fold several: /demo/rack0/node[0-3]. N units of each, all without =N. Anything
-    else is a REQUEST, for which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], options such as -N4
-    -c8, a jobspec in a file (.json, .yaml, .yml) or on standard input (-).
+    PATH is a path or URI, a host (node3), a pool in one (core0@node3) or the name of a pool; brackets fold several:
+    node[0-3], /demo/rack0/node[0-3]. N units of each, all without =N. Anything else, and the name of a type, is a REQUEST, for
+    which fluxres finds matching pools: a shape such as slot=4/[core=2;gpu=1], options such as -N4 -c8, a jobspec in a file
+    (.json, .yaml, .yml) or on standard input (-).
 
     With several --job options, each word is for one of them, in the same order; all start at the same time, or nothing is
     allocated.
@@ -59,13 +75,15 @@ def allocate_command(
     end, duration = endless(end, duration)
     if or_reserve and end is not None:
         raise UsageError("both --or-reserve and --end were given", hint="use --duration instead of --end")
-    window = Window(start, end, duration)
+    window, owner = Window(start, end, duration), Owner(whose["user"] or os_user(), whose["name"])
     if isinstance(asked, list):
+        if owner.name is not None:
+            raise UsageError("both several jobs and --name were given", hint="leave out --name")
         if criteria is not None:
             raise UsageError("both several jobs and --find were given", hint="name the pools of each job")
-        _allocate_together(settings, asked, jobs, window, or_reserve=or_reserve, dry_run=dry_run)
+        _allocate_together(settings, asked, jobs, window, owner.user, or_reserve=or_reserve, dry_run=dry_run)
     else:
-        _allocate(settings, asked, criteria, jobs[0], window, or_reserve=or_reserve, dry_run=dry_run)
+        _allocate(settings, asked, criteria, jobs[0], window, owner, or_reserve=or_reserve, dry_run=dry_run)
 
 
 class Window(NamedTuple):
@@ -76,41 +94,69 @@ class Window(NamedTuple):
     duration: float | None
 
 
+class Owner(NamedTuple):
+    """The user of a new job, and its name."""
+
+    user: str
+    name: str | None
+
+
 def _allocate(
-    settings: Settings, asked: Asked, criteria: str | None, job: str, window: Window, *, or_reserve: bool, dry_run: bool
+    settings: Settings,
+    asked: Asked,
+    criteria: str | None,
+    job: str,
+    window: Window,
+    owner: Owner,
+    *,
+    or_reserve: bool,
+    dry_run: bool,
 ) -> None:
-    start, end, duration = window
-    if criteria is not None and asked.request is not None:
-        raise UsageError("both a request and --find were given", hint="give one of them")
-    if or_reserve and asked.request is None:
-        raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
+    (start, end, duration), (user, name) = window, owner
     with (trying if dry_run else changing)(settings) as graph:
-        wanted, policy = asked.request, asked.policy
+        wanted, policy = asked.on(graph).request, asked.policy
+        if criteria is not None and wanted is not None:
+            raise UsageError("both a request and --find were given", hint="give one of them")
+        if or_reserve and wanted is None:
+            raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
         if wanted is None:
-            granted = graph.allocate(targets(graph, asked.pools, criteria), job=job, start=start, end=end, duration_s=duration)
+            named = targets(graph, asked.pools, criteria)
+            granted = graph.allocate(named, job=job, start=start, end=end, duration_s=duration, user=user, name=name)
         elif or_reserve:
-            granted = graph.allocate_orelse_reserve(wanted, job=job, after=start, duration_s=duration, policy=policy)
+            granted = graph.allocate_orelse_reserve(
+                wanted, job=job, after=start, duration_s=duration, policy=policy, user=user, name=name
+            )
         else:
-            granted = graph.allocate(wanted, job=job, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate(
+                wanted, job=job, start=start, end=end, duration_s=duration, policy=policy, user=user, name=name
+            )
     answer_granted(settings, graph, granted)
 
 
 def _allocate_together(
-    settings: Settings, asked: list[Asked], jobs: tuple[str, ...], window: Window, *, or_reserve: bool, dry_run: bool
+    settings: Settings,
+    asked: list[Asked],
+    jobs: tuple[str, ...],
+    window: Window,
+    user: str | None,
+    *,
+    or_reserve: bool,
+    dry_run: bool,
 ) -> None:
     start, end, duration = window
-    policy = next((one.policy for one in asked if one.request is not None), "first")
-    if or_reserve and any(one.request is None for one in asked):
-        raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
+        each_on(graph, asked)
+        policy = next((one.policy for one in asked if one.request is not None), "first")
+        if or_reserve and any(one.request is None for one in asked):
+            raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
         pairs: list[tuple[Any, str]] = [
             (one.request if one.request is not None else targets(graph, one.pools), job)
             for one, job in zip(asked, jobs, strict=True)
         ]
         if or_reserve:
-            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy)
+            granted = graph.allocate_all_orelse_reserve(pairs, after=start, duration_s=duration, policy=policy, user=user)
         else:
-            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy)
+            granted = graph.allocate_all(pairs, start=start, end=end, duration_s=duration, policy=policy, user=user)
     answer_granted_together(settings, graph, granted)
 
 
@@ -162,7 +208,7 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
     if start is not None or end is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        wanted = targets(graph, asked.pools) if asked.request is None else asked.request
+        wanted = asked.on(graph).request or targets(graph, asked.pools)
         granted = graph.grow(job, wanted, start=start, end=end, policy=asked.policy)
     answer_granted(settings, graph, granted)
 
@@ -178,15 +224,34 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     if start is not None:
         check_window(start, end)
     with changing(settings) as graph:
-        if asked.request is None:
+        wanted = asked.on(graph).request
+        if wanted is None:
             taken = graph.shrink(job, targets(graph, asked.pools), start=start, end=end)
         else:
-            taken = graph.shrink(job, asked.request, start=start, end=end, policy=asked.policy)
+            taken = graph.shrink(job, wanted, start=start, end=end, policy=asked.policy)
     answer_shrunk(settings, graph, taken)
 
 
-@click.command("extend", cls=Command, outputs=TABLE_OUTPUTS)
+_SHORTER: Final = re.compile(r"-[0-9.]+[a-z]*", re.ASCII)
+LATEST: Final = "max"
+
+
+class _ExtendCommand(Command):
+    """`extend`, whose second word may begin with `-`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with a word such as `-30m` as the value of --duration."""
+        before = ["", *args]
+        changed = [
+            f"--duration={word}" if _SHORTER.fullmatch(word) and before[i] not in ("--duration", "--until", "--end") else word
+            for i, word in enumerate(args)
+        ]
+        return super().parse_args(ctx, changed)
+
+
+@click.command("extend", cls=_ExtendCommand, outputs=TABLE_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
+@click.argument("change", required=False, metavar="[+D|-D|T|max]")
 @click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(
     "--duration",
@@ -194,19 +259,34 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     help="New total duration from the start of the job; +D moves the current end later, -D earlier.",
 )
 @click.pass_obj
-def extend_command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
-    """Move the end of a job's allocation, later or earlier: of all its pools, or of none."""
-    if (end is None) == (duration is None):
-        given = "both --until and --duration were given" if end is not None else "neither --until nor --duration was given"
-        raise UsageError(given, hint="give one of them, such as --until +2h or --duration +30m")
+def extend_command(settings: Settings, job: str, change: str | None, end: float | None, duration: str | None) -> None:
+    """Move the end of a job's allocation, later or earlier: of all its pools, or of none.
+
+    +2h moves the current end two hours later, -30m half an hour earlier. A time such as 2026-12-01T08:00 is the new end, - is
+    none, and max the latest possible one.
+    """
+    _require_one(change, end, duration)
+    if change is not None and change.startswith("+"):
+        duration = change
+    elif change is not None and change != LATEST:
+        end = Moment().convert(change, None, None)
     sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
     length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
     with changing(settings) as graph:
+        if change == LATEST:
+            end = graph.latest_end(job)
         if sign and length is not None:
             before = graph.allocation(job).end
             if before == math.inf:
-                message = f"--duration {duration} moves the current end, but job '{job}' has none"
+                message = f"{duration} moves the current end, but job '{job}' has none"
                 raise UsageError(message, hint="set an end: --until T, or --duration D from its start")
             end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)
+
+
+def _require_one(change: str | None, end: float | None, duration: str | None) -> None:
+    given = [name for name, value in (("--until", end), ("--duration", duration), (change, change)) if value is not None]
+    if len(given) != 1:
+        wrong = f"both {given[0]} and {given[1]} were given" if given else "no new end was given"
+        raise UsageError(wrong, hint="give one new end, such as +2h, -30m, 2026-12-01T08:00, max or --duration 3h")

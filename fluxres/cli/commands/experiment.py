@@ -16,6 +16,7 @@ from fluxres.render.text import Column, plural, table
 if TYPE_CHECKING:
     from fluxres.experiments.comparison import Checked, Comparison
     from fluxres.experiments.study import Study
+    from fluxres.render.text import Style
 
 NOT_AS_EXPECTED = 1
 """Exit status if a result differs from the expected value, or a run failed or refused every job."""
@@ -45,18 +46,43 @@ def run(settings: Settings, study: Path, out: Path, processes: int | None, clust
 
     It can be interrupted at any time; the same command continues with the remaining runs.
     """
+    return make_runs(settings, _study(study), out, processes=processes, cluster=cluster, checks=checks)
+
+
+def make_runs(
+    settings: Settings,
+    study: Study,
+    out: Path,
+    *,
+    processes: int | None = None,
+    cluster: str | None = None,
+    checks: bool = False,
+    keeps: bool = True,
+) -> int:
+    """Make the runs of a study that are missing, and report them.
+
+    Args:
+        checks: compare with the expected values.
+        keeps: the directory stays, so it gets a report.
+    """
     from fluxres.experiments import campaign
 
-    read = _study(study)
-    with progress(len(read.runs)) as shown:
+    with progress(len(study.runs), "runs") as shown:
 
         def show(done: float, text: str) -> None:
             shown.done, shown.text = done, text
 
-        ended = campaign.run(read, out, processes=processes or campaign.default_processes(), cluster=cluster, on_progress=show)
+        ended = campaign.run(
+            study,
+            out,
+            processes=processes or campaign.default_processes(),
+            cluster=cluster,
+            command=settings.command,
+            on_progress=show,
+        )
     for key, error in ended.failed.items():
         note(f"run {key} failed: {error}")
-    return _report(settings, read, out, made=ended.made, kept=ended.kept, checks=checks)
+    return _report(settings, study, out, made=ended.made, kept=ended.kept, checks=checks, keeps=keeps)
 
 
 @experiment_command.command("report")
@@ -98,11 +124,12 @@ def _study(path: Path) -> Study:
     return read
 
 
-def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool) -> int:
+def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool, keeps: bool = True) -> int:
     from fluxres.experiments import comparison, report
     from fluxres.experiments.folder import ResultsFolder
 
-    found, notes = report.write(study, ResultsFolder(out))
+    folder = ResultsFolder(out)
+    found, notes = report.write(study, folder) if keeps else (comparison.compare(study, folder), [])
     for text in notes:
         note(text)
     failed = {key: error for row in found.rows for key, error in row.errors.items()}
@@ -114,8 +141,8 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
     checked = comparison.check(found) if checks else []
     document: dict[str, Any] = {
         "study": study.page.name,
-        "results": str(out),
-        "report": str(out / report.REPORT),
+        "results": str(out) if keeps else None,
+        "report": str(out / report.REPORT) if keeps else None,
         "made": made,
         "kept": sum(len(row.runs) for row in found.rows) - made if kept is None else kept,
         "missing": found.missing,
@@ -137,25 +164,39 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
     }
 
 
-def _lines(style: Any, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
-    from fluxres.experiments.figures import written
-    from fluxres.experiments.study import value_text
-
-    names = found.study.shown
-    columns = [*(Column(name.upper()) for name in found.study.headings), Column("RUNS", right=True)]
-    for name in names:
-        columns.append(Column(name.upper(), right=True))
-        columns += [Column("BY BASELINE", right=True)] * bool(found.study.page.baseline)
-    rows = []
-    for row in found.rows:
-        cells = [*map(value_text, row.settings.values()), str(len(row.runs))]
-        for name in names:
-            own, ratio = row.figures.get(name), row.ratios.get(name)
-            cells.append(written(name, None if own is None else own.mean))
-            if found.study.page.baseline:
-                cells.append("-" if ratio is None else f"{ratio.mean:.3g}")
-        rows.append(cells)
-    lines = list(table(columns, rows, style=style))
+def _lines(style: Style, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
+    lines = [*compared(style, found)]
     lines += [f"{'as expected' if each.holds else 'NOT AS EXPECTED'}: {each.text}" for each in checked]
     lines += [f"{len(document['missing'])} runs are missing"] * bool(document["missing"])
-    return [*lines, f"report: {document['report']}"]
+    return [*lines, *[f"report: {document['report']}"] * bool(document["report"])]
+
+
+def compared(style: Style, found: Comparison) -> list[str]:
+    """A table of all settings with their metrics, each with its ratio to the baseline."""
+    from fluxres.experiments.figures import number, scale, title
+    from fluxres.experiments.study import label, value_text
+
+    study = found.study
+    columns = [Column(_heading(name)) for name in study.headings]
+    rows = [[*map(value_text, row.settings.values())] for row in found.rows]
+    if any(len(row.runs) != study.page.repeats for row in found.rows):
+        columns.append(Column("RUNS", right=True))
+        rows = [[*cells, f"{len(row.runs)}/{study.page.repeats}"] for cells, row in zip(rows, found.rows, strict=True)]
+    for name in study.shown:
+        own = [row.figures.get(name) for row in found.rows]
+        shown = scale(name, [each.mean for each in own if each])
+        columns.append(Column(_heading(title(name, shown)), right=True))
+        for cells, row, each in zip(rows, found.rows, own, strict=True):
+            ratio = row.ratios.get(name)
+            cells.append(shown.text(each.mean if each else None) + (f"  ×{number(float(f'{ratio.mean:.3g}'))}" if ratio else ""))
+    if not study.headings:
+        columns, rows = [Column("STUDY"), *columns], [[study.page.name, *cells] for cells in rows]
+    base = study.page.baseline
+    paired = ", run by run" if study.page.repeats > 1 else ""
+    return [*table(columns, rows, style=style), *[f"×: ratio to {label(base, study.page.labels)}{paired}"] * bool(base)]
+
+
+def _heading(text: str) -> str:
+    """A short heading in capitals, but for its unit: `h` and `H` are not the same."""
+    name, bracket, unit = text.replace("mean bounded slowdown (×)", "mean slowdown").partition(" (")
+    return name.upper().replace("_", " ") + bracket + unit

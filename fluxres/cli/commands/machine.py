@@ -1,16 +1,23 @@
-"""Commands that change a machine, or copy a part of it: tag, state, copy, merge, unlink, move."""
+"""Commands that change a machine, or copy a part of it: tag, state, reserve, copy, merge, unlink, move."""
 
 from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool, key_value
-from fluxres.cli.output import answer, answer_summary
+from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
-from fluxres.cli.settings import Settings
-from fluxres.cli.stores import changing, is_file, note_supply, reading, save_file, store
+from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
+from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file, store
+from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
-from fluxres.render.text import plural
+from fluxres.render.text import Style, plural, printable
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
 
 
 @click.command("tag", cls=Command)
@@ -42,21 +49,116 @@ def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: 
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
 @click.argument("state")
 @click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
+@click.option("--reason", metavar="TEXT", help="Why, for lists; until the state is set again.")
+@click.option("--user", metavar="U", help="Who says so. Default: who runs the command.")
 @click.pass_obj
-def state_command(settings: Settings, pools: tuple[str, ...], state: str, criteria: str | None) -> None:
+def state_command(
+    settings: Settings, pools: tuple[str, ...], state: str, criteria: str | None, reason: str | None, user: str | None
+) -> None:
     """Set the state of pools: up, down, drain, degraded, failing, unknown or null.
 
     Pools that are down, drain, failing or unknown, and everything below them, take no new work; jobs keep what they hold there.
     """
+    from fluxres.graph.kinds import UNAVAILABLE_STATES
+    from fluxres.render import jobs
     from fluxres.render.folding import fold_all
 
     with changing(settings) as graph:
         vertices = chosen(graph, pools, criteria)
-        graph.set_state(vertices, state)
+        who = None if state == "up" and reason is None and user is None else user or os_user()
+        graph.set_state(vertices, state, reason=reason, user=who)
+    there = jobs.views(graph, (graph.now(), FOREVER), on=vertices) if state in UNAVAILABLE_STATES else []
+    said = "" if reason is None else f" ({printable(reason)})"
+
+    def lines(style: Style) -> list[str]:
+        done = f"{fold_all(graph.structure, vertices)}: {state}{said}"
+        return [done, "jobs there keep what they hold:", *jobs.lines(there, style=style)] if there else [done]
+
     answer(
         settings,
-        document=lambda: {"pools": [graph.structure.where(v) for v in vertices], "state": state},
-        lines=lambda _style: [f"{fold_all(graph.structure, vertices)}: {state}"],
+        document=lambda: {
+            "pools": [graph.structure.where(v) for v in vertices],
+            "state": state,
+            "reason": reason,
+            "user": who,
+            "jobs": [view.document() for view in there],
+        },
+        lines=lines,
+    )
+
+
+@click.command("reserve", cls=Command, outputs=TABLE_OUTPUTS)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
+@click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
+@click.option("--end", type=Moment(), metavar="T", help="End time.")
+@click.option("--duration", "duration_s", type=Duration(), metavar="D", help="Duration, instead of --end.")
+@click.option("--name", metavar="NAME", help="Name of the reservation. Default: maint1, maint2, …")
+@click.option(
+    "--ignore-running",
+    "--ignore-jobs",
+    is_flag=True,
+    help="Jobs that run into it keep what they hold; what they release is reserved.",
+)
+@click.option("--every", "every_s", type=Duration(), metavar="D", help="Repeat it at this interval, such as 7d.")
+@click.option("--until", type=Moment(), metavar="T", help="Repeat it as long as it begins before this time.")
+@click.option("--user", metavar="U", help="Who reserves. Default: who runs the command.")
+@click.option("--remove", metavar="NAME", help="Remove a reservation, with all of its repetitions.")
+@click.pass_obj
+def reserve_command(
+    settings: Settings,
+    /,
+    pools: tuple[str, ...],
+    criteria: str | None,
+    name: str | None,
+    ignore_running: bool,
+    user: str | None,
+    remove: str | None,
+    **times: float | None,
+) -> None:
+    """Reserve pools for maintenance: no job gets anything of them meanwhile. Without pools, list the reservations.
+
+    Jobs that end later than the start are a reason to refuse, unless --ignore-running is given.
+    """
+    from fluxres.render import reservations
+
+    if remove is not None:
+        if pools or criteria is not None:
+            raise UsageError("both pools and --remove were given", hint="give one of them")
+        with changing(settings) as graph:
+            graph.unreserve(remove)
+        answer(
+            settings, document=lambda: {"removed": remove}, lines=lambda _style: [f"reservation '{printable(remove)}' removed"]
+        )
+        return
+    if not pools and criteria is None:
+        _list_reservations(settings, reading(settings))
+        return
+    if times["end"] is None and times["duration_s"] is None:
+        raise UsageError("a reservation needs an end", hint="give --duration 4h, or --end")
+    with changing(settings) as graph:
+        vertices = chosen(graph, pools, criteria)
+        called = name if name is not None else reservations.free_name(graph)
+        graph.reserve(
+            vertices,
+            name=called,
+            ignore_jobs=ignore_running,
+            user=user or os_user(),
+            **times,
+        )
+    _list_reservations(settings, graph, called)
+
+
+def _list_reservations(settings: Settings, graph: ResourceGraph, name: str | None = None) -> None:
+    from fluxres.render import reservations
+
+    found = {one: each for one, each in graph.reservations().items() if name in (None, one)}
+    if not found:
+        note("no reservations")
+    answer(
+        settings,
+        document=lambda: {"reservations": reservations.documents(graph, found)},
+        lines=lambda style: reservations.lines(graph, found, style=style) if found else [],
     )
 
 
@@ -126,6 +228,8 @@ def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None
         document=lambda: {"path": path, "hierarchy": hierarchy, "removed": gone, "pools": len(graph)},
         lines=lambda _style: [f"{path}: {plural(gone, 'pool')} removed, {len(graph)} remain"],
     )
+    if gone > 1 and sys.stderr.isatty():
+        note("`fluxres undo` brings them back")
 
 
 @click.command("move", cls=Command)
@@ -141,7 +245,7 @@ def move_command(settings: Settings, path: str, to: str) -> None:
         uuid = graph.pool(path).uuid
         graph.move(path, to)
     pool = graph.pool(uuid)
-    hierarchy = to.partition(":/")[0] if not to.startswith("/") else graph.structure.hierarchy
+    hierarchy, _ = graph.structure.lookup.graph_and_path(to)
     place = next((uri for uri in pool.uris if uri.startswith(f"{hierarchy}:/") and hierarchy in graph.subsystems), pool.path)
     answer(
         settings,

@@ -33,9 +33,9 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
 
     from fluxres.render import listings
 
-    wanted, policy = asked.needed(), asked.policy
     check_window(after, None)
     graph = reading(settings)
+    wanted, policy = asked.needed(graph), asked.policy
     now = seconds(graph.now())
     begin = now if after is None else after
     first = graph.earliest(wanted, begin, duration, policy)
@@ -79,9 +79,9 @@ def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: fl
     from fluxres.render import refusals
 
     settings = ctx.ensure_object(Settings)
-    wanted = asked.needed()
     check_window(at, None)
-    refusal = reading(settings).why_not(wanted, at, duration, asked.policy)
+    graph = reading(settings)
+    refusal = graph.why_not(asked.needed(graph), at, duration, asked.policy)
     start = "now" if at is None else f"at {when(at)}"
 
     def lines(style: Style) -> list[str]:

@@ -12,6 +12,7 @@ from fluxres.cli.output import answer, answer_summary, answer_table, list_pools,
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
+from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.render.text import Column, Style, units
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("info", cls=Command, outputs=TABLE_OUTPUTS)
 @click.pass_obj
+@watchable
 def info_command(settings: Settings) -> None:
     """Show a summary of a graph: totals, jobs, states."""
 
@@ -222,18 +224,25 @@ def aggregate_command(settings: Settings, path: str, at: float | None, duration:
 
     A URI such as power:/pdu0 is a subtree of that hierarchy; power:/ is all of it.
     """
-    from fluxres.model import targets
+    from fluxres.model import targets, totals
 
     graph = reading(settings)
     place = targets.place(graph, path)
     where = f"{place.name}:/" if place.above_roots else graph.structure.where(place.vertices[0])
     free, unit_of = graph.aggregate(path, at, duration, every), graph.units
-    columns = [Column("TYPE"), Column("FREE", right=True)]
-    rows = [[name, units(number, unit_of[name])] for name, number in free.items()]
+    mixed: dict[str, int] = {}
+    if place.name is None:
+        v = place.vertices[0]
+        mixed = totals.in_part(graph, *graph.window(at, duration), v, graph.structure.end.item(v))
+    columns = [Column("TYPE"), Column("FREE", right=True), Column("MIXED", right=True)]
+    rows = [[name, units(number, unit_of[name]), str(mixed.get(name, ""))] for name, number in free.items()]
     answer_table(
         settings,
         columns,
         rows,
-        lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}},
-        lambda: [{"type": name, "available": number, "unit": unit_of[name]} for name, number in free.items()],
+        lambda: {"path": where, "available": free, "units": {name: unit_of[name] for name in free}, "mixed": mixed},
+        lambda: [
+            {"type": name, "available": number, "unit": unit_of[name], "mixed": mixed.get(name, 0)}
+            for name, number in free.items()
+        ],
     )

@@ -1,9 +1,10 @@
-"""`fluxres simulate`: run a workload on a machine in simulated time."""
+"""`fluxres simulate`: run a workload on a machine in simulated time, under one queue policy or several."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,10 +13,11 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings
-from fluxres.errors import PolicyError
-from fluxres.render.text import Style, plural
+from fluxres.errors import PolicyError, UsageError
+from fluxres.render.text import Column, Style, plural, table
 
 if TYPE_CHECKING:
+    from fluxres.simulation.machine import Machine
     from fluxres.simulation.schedule import Sink
     from fluxres.simulation.simulator import Result
     from fluxres.simulation.workload import Workload
@@ -31,11 +33,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--queue-policy",
+    "-Q",
     "-q",
+    "queue_policies",
     metavar="P",
-    help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs.",
+    multiple=True,
+    help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs. Several are compared.",
 )
-@click.option("--match-policy", metavar="P", help="first (default), low, high, …; by level: low:high.")
+@click.option("--match-policy", "-M", metavar="P", help="first (default), low, high, …; by level: low:high.")
 @click.option("--hierarchy", "-t", metavar="FANOUTS", help="Instances per level: 2x4 is two with four each. Default: one.")
 @click.option("--boot", type=Duration(), metavar="D", help="Time that an instance takes to start. Default: 0.")
 @click.option(
@@ -49,31 +54,37 @@ if TYPE_CHECKING:
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option("--format", "format_name", metavar="FORMAT", help="Format of WORKLOAD: swf, batsim, jobs. Default: detected.")
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of a model. Default: 0.")
+@click.option("--repeats", type=click.IntRange(1), default=1, metavar="N", help="Runs of a model, with seeds from --seed on.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write results and a report with charts to DIR.")
 @click.pass_obj
-def simulate_command(settings: Settings, /, workload: str, **given: Any) -> None:
-    """Simulate a WORKLOAD on a machine and print metrics.
+def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int | None:
+    """Simulate a WORKLOAD on a machine and print metrics, or compare queue policies.
 
-    WORKLOAD is a trace (SWF, Batsim JSON, a list of jobs), or a model: lublin:jobs=1000,size=128, ensemble:jobs=10000,run=2s,
+    WORKLOAD is a trace (SWF, Batsim JSON, a list of jobs), or a model: lublin:days=7,size=128, ensemble:jobs=10000,run=2s,
     bursts:jobs=500. With -o csv (the columns of Batsim) or -o swf the jobs are written as they end.
     """
+    if len(given["queue_policies"]) > 1 or given["repeats"] > 1 or given["out"] is not None:
+        return _compare(settings, workload, given)
+    _simulate(settings, workload, given)
+    return None
+
+
+# -- one run -----------------------------------------------------------------------------------------------------------
+
+
+def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     from fluxres.experiments.parts import Changed
-    from fluxres.simulation import reading
     from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
-    from fluxres.simulation.machine import Machine, read
     from fluxres.simulation.simulator import Simulator
 
-    with progress(3) as shown:
-        shown.step(f"reading {workload}")
-        jobs = reading.read(workload, format=given["format_name"], seed=given["seed"])
-        graph = read(given["machine"], jobs.processors)
-        fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
-        machine = Machine(graph, given["unit"] or fine)
+    with progress(None, "jobs") as shown:
+        shown.text = f"reading {workload}"
+        jobs, machine = _read(workload, given)
         hierarchy = _hierarchy(given)
         if given["cut"]:
             jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
-        shown.step("simulating")
-        total = "" if jobs.count is None else f" of {jobs.count}"
+        shown.text, shown.total = "simulating", jobs.count
         cost = cost_of(given["cost"])
         fit = Fit(cost) if cost is not None and cost.measures else None
         simulator = Simulator(
@@ -86,29 +97,65 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> None
             **({} if hierarchy else _policies(given)),
         )
 
-        def tell(submitted: int) -> None:
-            shown.text = f"{submitted}{total} jobs"
+        def tell(ended: int) -> None:
+            shown.done = ended
 
         result = simulator.run(jobs, tell)
+    _note_left_out(jobs, result)
+    if settings.output not in JOB_OUTPUTS:
+        fitted = None if fit is None else str(fit.fitted())
+        made = _made(settings, workload, machine, given)
+        answer(
+            settings,
+            document=lambda: _document(jobs, machine, result) | {"fitted_cost": fitted, "made": made},
+            lines=lambda style: _lines(jobs, result, fitted, made, style),
+        )
+    if result.errors:
+        raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
+
+
+def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
+    from fluxres.simulation import reading
+    from fluxres.simulation.machine import Machine, read
+
+    jobs = reading.read(workload, format=given["format_name"], seed=given["seed"])
+    graph = read(given["machine"], jobs.processors)
+    fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
+    return jobs, Machine(graph, given["unit"] or fine)
+
+
+def _note_left_out(jobs: Workload, result: Result) -> None:
     for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
         note(f"{plural(number, 'job')} left out, {reason}")
     if len(result.refusals):
         note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
     for reason, number in jobs.notes.items():
         note(f"{plural(number, 'time')} {reason}")
-    if settings.output not in JOB_OUTPUTS:
-        fitted = None if fit is None else str(fit.fitted())
-        answer(
-            settings,
-            document=lambda: _document(jobs, machine, result) | {"fitted_cost": fitted},
-            lines=lambda style: _lines(jobs, result, fitted, style),
-        )
-    if result.errors:
-        raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
+
+
+def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, Any]) -> dict[str, str]:
+    """What a result depends on, and when and by which command it was made."""
+    from datetime import UTC, datetime
+
+    from fluxres import __version__, clock
+
+    source = given["machine"] or machine.graph.name
+    size = f"{machine.count:,} of type {machine.unit}"
+    queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
+    nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
+    model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
+    return {
+        "workload": workload + model,
+        "machine": size if source.isdecimal() else f"{source}: {size}",
+        "scheduler": f"queue policy {queue}, match policy {match}{nested}, cost {given['cost'] or 'none'}",
+        "fluxres": __version__,
+        "date": datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "command": settings.command,
+    }
 
 
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
-    found = {"queue_policy": given["queue_policy"], "match_policy": given["match_policy"]}
+    found = {"queue_policy": next(iter(given["queue_policies"]), None), "match_policy": given["match_policy"]}
     return {key: value for key, value in found.items() if value}
 
 
@@ -119,7 +166,7 @@ def _hierarchy(given: dict[str, Any]) -> Any:
         return None
     return Hierarchy(
         fan_outs(given["hierarchy"] or "1"),
-        by_level(given["queue_policy"] or "easy"),
+        by_level(next(iter(given["queue_policies"]), "easy")),
         by_level(given["match_policy"] or "first"),
         given["boot"] or 0.0,
         given["ahead"],
@@ -158,33 +205,88 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
 
 
 _ROWS = (
-    ("mean wait", "mean_wait_s", "s"),
-    ("longest wait", "max_wait_s", "s"),
-    ("mean turnaround", "mean_turnaround_s", "s"),
-    ("mean bounded slowdown", "mean_bounded_slowdown", ""),
-    ("mean stretch", "mean_stretch", ""),
-    ("makespan", "makespan_s", "s"),
-    ("throughput", "throughput_per_s", "jobs/s"),
-    ("utilisation", "utilisation", ""),
+    "mean_wait_s",
+    "max_wait_s",
+    "mean_turnaround_s",
+    "mean_bounded_slowdown",
+    "mean_stretch",
+    "makespan_s",
+    "throughput_per_s",
+    "utilisation",
 )
 
 
-def _lines(jobs: Workload, result: Result, fitted: str | None, style: Style) -> Iterator[str]:
+def _lines(jobs: Workload, result: Result, fitted: str | None, made: dict[str, str], style: Style) -> Iterator[str]:
+    from fluxres.experiments.figures import FIGURES, scale
+
     metrics = result.metrics
+    for key in ("workload", "machine", "scheduler"):
+        yield f"{key:22} {made[key]}"
     ended = ", ".join(f"{number} {what}" for what, number in sorted(metrics.results.items()))
-    yield f"{style.paint(jobs.name, 'heading')}: {plural(metrics.jobs, 'job')} ran ({ended or 'none'})"
+    yield f"{'jobs that ran':22} {metrics.jobs:,} ({ended or 'none'})"
     if result.left:
-        yield f"{result.left} jobs never started"
-    for title, key, unit in _ROWS:
-        value = getattr(metrics, key)
+        yield f"{'jobs never started':22} {result.left:,}"
+    for name in _ROWS:
+        value = getattr(metrics, name)
         if value is not None:
-            yield f"{title:22} {value:>16.6f} {unit}".rstrip()
+            shown = scale(name, [value])
+            yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
-        levels: dict[int, list[Any]] = {}
-        for row in result.instances:
-            levels.setdefault(row.level, []).append(row)
-        for level, rows in sorted(levels.items()):
-            busy, jobs_run = sum(row.busy_s for row in rows) / len(rows), sum(row.jobs for row in rows)
-            yield f"level {level}: {plural(len(rows), 'instance')}, {plural(jobs_run, 'job')}, busy for {busy:.3f} s on average"
+        yield from table(_LEVELS, list(_levels(result)), style=style)
     if fitted is not None:
         yield f"measured decisions, to repeat with: --cost {fitted}"
+
+
+_LEVELS = (
+    Column("LEVEL", right=True),
+    Column("INSTANCES", right=True),
+    Column("JOBS", right=True),
+    Column("DECISIONS", right=True),
+    Column("MEAN BUSY (s)", right=True),
+)
+
+
+def _levels(result: Result) -> Iterator[list[str]]:
+    from fluxres.experiments.figures import number
+
+    levels: dict[int, list[Any]] = {}
+    for row in result.instances:
+        levels.setdefault(row.level, []).append(row)
+    for level, rows in sorted(levels.items()):
+        busy_s = sum(row.busy_s for row in rows) / len(rows)
+        yield [number(n) for n in (level, len(rows), sum(r.jobs for r in rows), sum(r.decisions for r in rows), busy_s)]
+
+
+# -- several runs, compared --------------------------------------------------------------------------------------------
+
+
+def _compare(settings: Settings, workload: str, given: dict[str, Any]) -> int:
+    import tempfile
+
+    from fluxres.cli.commands.experiment import make_runs
+    from fluxres.experiments import checks
+    from fluxres.experiments.quick import study_of
+
+    if settings.output in JOB_OUTPUTS:
+        raise UsageError(f"-o {settings.output} is for one run", hint="with --out DIR, each run writes its jobs to a file in DIR")
+    if given["format_name"] is not None:
+        raise UsageError("--format cannot be given for several runs", hint="the format is detected by the content")
+    policies = given["queue_policies"] or ("easy",)
+    for each in policies:
+        # Refuses a policy that is unknown, in the words for one run.
+        _hierarchy({**given, "hierarchy": given["hierarchy"] or "1", "queue_policies": [each]})
+    if workload == "-":
+        raise UsageError("standard input can be read for one run only", hint="give a file")
+    _, machine = _read(workload, given)
+    source = given["machine"] or str(machine.count)
+    made = study_of(
+        workload, policies, machine=source, unit=machine.unit, options=given, repeats=given["repeats"], seed=given["seed"]
+    )
+    if given["repeats"] > 1 and made.runs[0].workload.file is not None:
+        raise UsageError("--repeats needs a model, since a trace is the same with every seed")
+    checks.check(made)
+    processes = 1 if "measured" in (given["cost"] or "") else None  # neighbours would be measured as well
+    if given["out"] is not None:
+        return make_runs(settings, made, given["out"], processes=processes)
+    with tempfile.TemporaryDirectory(prefix="fluxres-") as folder:
+        return make_runs(settings, made, Path(folder), processes=processes, keeps=False)

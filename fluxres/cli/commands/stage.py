@@ -56,14 +56,14 @@ def stage_command(
 
     Without arguments: list the active stages.
     """
-    wanted, policy = asked.request, asked.policy
-    if sum((bool(asked.pools) or wanted is not None, commit is not None, release is not None)) > 1:
+    if sum((asked.is_given, commit is not None, release is not None)) > 1:
         raise UsageError("more than one of pools, a request, --commit and --release were given", hint="give one at a time")
-    if asked.pools or wanted is not None:
+    if asked.is_given:
         if job is None:
             raise UsageError("no job was named", hint="add --job J")
         check_window(start, end)
         with changing(settings) as graph:
+            wanted, policy = asked.on(graph).request, asked.policy
             if wanted is None:
                 made = graph.stage(targets(graph, asked.pools), job=job, start=start, end=end, ttl_s=ttl)
             else:

@@ -2,65 +2,91 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fluxres.cli.arguments import complete_graph, complete_job, complete_pool
-from fluxres.cli.output import answer, answer_summary, answer_table
+from fluxres.cli.arguments import complete_graph, complete_job, complete_pool, names_pool
+from fluxres.cli.output import answer, answer_summary, answer_table, note
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings
+from fluxres.cli.sources import read_description, source_options
 from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
-from fluxres.errors import UsageError
+from fluxres.errors import MergeConflict, StoreError, UsageError
 from fluxres.render.text import Column, plural, when
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.store import SqliteStore
 
 
 @click.command("load", cls=Command)
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@source_options
 @click.option("--name", metavar="NAME", help="Name of the graph in the store. Default: the name in the source.")
-@click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: detected from the content.")
-@click.option("--cluster", metavar="NAME", help="Combine files of one node each into a cluster of this name.")
-@click.option("--keep", metavar="TYPES", help="Types of pools to keep (core,gpu), for formats with more types.")
+@click.option("--use", is_flag=True, help="Make it the graph in use. Default: only if there is none.")
 @click.option("--replace", is_flag=True, help="Replace an existing graph of this name; its allocations are lost.")
 @click.option("--changes", multiple=True, metavar="FILE", help="Then apply files written by save --changed-only, in order.")
 @click.pass_obj
 def load_command(
-    settings: Settings,
-    sources: tuple[str, ...],
-    name: str | None,
-    format_name: str | None,
-    cluster: str | None,
-    keep: str | None,
-    replace: bool,
-    changes: tuple[str, ...],
+    settings: Settings, /, name: str | None, use: bool, replace: bool, changes: tuple[str, ...], **given: Any
 ) -> None:
     """Load a machine into the store and print a summary.
 
     SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, hwloc: for the local machine,
-    or the URL of another store; or several files, each of a part of the machine. The graph becomes the one in use.
+    or the URL of another store; or several files, each of a part of the machine. The first graph becomes the one in use. Loading
+    the same description again changes nothing.
     """
-    from fluxres import clock
-    from fluxres.documents.source import Sources
-    from fluxres.store.files import load
-
-    options = {key: value for key, value in (("cluster", cluster), ("keep", _words(keep))) if value is not None}
-    with progress(1 + len(sources)) as shown:
-        if len(sources) > 1 or cluster is not None:
-            source: str | Sources = Sources(sources, lambda file: shown.step(f"reading {file}"))
-        else:
-            source = sources[0]
-            shown.step(f"reading {source}")
+    opened = store(settings)
+    with progress(1 + len(given["sources"])) as shown:
         called = name if name is not None else settings.graph
-        graph = load(source, name=called, format=format_name, clock=clock.system, changes=changes, **options)
-        shown.step(f"writing {graph.name}")
-        store(settings).put(graph.name, graph, replace=replace, use=True, command=settings.command, wait_s=settings.wait_s)
-    note_supply(graph)
-    answer_summary(settings, graph)
+        graph = read_description(**given, name=called, changes=changes, shown=shown)
+        there = None if replace or graph.name not in opened.names() else _same(opened, graph)
+        if there is None:
+            shown.step(f"writing {graph.name}")
+            opened.put(graph.name, graph, replace=replace, use=use, command=settings.command, wait_s=settings.wait_s)
+        elif use:
+            opened.use(graph.name, wait_s=settings.wait_s)
+    in_use = opened.default
+    done = "loaded" if there is None else "is loaded already; nothing was changed"
+    if in_use != graph.name:
+        then = "" if there is None else " and"
+        note(f"graph '{graph.name}' {done};{then} '{in_use}' stays in use (fluxres graphs use {graph.name})")
+    elif there is not None:
+        note(f"graph '{graph.name}' {done}")
+    if there is None:
+        note_supply(graph)
+    answer_summary(settings, there or graph, in_use=in_use == graph.name, unchanged=there is not None)
 
 
-def _words(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(word.strip() for word in text.split(","))
+def _same(opened: SqliteStore, graph: ResourceGraph) -> ResourceGraph | None:
+    """The graph of this name in the store, if it is the one described; None if it cannot be read, so that the store refuses.
+
+    Errors: UsageError if it differs.
+    """
+    from fluxres.store.changes import digest
+
+    try:
+        there = opened.load(graph.name)
+    except StoreError:
+        return None
+    try:
+        found = there.diff(graph)
+        said = found.summary if found else ""
+    except MergeConflict as error:
+        said = error.message
+    if not said and graph.records.jobs() and digest(there) != digest(graph):
+        said = "other allocations"
+    if said:
+        jobs = len(there.jobs())
+        what = f"its {plural(jobs, 'job')}" if jobs else "it (it has no jobs)"
+        hint = (
+            f"`fluxres diff` shows what differs, `fluxres apply` changes the graph and keeps its jobs, --replace discards {what}"
+        )
+        raise UsageError(
+            f"a graph '{graph.name}' exists already, and this one differs from it: {said}", where=opened.url, hint=hint
+        )
+    return there
 
 
 @click.group("graphs", cls=Group, outputs=TABLE_OUTPUTS, invoke_without_command=True)
@@ -177,25 +203,46 @@ def check_command(ctx: click.Context, source: str | None) -> None:
 @click.command("log", cls=Command, outputs=TABLE_OUTPUTS)
 @click.option("--job", metavar="J", shell_complete=complete_job, help="Only events of this job.")
 @click.option("--path", metavar="PATH", shell_complete=complete_pool, help="Only events that name this pool or one below it.")
+@click.option("--user", metavar="U", help="Only events that this user caused.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N events.")
 @click.pass_obj
-def log_command(settings: Settings, job: str | None, path: str | None, limit: int | None) -> None:
+def log_command(settings: Settings, job: str | None, path: str | None, user: str | None, limit: int | None) -> None:
     """Show the events of a graph, oldest first.
 
     Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
     from fluxres.render import events
 
-    entries = store(settings).log(settings.graph, job=job, path=path, limit=limit)
-    columns = [Column("NUMBER", right=True, drop=1), Column("TIME"), Column("EVENT"), Column("WHAT")]
-    rows = [[str(e.seq), when(e.time), e.event["event"], events.details(e.event)] for e in entries]
+    if path is not None and not names_pool(path):  # the journal has complete names
+        from fluxres.model.targets import spelled_out
+
+        path = spelled_out(reading(settings).structure, path)
+    entries = store(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
+    columns = [
+        Column("NUMBER", right=True, drop=2),
+        Column("TIME"),
+        Column("USER", drop=3),
+        Column("EVENT"),
+        Column("WHAT"),
+        Column("COMMAND", drop=1),
+    ]
+    rows = [[str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event), e.command] for e in entries]
     answer_table(
         settings,
         columns,
         rows,
-        lambda: {"log": [{"number": e.seq, "time": e.time, "command": e.command, **e.event} for e in entries]},
+        lambda: {
+            "log": [{"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event} for e in entries]
+        },
         lambda: [
-            {"number": e.seq, "time": e.time, "event": e.event["event"], "what": events.details(e.event), "command": e.command}
+            {
+                "number": e.seq,
+                "time": e.time,
+                "by": e.user or None,
+                "event": e.event["event"],
+                "what": events.details(e.event),
+                "command": e.command,
+            }
             for e in entries
         ],
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents.document import Document, Key, shown
+from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats import losses
 from fluxres.formats.cluster.entries import size_of
@@ -70,11 +71,44 @@ def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
     return a, b
 
 
+class Doubts:
+    """What cannot be judged in a document because something else in it is wrong.
+
+    Args:
+        wrong: the entries with a value that could not be read.
+        mistakes: where all other mistakes go.
+
+    Attributes:
+        graphs: those of which edges are missing, so that a pool may not be found in them.
+    """
+
+    def __init__(self, wrong: Iterable[tuple[Key, ...]], mistakes: Mistakes) -> None:
+        self.wrong = set(wrong)
+        self.mistakes = mistakes
+        self.graphs = {str(path[1]) for path in self.wrong if path[:1] == ("graphs",) and len(path) > 1}
+
+    def of(self, *texts: str, inside: str = "") -> Mistakes:
+        """Where mistakes in an entry go that names these pools: nowhere if they may follow from others.
+
+        Args:
+            inside: the graph that the entry is in, whose edges it cannot use.
+        """
+        named = {text.partition(":/")[0] for text in texts if self.graphs and ":/" in text} - {inside}
+        return Mistakes() if named & self.graphs else self.mistakes
+
+
+def _listed(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
 class Edges:
     """Makes the auxiliary graphs of one document."""
 
-    def __init__(self, document: Document, structure: Structure, selectors: Selectors, graphs: Iterable[str]) -> None:
+    def __init__(
+        self, document: Document, structure: Structure, selectors: Selectors, graphs: Iterable[str], doubts: Doubts
+    ) -> None:
         self._graphs = (structure.hierarchy, *graphs)
+        self._doubts = doubts
         self._document = document
         self._structure = structure
         self._selectors = selectors
@@ -91,7 +125,13 @@ class Edges:
         hierarchy = graph.hierarchy is True
         blocks = [self._inside(root, path) for root in roots] if hierarchy else []
         for i, edge in enumerate(graph.edges or ()):
-            blocks.append(self._block(edge, (*path, "edges", i)))
+            place = (*path, "edges", i)
+            if place in self._doubts.wrong:
+                continue
+            with self._doubts.of(*_listed(edge.from_), *_listed(edge.to), inside=name):
+                blocks.append(self._block(edge, place))
+                continue
+            self._doubts.graphs.add(name)
         blocks = [block for block in blocks if len(block.src)]
         rows = sum(len(block.src) for block in blocks)
         if rows > limits.EDGES_MAX:
@@ -142,7 +182,7 @@ class Edges:
 
     def _selected(self, texts: str | list[str], path: tuple[Key, ...]) -> Int64:
         found = []
-        for i, text in enumerate([texts] if isinstance(texts, str) else texts):
+        for i, text in enumerate(_listed(texts)):
             try:
                 found.append(self._selectors.vertices(text))
             except InputError as error:

@@ -7,8 +7,9 @@ ids that the rule gives back.
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, excerpt
+from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
+from fluxres.formats.cluster import hosts
 from fluxres.formats.cluster.schema import Cluster, IdStart, Resource
 from fluxres.graph.draws import Draws
 from fluxres.graph.kinds import DRAW
@@ -89,30 +92,41 @@ class Parts:
     deeper than INCLUDE_DEPTH_MAX.
     """
 
-    def __init__(self, document: Document, cluster: Cluster) -> None:
+    def __init__(self, document: Document, cluster: Cluster, wrong: Iterable[tuple[Key, ...]], mistakes: Mistakes) -> None:
         self._parts: dict[str, Layer] = {}
         self._read: set[Path] = set()
+        self._mistakes = mistakes
+        self._wrong = {(document, entry_at(path)) for path in wrong}
+        #: whether a file with parts could not be read
+        self._is_partial = False
         self._collect(document, cluster, [] if document.path is None else [document.path.resolve()])
 
     def _collect(self, document: Document, cluster: Cluster, chain: list[Path]) -> None:
         for i, name in enumerate(cluster.include or ()):
-            path = self._included(document, name, i, chain)
-            if path in self._read:
+            with self._mistakes:
+                self._include(document, name, i, chain)
                 continue
-            self._read.add(path)
-            inner = yaml_document.load(path, file=str(self._folder(document) / name))
-            parts = typed.convert(inner, Cluster)
-            for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "uuids"):
-                if getattr(parts, key) is not UNSET:
-                    message = f"an included file may only have parts, but this one has {key!r}"
-                    raise InputError(message, where=inner.where([key], key=True), hint="move it to the file that includes it")
-            self._collect(inner, parts, [*chain, path])
+            self._is_partial = True
         for name, part in (cluster.parts or {}).items():
-            known = self._parts.get(name)
-            if known is not None:
+            known = self._parts.setdefault(name, Layer(part, document, ("parts", name)))
+            if known.document is not document:
                 message = f"the part {name!r} is also defined in {known.document.file}"
-                raise InputError(message, where=document.where(["parts", name], key=True), hint="rename one")
-            self._parts[name] = Layer(part, document, ("parts", name))
+                self._mistakes.add(InputError(message, where=document.where(["parts", name], key=True), hint="rename one"))
+
+    def _include(self, document: Document, name: str, i: int, chain: list[Path]) -> None:
+        path = self._included(document, name, i, chain)
+        if path in self._read:
+            return
+        self._read.add(path)
+        inner = yaml_document.load(path, file=str(self._folder(document) / name))
+        parts, wrong = typed.convert_partly(inner, Cluster, self._mistakes)
+        self._wrong |= {(inner, entry_at(path)) for path in wrong}
+        for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "uuids"):
+            if getattr(parts, key) is not UNSET:
+                message = f"an included file may only have parts, but this one has {key!r}"
+                where = inner.where([key], key=True)
+                self._mistakes.add(InputError(message, where=where, hint="move it to the file that includes it"))
+        self._collect(inner, parts, [*chain, path])
 
     def _included(self, document: Document, name: str, i: int, chain: list[Path]) -> Path:
         def where() -> str:
@@ -147,14 +161,42 @@ class Parts:
         layers = [layer]
         while (name := layers[-1].resource.use) is not UNSET:
             part = self._parts.get(name)
+            if part is None and self._is_partial:
+                self._wrong.add((layer.document, layer.path))
+                break
             if part is None:
-                hint = typed.nearest(name, list(self._parts)) if self._parts else "there are no parts"
-                raise InputError(f"no part {name!r}", where=layers[-1].where("use"), hint=hint)
+                part = self._meant(name, layers[-1])
             if name in around:
                 raise InputError(f"the part {name!r} contains itself", where=layers[-1].where("use"), hint="remove the recursion")
             around = (*around, name)
             layers.append(part)
         return Entry(layers, around)
+
+    def _meant(self, name: str, layer: Layer) -> Layer:
+        """The part whose name was misspelt, so that it is read as well. Errors: InputError if no name is near."""
+        hint = typed.nearest(name, list(self._parts)) if self._parts else "there are no parts"
+        error = InputError(f"no part {name!r}", where=layer.where("use"), hint=hint)
+        near = difflib.get_close_matches(name, self._parts, 1)
+        if not near:
+            raise error
+        self._mistakes.add(error)
+        return self._parts[near[0]]
+
+    def is_wrong(self, entry: Entry) -> bool:
+        """Whether a value in it could not be read: what else seems wrong may follow from that."""
+        return bool(self._wrong) and any((layer.document, layer.path) in self._wrong for layer in entry.layers)
+
+
+def entry_at(path: tuple[Key, ...]) -> tuple[Key, ...]:
+    """The path of the entry that a path leads into.
+
+    >>> entry_at(("resources", 0, "with", 1, "id", "start")), entry_at(("parts", "cpu", "size"))
+    (('resources', 0, 'with', 1), ('parts', 'cpu'))
+    """
+    for end in range(len(path), 1, -1):
+        if isinstance(path[end - 1], int) and path[end - 2] in ("resources", "with", "pools", "edges", "allocations"):
+            return path[:end]
+    return path[:2] if path[:1] == ("parts",) else path[:1]
 
 
 #: type and count of the enclosing entries, outermost first
@@ -217,8 +259,9 @@ def asks_for_id(name: str) -> bool:
 class Entries:
     """Makes recipes from entries and remembers where each was written."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, mistakes: Mistakes) -> None:
         self._parts = parts
+        self._mistakes = mistakes
         self._entries: dict[int, Entry] = {}
         self._recipes: list[Recipe] = []
         self._children: dict[tuple[int, Chain], tuple[Recipe, ...]] = {}
@@ -244,9 +287,26 @@ class Entries:
         if len(chain) > limits.DEPTH_MAX:
             hint = "leave out levels that no request names"
             raise LimitExceeded(f"more than {limits.DEPTH_MAX} levels", where=document.where(path), hint=hint)
-        entries = [self._parts.entry(Layer(r, document, (*path, i)), around) for i, r in enumerate(resources)]
+        entries: list[Entry] = []
+        for i, resource in enumerate(resources):
+            layer = Layer(resource, document, (*path, i))
+            with self._of(Entry([layer], ())):
+                entry = self._parts.entry(layer, around)
+                with self._of(entry):
+                    self._identity(entry)
+                    entries.append(entry)
         defaults = DefaultIds([self._identity(entry) for entry in entries])
-        return tuple(self._recipe(entry, defaults, chain) for entry in entries)
+        made: list[Recipe] = []
+        for entry in entries:
+            with self._of(entry):
+                made.append(self._recipe(entry, defaults, chain))
+                continue
+            self._below(entry, (*chain, (self._identity(entry)[0], 1)))  # for what is wrong there
+        return tuple(made)
+
+    def _of(self, entry: Entry) -> Mistakes:
+        """Where mistakes in this entry go: nowhere if they may follow from a value that could not be read."""
+        return Mistakes() if self._parts.is_wrong(entry) else self._mistakes
 
     def root(self, resource: Resource, document: Document, path: tuple[Key, ...], name: str | None) -> Recipe:
         """The recipe of the root pool; it has an id only if one is written."""
@@ -263,7 +323,14 @@ class Entries:
             entry = self._entries[id(recipe)]
             for name in {} if (draw := entry.get("draw")) is UNSET else draw:
                 if (fault := draws.fault(name)) is not None:
-                    raise InputError(fault.message, where=entry.layer("draw").where("draw", name), hint=fault.hint)
+                    where = entry.layer("draw").where("draw", name)
+                    self._mistakes.add(InputError(fault.message, where=where, hint=fault.hint))
+
+    def require_hosts_once(self) -> None:
+        """Refuse a host name that two pools would have. Cost: O(entries), and O(hosts) where names can only be compared."""
+        with_hosts = [recipe for recipe in self._recipes if self._entries[id(recipe)].get("hosts") is not UNSET]
+        if with_hosts:
+            hosts.require_once(self._recipes, with_hosts, lambda recipe: self._entries[id(recipe)].where("hosts"), self._mistakes)
 
     def _identity(self, entry: Entry) -> tuple[str, str, str | None]:
         type_name = entry.get("type")

@@ -14,13 +14,14 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.documents import typed
+from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, shown
+from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UnknownPool
 from fluxres.formats.cluster import partitions
-from fluxres.formats.cluster.edges import Edges, attributes_of
-from fluxres.formats.cluster.entries import Entries, Parts
+from fluxres.formats.cluster.edges import Doubts, Edges, attributes_of
+from fluxres.formats.cluster.entries import Entries, Parts, entry_at
 from fluxres.formats.cluster.schema import Cluster, Graph, Held, Resource
 from fluxres.formats.format import Hold, Loaded
 from fluxres.formats.selector import Selectors
@@ -47,14 +48,30 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> loaded.structure.n, loaded.structure.path(10), loaded.name
     (11, '/tiny/node1/core3', 'tiny')
     """
-    return build(source.document, origin=origin)
+    mistakes = Mistakes()
+    with mistakes.all():
+        document = yaml_document.parse(source.data, file=source.file, path=source.path, mistakes=mistakes)
+        return _build(document, origin, mistakes)
 
 
 def build(document: Document, *, origin: int | None = None) -> Loaded:
     """The machine of a parsed document; see :func:`read`."""
-    cluster, entries, root, outside, roots = _recipes(document)
+    mistakes = Mistakes()
+    with mistakes.all():
+        return _build(document, origin, mistakes)
+
+
+def _build(document: Document, origin: int | None, mistakes: Mistakes) -> Loaded:
+    """The machine. Errors: the mistake after which reading cannot go on; others are in `mistakes` by then."""
+    cluster, wrong, entries, root, outside, roots = _recipes(document, mistakes)
     base = uuids.new_origin() if origin is None else origin
-    structure = expand(root, more=outside, origin=base, where=partial(_where, document, entries))
+    before = len(mistakes)
+    structure: Structure | None = None
+    with mistakes:
+        structure = expand(root, more=outside, origin=base, where=partial(_where, document, entries))
+    entries.require_hosts_once()
+    if structure is None or len(mistakes) > before:
+        raise mistakes.error()
     if cluster.uuids is not UNSET:
         _set_uuids(document, structure, cluster.uuids)
     if structure.uuid_texts or cluster.uuids is not UNSET:
@@ -62,16 +79,33 @@ def build(document: Document, *, origin: int | None = None) -> Loaded:
     homes = _homes(structure, roots)
     selectors = Selectors(structure, homes)
     if cluster.partitions:
-        structure.subsystems[PARTITIONS] = partitions.subsystem(document, structure, selectors, cluster)
-    edges = Edges(document, structure, selectors, cluster.graphs or {})
+        with mistakes:
+            structure.subsystems[PARTITIONS] = partitions.subsystem(document, structure, selectors, cluster)
+    doubts = Doubts(map(entry_at, wrong), mistakes)
+    edges = Edges(document, structure, selectors, cluster.graphs or {}, doubts)
     for name, graph in (cluster.graphs or {}).items():
-        _check_graph_name(document, structure, name)
-        structure.subsystems[name] = edges.subsystem(name, graph, homes.get(name, ()))
-    entries.require_supplied(Draws(structure))
-    allocations = [_hold(document, selectors, held, i) for i, held in enumerate(cluster.allocations or ())]
+        with mistakes:
+            _check_graph_name(document, structure, name)
+            structure.subsystems[name] = edges.subsystem(name, graph, homes.get(name, ()))
+            continue
+        doubts.graphs.add(name)
+    if not doubts.graphs:
+        entries.require_supplied(Draws(structure))
+    allocations: list[Hold] = []
+    for i, held in enumerate(cluster.allocations or ()):
+        if ("allocations", i) in doubts.wrong:
+            continue
+        with doubts.of(*_texts(held)):
+            allocations.append(_hold(document, selectors, held, i))
     name = cluster.name if cluster.name is not UNSET else structure.name(0)
-    _check_name(document, name)
+    with mistakes:
+        _check_name(document, name)
     return Loaded(structure, allocations, name)
+
+
+def _texts(held: Held) -> list[str]:
+    drawn = {} if held.drawn is UNSET else held.drawn
+    return [*(held.pools or ()), *drawn, *(name for parts in drawn.values() for name in parts)]
 
 
 def require_readable(document: Document, structure: Structure) -> None:
@@ -82,8 +116,10 @@ def require_readable(document: Document, structure: Structure) -> None:
 
     Errors: as :func:`build`. Cost: O(entries).
     """
-    cluster, entries, root, outside, _ = _recipes(document)
+    mistakes = Mistakes()
+    cluster, _, entries, root, outside, _ = _recipes(document, mistakes)
     Check([root, *outside], partial(_where, document, entries))
+    mistakes.require_none()
     for name, graph in (cluster.graphs or {}).items():
         _check_graph_name(document, structure, name)
         for i, edge in enumerate(graph.edges or ()):
@@ -100,17 +136,27 @@ class _Recipes(NamedTuple):
     """The entries of a document as recipes: of the tree, of the trees outside, and how many of these each graph declares."""
 
     cluster: Cluster
+    wrong: list[tuple[Key, ...]]
     entries: Entries
     root: Recipe
     outside: list[Recipe]
     roots: dict[str, int]
 
 
-def _recipes(document: Document) -> _Recipes:
-    cluster = _typed(document)
-    entries = Entries(Parts(document, cluster))
-    root = _root(document, cluster, entries)
-    return _Recipes(cluster, entries, root, *_outside(document, cluster, entries))
+def _recipes(document: Document, mistakes: Mistakes) -> _Recipes:
+    cluster, wrong = _typed(document, mistakes)
+    apart = (("graphs",), ("allocations",), ("uuids",), ("name",))
+    tree = [path for path in wrong if path[:1] not in apart or "pools" in path[:3]]
+    before = len(mistakes)
+    entries = Entries(Parts(document, cluster, tree, mistakes), mistakes)
+    root: Recipe | None = None
+    # That there is no tree follows from a key of the top level that is wrong or misspelt.
+    with Mistakes() if any(len(path) <= 1 for path in tree) else mistakes:
+        root = _root(document, cluster, entries)
+    outside, roots = _outside(document, cluster, entries)
+    if root is None or tree or len(mistakes) > before:
+        raise mistakes.error()
+    return _Recipes(cluster, wrong, entries, root, outside, roots)
 
 
 def _where(document: Document, entries: Entries, recipe: Recipe, key: str) -> str:
@@ -122,7 +168,7 @@ def _check_name(document: Document, name: str) -> None:
         raise InputError(f"{name!r} has control characters", where=document.where(["name"]), hint="a name is printable text")
 
 
-def _typed(document: Document) -> Cluster:
+def _typed(document: Document, mistakes: Mistakes) -> tuple[Cluster, list[tuple[Key, ...]]]:
     if not isinstance(document.values, dict):
         message = f"expected a mapping, got {shown(document.values)}"
         raise InputError(message, where=document.where(()), hint="a cluster file begins with 'fluxres: 1'")
@@ -133,7 +179,7 @@ def _typed(document: Document) -> Cluster:
     if type(version) is not int or version != 1:
         message = f"expected 1, got {shown(version)}"
         raise InputError(message, where=document.where(["fluxres"]), hint="1 is the only version of this format")
-    return typed.convert(document, Cluster)
+    return typed.convert_partly(document, Cluster, mistakes)
 
 
 # -- the trees -------------------------------------------------------------------------------------------------------

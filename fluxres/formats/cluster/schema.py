@@ -6,7 +6,7 @@ default here, because an entry that uses a part overrides exactly the keys it ha
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -38,6 +38,19 @@ class IdStart(Struct, forbid_unknown_fields=True):
 
 class Resource(Struct, forbid_unknown_fields=True):
     """One entry of the containment tree: a pool, how many of it each parent has, and its children."""
+
+    also_called: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("children", "contains", "content", "resources", "pools", "has", "nodes"), "with"),
+        **dict.fromkeys(("number", "quantity", "num", "n", "instances"), "count"),
+        **dict.fromkeys(("hostlist", "hostnames", "nodelist", "nodename", "host"), "hosts"),
+        **dict.fromkeys(("part", "template", "include"), "use"),
+        **dict.fromkeys(("features", "labels", "constraints"), "properties"),
+        **dict.fromkeys(("ids", "index"), "id"),
+        **dict.fromkeys(("amount", "units", "total"), "size"),
+        **dict.fromkeys(("kind", "resource"), "type"),
+        "status": "state",
+        "ranks": "rank",
+    }
 
     use: Annotated[
         Word | UnsetType, Meta(description="Name of a part; the other keys of this entry override those of the part.")
@@ -116,6 +129,13 @@ class Resource(Struct, forbid_unknown_fields=True):
 
 class Edge(Struct, forbid_unknown_fields=True):
     """Edges between pools: one, or those between two selections of pools."""
+
+    also_called: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("source", "src", "parent"), "from"),
+        **dict.fromkeys(("target", "dst", "dest", "child"), "to"),
+        **dict.fromkeys(("bandwidth", "size"), "capacity"),
+        "type": "relation",
+    }
 
     from_: Annotated[
         str | Annotated[list[str], Meta(min_length=1)],
@@ -242,6 +262,14 @@ class Held(Struct, forbid_unknown_fields=True):
 
 class Cluster(Struct, forbid_unknown_fields=True):
     """A machine, or a file of parts for other files to include."""
+
+    also_called: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("with", "nodes", "tree", "children"), "resources"),
+        **dict.fromkeys(("subsystems", "graph"), "graphs"),
+        **dict.fromkeys(("includes", "import"), "include"),
+        **dict.fromkeys(("part", "templates"), "parts"),
+        "cluster": "name",
+    }
 
     fluxres: Annotated[Literal[1], Meta(description="Version of this format.")]
     name: Annotated[Word | UnsetType, Meta(description="Name of the machine and of its root pool.")] = UNSET

@@ -11,6 +11,7 @@ not describe resources; they are ignored. Under ``resources`` every key is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -143,6 +144,7 @@ def machine(workers: Sequence[Started], file: str, origin: int | None = None, *,
     # Workers are usually alike and share pool objects that were read once, so the content of each is checked once.
     known: dict[object, tuple[Stock, ...]] = {}
     hosts = []
+    workers = [_cpus_first(worker) for worker in workers]
     for worker in workers:
         key = (*map(id, worker.pools), *worker.couplings)
         stocks = known.get(key)
@@ -155,6 +157,21 @@ def machine(workers: Sequence[Started], file: str, origin: int | None = None, *,
     made = structure(hosts, file=file, origin=origin)
     _couple(made, workers, hosts)
     return Loaded(made, [], "hyperqueue")
+
+
+def _cpus_first(worker: Started) -> Started:
+    """The worker with its cpus before all else, as `--cpus` puts them and as they are written."""
+    at = next((number for number, pool in enumerate(worker.pools) if pool.name == CPUS), 0)
+    if at == 0:
+        return worker
+    pools = [worker.pools[at], *worker.pools[:at], *worker.pools[at + 1 :]]
+    moved = [number + 1 for number in range(at)] + [0]
+    moved += range(at + 1, len(pools))
+    couplings = []
+    for each in worker.couplings:
+        ends = sorted([(moved[each.resource1], each.group1), (moved[each.resource2], each.group2)])
+        couplings.append(hyperqueue_coupling.Coupling(*ends[0], *ends[1], each.weight))
+    return replace(worker, pools=pools, couplings=couplings)
 
 
 def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:

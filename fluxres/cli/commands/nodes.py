@@ -1,0 +1,49 @@
+"""The command for nodes by state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import numpy as np
+
+from fluxres.cli.arguments import Moment, complete_pool, vertices
+from fluxres.cli.output import answer
+from fluxres.cli.program import Command
+from fluxres.cli.settings import POOL_OUTPUTS, Settings
+from fluxres.cli.stores import at_once
+from fluxres.cli.watching import watchable
+
+
+@click.command("nodes", cls=Command, outputs=POOL_OUTPUTS)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.option("-l", "--reasons", is_flag=True, help="Also why nodes take no work, who said so, and since when.")
+@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.pass_obj
+@watchable
+def nodes_command(settings: Settings, pools: tuple[str, ...], reasons: bool, at: float | None) -> None:
+    """List nodes by state: idle, mixed, allocated, reserved, draining, drained, down.
+
+    A node is mixed if jobs hold a part of it. Naming nodes, or pools around them or in them, lists only these nodes, with
+    reasons.
+    """
+    from fluxres.render import nodes
+
+    graph = at_once(settings)
+    window, found = graph.window(at, None), graph.node_states(at)
+    if pools:
+        named = np.array(sorted(set(vertices(graph, pools))), np.int64)
+        from fluxres.model.holdings import overlapping
+
+        found = found.only(overlapping(graph.structure, named, found.vertices.astype(np.int64)))
+
+    def document() -> dict[str, Any]:
+        return {"counts": found.counts(), "nodes": nodes.documents(graph, found, window)}
+
+    answer(
+        settings,
+        document=document,
+        lines=lambda style: nodes.lines(graph, found, window, reasons=reasons or bool(pools), style=style),
+        pools=lambda: graph.select(found.vertices),
+        rows=lambda: nodes.documents(graph, found, window),
+    )

@@ -1,0 +1,60 @@
+"""The arguments of commands that read a description of a machine, and the graph that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fluxres.cli.progress import Progress, progress
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.argument("sources", nargs=-1, required=True, metavar="SOURCE..."),
+    click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: detected from the content."),
+    click.option("--cluster", metavar="NAME", help="Combine files of one node each into a cluster of this name."),
+    click.option("--keep", metavar="TYPES", help="Types of pools to keep (core,gpu), for formats with more types."),
+)
+
+
+def source_options(function: F) -> F:
+    """Add SOURCE... and the options that say how to read it."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def read_description(
+    sources: Sequence[str],
+    format_name: str | None,
+    cluster: str | None,
+    keep: str | None,
+    *,
+    name: str | None = None,
+    changes: Sequence[str] = (),
+    shown: Progress | None = None,
+) -> ResourceGraph:
+    """The graph in these files, which are the parts of one machine if there are several.
+
+    Args:
+        shown: where to report the files; a bar of its own by default.
+    """
+    if shown is None:
+        with progress(len(sources)) as own:
+            return read_description(sources, format_name, cluster, keep, name=name, changes=changes, shown=own)
+    from fluxres import clock
+    from fluxres.documents.source import Sources
+    from fluxres.store.files import load
+
+    words = None if keep is None else tuple(word.strip() for word in keep.split(","))
+    options = {key: value for key, value in (("cluster", cluster), ("keep", words)) if value is not None}
+    if len(sources) > 1 or cluster is not None:
+        several = Sources(sources, lambda file: shown.step(f"reading {file}"))
+        return load(several, name=name, format=format_name, clock=clock.system, changes=changes, **options)
+    shown.step(f"reading {sources[0]}")
+    return load(sources[0], name=name, format=format_name, clock=clock.system, changes=changes, **options)

@@ -1,0 +1,85 @@
+"""A study from the words of a command line: one workload under several queue policies, or several seeds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fluxres.documents import yaml_document
+from fluxres.errors import UsageError
+from fluxres.experiments.study import Study, of_document
+from fluxres.simulation import reading
+from fluxres.simulation.cost import Fitted, Measured, parse
+from fluxres.simulation.hierarchy import by_level
+
+
+def study_of(
+    workload: str,
+    policies: Sequence[str],
+    *,
+    machine: str,
+    unit: str | None = None,
+    options: Mapping[str, Any],
+    repeats: int = 1,
+    seed: int = 0,
+) -> Study:
+    """The study that compares policies, the first of them as the baseline.
+
+    Args:
+        workload: a file or a model with its parameters.
+        policies: of queues, by level as `easy:fcfs`.
+        machine: a number, a shape or a source.
+        options: `hierarchy`, `boot`, `ahead`, `match_policy`, `cost`, `inventory` and `cut` of `fluxres simulate`; None for the
+            default.
+
+    Errors: UsageError for a policy that is given twice; those of a study.
+    """
+    short = workload.rpartition("/")[2]
+    levels = [list(by_level(each)) for each in policies]
+    names = [each[0] if len(each) == 1 else each for each in levels]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise UsageError(f"queue policy {repeated} is given twice")
+    hierarchy = {
+        "topology": options.get("hierarchy") or "1",
+        "match_policy": list(by_level(options.get("match_policy") or "first")),
+        "boot_s": options.get("boot") or 0.0,
+        "ahead": options.get("ahead"),
+    }
+    values: dict[str, Any] = {
+        "fluxres-experiment": 1,
+        "name": short.partition(":")[0],
+        "title": f"{short} under {', '.join(policies)}" if len(policies) > 1 else short,
+        "machine": int(machine) if machine.isdecimal() else str(Path(machine).resolve()) if Path(machine).exists() else machine,
+        "unit": unit,
+        "inventory": options.get("inventory") or "auto",
+        "workload": _entry(workload, cut=bool(options.get("cut"))),
+        "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
+        "cost": _cost(options.get("cost")),
+        "repeats": repeats,
+        "seed": seed,
+        "vary": {"hierarchy.queue_policy": names},
+        "labels": {"hierarchy.queue_policy": "queue policy"},
+        "baseline": {"hierarchy.queue_policy": names[0]} if len(names) > 1 else None,
+    }
+    text = yaml.safe_dump({key: value for key, value in values.items() if value is not None}, sort_keys=False)
+    return of_document(yaml_document.load(text.encode()), Path.cwd())
+
+
+def _entry(workload: str, *, cut: bool) -> dict[str, Any]:
+    name, _, rest = workload.partition(":")
+    if name not in reading.MODELS:
+        return {"file": str(Path(workload).resolve()), "cut": cut}
+    given, days = reading.model_values(name, rest)
+    return {name: given | ({"days": days} if days else {}), "cut": cut}
+
+
+def _cost(text: str | None) -> Any:
+    found = parse(text)
+    if isinstance(found, Measured):
+        return {"measured": {"factor": found.factor}}
+    return {"fitted": asdict(found)} if isinstance(found, Fitted) else "none"

@@ -1,0 +1,107 @@
+"""What each job holds in a window, as columns: what lists of jobs and timelines are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.allocation.facts import JobFacts
+from fluxres.clock import FOREVER
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The records of one job, or of a maintenance reservation, that touch a window.
+
+    Args:
+        job: id.
+        facts: its user and name, as far as known.
+        is_maintenance: whether it is a reservation.
+        vertices: of pools, and of edges with a capacity beyond them; ascending.
+        starts, ends: in ticks.
+        amounts: units.
+    """
+
+    job: str
+    facts: JobFacts
+    is_maintenance: bool
+    vertices: Int64
+    starts: Int64
+    ends: Int64
+    amounts: Int64
+
+    @property
+    def start(self) -> int:
+        return int(self.starts.min())
+
+    @property
+    def end(self) -> int:
+        return int(self.ends.max())
+
+
+_UNKNOWN = JobFacts()
+
+
+def of(graph: ResourceGraph, start: int, end: int = FOREVER) -> list[Holding]:
+    """What jobs and reservations hold at some moment of a window, in the order of their first allocation.
+
+    Cost: their records.
+    """
+    found = []
+    records = graph.records
+    for job in records.jobs():
+        rows = _rows(graph, job)
+        rows = rows[:, (rows[1] < end) & (start < rows[2])]
+        if rows.shape[1]:
+            found.append(Holding(job, records.facts.get(job, _UNKNOWN), job in records.reservations, *rows))
+    return found
+
+
+def _rows(graph: ResourceGraph, job: str) -> Int64:
+    """Vertices, starts, ends and amounts of a job."""
+    records = graph.records
+    batch = records.batch_of(job)
+    if batch is not None:
+        length = len(batch.vertices)
+        return np.array([batch.vertices, np.full(length, batch.start), np.full(length, batch.end), batch.amounts], np.int64)
+    held = records.held
+    rows = [(v, *span) for v in sorted(records.pools_of[job]) for span in held[v][job]]
+    return np.array(rows, np.int64).reshape(-1, 4).T
+
+
+def nodes_held(vertices: Int64, structure: Structure, nodes: Int32, stop: Int32) -> tuple[Int64, Int64]:
+    """For each pool, the nodes that contain it or that it contains: from and up to a position in `nodes`.
+
+    Args:
+        nodes: ascending, none below another.
+        stop: one past the last descendant of each.
+    """
+    inside = np.where(vertices < structure.tree_end, vertices, 0)
+    first = stop.searchsorted(inside, "right")
+    last = nodes.searchsorted(structure.end[inside])
+    outside = vertices >= structure.tree_end
+    return np.where(outside, 0, first), np.where(outside, 0, np.maximum(first, last))
+
+
+def overlapping(structure: Structure, own: Int64, others: Int64) -> NDArray[np.bool_]:
+    """Which of the other pools are among some pools, above or below one of them.
+
+    Args:
+        own: ascending.
+    """
+    ends = structure.accounts.end
+    tops = own[np.concatenate([[True], own[1:] >= np.maximum.accumulate(ends[own])[:-1]])] if len(own) else own
+    below = ends[tops].searchsorted(others, "right") < tops.searchsorted(others, "right")
+    above = tops.searchsorted(ends[others]) > tops.searchsorted(others)
+    found: NDArray[np.bool_] = below | above
+    return found

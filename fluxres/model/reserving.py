@@ -1,0 +1,131 @@
+"""Maintenance windows: pools that take no work for some time, while jobs may run into it.
+
+A reservation is an owner of records, as a job is: no unit ever has two owners (rules A1, A3), and matching, searching for the
+first start and explaining need to know nothing of it. One that ignores jobs holds what they leave in its windows; when a job
+gives something back, the reservation takes that at once, so that no other job gets it before the window ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fluxres import limits
+from fluxres.allocation import reserved
+from fluxres.allocation.facts import JobFacts, Reservation
+from fluxres.allocation.reserved import Held, Rest
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
+from fluxres.graph.auxiliary import Int32
+from fluxres.model import changes, events
+from fluxres.syntax.moment import in_message
+
+if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
+
+_NAMES_MAX = 5
+
+
+def repeated(start: int, end: int, every: int | None, until: int | None) -> tuple[tuple[int, int], ...]:
+    """The windows of a reservation: the first one, and with `every` the same again until a moment.
+
+    Errors: UsageError for windows that overlap, or that repeat without an end; LimitExceeded.
+
+    >>> repeated(0, 10, 20, 50)
+    ((0, 10), (20, 30), (40, 50))
+    """
+    if every is None:
+        if until is not None:
+            raise UsageError("an end of the repetition was given, and no interval", hint="say how often it repeats")
+        return ((start, end),)
+    if until is None or until >= FOREVER:
+        raise UsageError("a reservation that repeats needs an end", hint="say until when it repeats")
+    if every < end - start:
+        raise UsageError("the windows would overlap", hint="repeat it at intervals that are longer than its duration")
+    number = -(-(until - start) // every)
+    if number > limits.RESERVATION_WINDOWS_MAX:
+        message = f"the reservation would have {number} windows, the limit is {limits.RESERVATION_WINDOWS_MAX}"
+        raise LimitExceeded(message, hint="let it end earlier, and reserve again then")
+    if number < 1:
+        raise UsageError("the repetition ends before the first window begins", hint="give a later end of the repetition")
+    return tuple((start + i * every, end + i * every) for i in range(number))
+
+
+def topmost(end: Int32, vertices: Sequence[int]) -> tuple[int, ...]:
+    """Pools in ascending order, without those below another one.
+
+    Args:
+        end: one past the last descendant of each pool.
+    """
+    kept: list[int] = []
+    for v in sorted(vertices):
+        if not kept or v >= end.item(kept[-1]):
+            kept.append(v)
+    return tuple(kept)
+
+
+def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: JobFacts) -> None:
+    """Reserve windows, all of them or none.
+
+    Errors: UsageError for a name in use; InsufficientResources if jobs run into a window and are not to be ignored.
+    """
+    records = graph.records
+    if name in records.reservations or records.is_holder(name):
+        what = "a reservation" if name in records.reservations else "a job"
+        raise UsageError(f"'{name}' is {what} already", hint="choose another name")
+    if len(records.reservations) >= limits.RESERVATIONS_MAX:
+        raise LimitExceeded(f"more than {limits.RESERVATIONS_MAX} reservations", hint="remove those that are over")
+    number = len(reservation.windows) * len(reservation.pools)
+    if number > limits.RESERVATION_SPANS_MAX:
+        message = (
+            f"{len(reservation.windows)} windows of {len(reservation.pools)} pools are more than {limits.RESERVATION_SPANS_MAX}"
+        )
+        raise LimitExceeded(message, hint="name the racks instead of their nodes, or let it repeat for a shorter time")
+    rest = reserved.left_of(records, reservation, 0)
+    if rest.owners and not reservation.ignores_jobs:
+        _refuse(graph, reservation, rest)
+    _require_room(graph, rest.held)
+    structure = graph.structure
+    held = rest.held
+    changes.tell(graph, lambda: events.reserve(structure, name, reservation, facts, held), len(reservation.pools))
+    reserved.apply(records, name, reservation, facts, held)
+    graph.revision += 1
+
+
+def _refuse(graph: ResourceGraph, reservation: Reservation, rest: Rest) -> None:
+    said = list(dict.fromkeys(map(graph.records.said, rest.owners)))
+    names = ", ".join(said[:_NAMES_MAX]) + (f" and {len(said) - _NAMES_MAX} more" if len(said) > _NAMES_MAX else "")
+    start = reservation.windows[0][0]
+    where = graph.structure.where(reservation.pools[0])
+    raise InsufficientResources(
+        f"{names} {'holds' if len(said) == 1 else 'hold'} something there between {_said(start)}"
+        f" and {_said(reservation.windows[-1][1])}",
+        where=where + (f" and {len(reservation.pools) - 1} more" if len(reservation.pools) > 1 else ""),
+        hint="ignore running jobs: they keep what they hold, and nothing new starts",
+        reasons={where: names},
+    )
+
+
+def _said(tick: int) -> str:
+    return in_message(float(math.floor(seconds(tick))))
+
+
+def _require_room(graph: ResourceGraph, held: Sequence[Held]) -> None:
+    windows: dict[tuple[int, int], list[int]] = {}
+    for start, end, pools in held:
+        windows.setdefault((start, end), []).extend(v for v, _ in pools)
+    graph.planner.require_room(windows)
+
+
+def remove(graph: ResourceGraph, name: str) -> None:
+    """Give up a reservation, with all of its windows.
+
+    Errors: UnknownJob.
+    """
+    if name not in graph.records.reservations:
+        raise UnknownJob(f"no reservation '{name}'", hint="`reserve` lists them")
+    changes.tell(graph, lambda: events.unreserve(name))
+    graph.records.drop_reservation(name)
+    graph.revision += 1
+    changes.refill(graph)

@@ -1,0 +1,179 @@
+"""Maintenance reservations, against the rule: in a window, all of the reserved pools is held, by the reservation or by jobs that
+held it before."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import suppress
+from random import Random
+
+import numpy as np
+import pytest
+
+import fluxres
+from fluxres import InsufficientResources, LimitExceeded, Resource, ResourceGraph, UnknownJob, UsageError, limits
+from fluxres.clock import TICKS_PER_S
+from fluxres.store.records import capture
+
+START, END = 100, 200
+TYPES = ("node", "core", "memory")
+
+
+def machine() -> ResourceGraph:
+    node = Resource("node", 3, children=[Resource("core", 2), Resource("memory", size=4)])
+    return fluxres.build(Resource("rack", 2, children=[node]), name="lab")
+
+
+def free_units(graph: ResourceGraph, at: int) -> dict[str, int]:
+    moment = at * TICKS_PER_S
+    lo, hi = (graph.vertex("/lab/rack0"), graph.structure.end.item(graph.vertex("/lab/rack0")))
+    free = graph.planner.free_slice(lo, hi, moment, moment + 1)
+    leaves = graph.structure.end[lo:hi] == np.arange(lo, hi) + 1
+    return {graph.structure.where(v): int(n) for v, n in zip(np.arange(lo, hi)[leaves], free[leaves], strict=True) if n}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_left_in_the_window_whatever_jobs_hold_and_release(seed: int) -> None:
+    random, graph = Random(seed), machine()
+    events: list[dict[str, object]] = []
+    graph.sink = events.append
+    replica = machine()
+    wanted = ["/lab/rack0", "/lab/rack0/node1", "/lab/rack0/node0/core0", "/lab/rack1/node3", "/lab/rack0/node2/core1"]
+    jobs = []
+    for number in range(8):
+        start = random.choice([0, 20, 120])
+        try:
+            graph.allocate(
+                random.choice([random.choice(wanted), [("/lab/rack0/node2/memory", random.randint(1, 3))]]),
+                job=f"j{number}",
+                start=start,
+                end=start + random.choice([50, 90, 150, 400]),
+            )
+            jobs.append(f"j{number}")
+        except fluxres.FluxresError:
+            pass
+    graph.reserve("/lab/rack0", name="m", start=START, end=END, ignore_jobs=True)
+    for _ in range(4):
+        assert not any(free_units(graph, at) for at in range(START, END, 5))
+        assert graph.check() == []
+        with pytest.raises(InsufficientResources):
+            graph.allocate("/lab/rack0/node0/core0", job="late", start=START + 1, end=START + 2)
+        if not jobs:
+            break
+        job = jobs.pop(random.randrange(len(jobs)))
+        if random.random() < 0.5:
+            graph.free(job)
+        else:
+            with suppress(fluxres.NotHeld):
+                graph.free(job, start=random.choice([110, 130, 150]))
+    for event in events:
+        replica.apply(event)
+    assert capture(replica.records).reservations == capture(graph.records).reservations
+    assert _held(replica) == _held(graph)
+    graph.unreserve("m")
+    assert "m" not in graph.records.jobs()
+    assert graph.check() == []
+
+
+def _held(graph: ResourceGraph) -> list[tuple[object, ...]]:
+    return sorted((v, job, steps) for v, holders in graph.records.held.items() for job, steps in holders.items())
+
+
+def test_a_job_that_runs_into_it_is_a_reason_to_refuse_and_nothing_changes() -> None:
+    graph = machine()
+    graph.allocate("/lab/rack0/node0", job="j", start=0, end=150)
+    revision = graph.revision
+    with pytest.raises(InsufficientResources, match="j holds something there between 100 s and 200 s"):
+        graph.reserve("/lab/rack0", name="m", start=100, end=200)
+    assert (graph.revision, graph.reservations(), graph.jobs()) == (revision, {}, ["j"])
+
+
+def test_its_windows_repeat() -> None:
+    graph = machine()
+    made = graph.reserve("/lab", name="m", start=100, duration_s=10, every_s=50, until=220, user="ada")
+    assert [start // TICKS_PER_S for start, _ in made.windows] == [100, 150, 200]
+    assert graph.earliest("slot/node", after=105, duration_s=40) == 110
+    assert graph.earliest("slot/node", after=105, duration_s=41) == 210
+    assert graph.records.facts["m"].user == "ada"
+
+
+def test_it_is_no_job() -> None:
+    graph = machine()
+    graph.reserve("/lab/rack0", name="m", start=100, duration_s=10)
+    assert graph.jobs() == []
+    for change in (
+        lambda: graph.free("m"),
+        lambda: graph.set_end("m", 300),
+        lambda: graph.allocate("/lab/rack1", job="m"),
+        lambda: graph.allocate("slot/node", job="m", duration_s=1),
+        lambda: graph.allocate_all([("slot/node", "m")], duration_s=1),
+        lambda: graph.stage("/lab/rack1", job="m"),
+    ):
+        with pytest.raises(UsageError, match="'m' is a maintenance reservation"):
+            change()
+    with pytest.raises(UsageError, match="'m' is a reservation already"):
+        graph.reserve("/lab/rack1", name="m", start=100, duration_s=10)
+    with pytest.raises(UnknownJob, match="no reservation 'x'"):
+        graph.unreserve("x")
+
+
+def test_pools_that_are_down_can_be_reserved() -> None:
+    graph = machine()
+    graph.set_state("/lab/rack0", "down")
+    graph.reserve("/lab/rack0", name="m", start=100, duration_s=10)
+    assert graph.check() == []
+
+
+def test_it_draws_nothing_from_suppliers() -> None:
+    graph = fluxres.load("data/clusters/demo.yaml")
+    before = graph.aggregate("power:/", at=150)
+    graph.reserve("/demo", name="m", start=100, duration_s=100)
+    assert graph.aggregate("power:/", at=150)["pdu"] == before["pdu"]
+    assert graph.check() == []
+
+
+def test_it_survives_a_store_a_pickle_and_a_change_of_the_shape(tmp_path: object) -> None:
+    graph = machine()
+    graph.allocate("/lab/rack0/node0/core0", job="j", start=0, end=150, user="bob", name="x")
+    graph.reserve("/lab/rack0", name="m", start=100, end=200, ignore_jobs=True)
+    store = fluxres.store.open_store(f"{tmp_path}/x.db")  # type: ignore[attr-defined]
+    store.put("lab", graph)
+    graph.merge(fluxres.build(Resource("rack", 1, id=[7], children=[Resource("node", 1)]), name="lab"), at="/lab")
+    for copy in (store.load(clock=lambda: 0.0), pickle.loads(pickle.dumps(graph)), graph, graph.duplicate()):
+        assert copy.reservations()["m"].ignores_jobs
+        assert (copy.facts("j").user, copy.facts("j").name) == ("bob", "x")
+        copy.free("j")
+        assert copy.pool("/lab/rack0/node0/core0").available(at=120) == 0
+        assert copy.check() == []
+
+
+def test_it_is_forgotten_when_its_records_expire() -> None:
+    graph = machine()
+    graph.reserve("/lab/rack0", name="m", start=0, end=50)
+    graph.clock = lambda: 60.0
+    assert graph.reservations() == {}
+    graph.expire()
+    assert graph.records.reservations == {}
+    assert graph.records.facts == {}
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = machine()
+    with pytest.raises(LimitExceeded, match="would have 1001 windows"):
+        graph.reserve("/lab", name="m", start=0, end=1, every_s=1, until=1001)
+    monkeypatch.setattr(limits, "RESERVATION_SPANS_MAX", 3)
+    with pytest.raises(LimitExceeded, match="2 windows of 2 pools"):
+        graph.reserve(["/lab/rack0", "/lab/rack1"], name="m", start=0, end=1, every_s=2, until=3)
+    monkeypatch.setattr(limits, "RESERVATIONS_MAX", 0)
+    with pytest.raises(LimitExceeded, match="more than 0 reservations"):
+        graph.reserve("/lab", name="m", start=0, end=1)
+    for wrong in (
+        {"start": 0},
+        {"start": 5, "end": 5},
+        {"start": 0, "duration_s": 9, "every_s": 5, "until": 50},
+        {"start": 0, "duration_s": 9, "until": 50},
+        {"start": 0, "duration_s": 9, "every_s": 10},
+    ):
+        with pytest.raises(UsageError):
+            graph.reserve("/lab", name="m", **wrong)
+    assert graph.records.reservations == {}
