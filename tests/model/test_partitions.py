@@ -368,7 +368,9 @@ def test_merge_and_unlink_take_members_along() -> None:
 def test_two_machines_with_a_partition_of_one_name_are_not_merged() -> None:
     def site(name: str, *partitions: str) -> ResourceGraph:
         told = {each: {"nodes": "all", "default": each == partitions[0]} for each in partitions}
-        return fluxres.build(fluxres.Resource("node", 2, basename=f"{name}-"), name=name, partitions=told)
+        return fluxres.build(
+            fluxres.Resource("node", 2, basename=f"{name}-", children=[fluxres.Resource("core")]), name=name, partitions=told
+        )
 
     center = fluxres.build(root=fluxres.Resource("center", name="c"))
     center.merge(site("one", "batch", "debug"), at="/c")
