@@ -19,7 +19,7 @@ from fluxres.allocation.audit import check_records
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
+from fluxres.errors import FluxresError, InputError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
@@ -276,6 +276,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int |
         raise MergeConflict("the other graph has staged pools", hint="commit or release its stages first")
     at = None if at is None else targets.spelled_out(graph.structure, at)
     structure, from_own, from_other = surgery.merge(graph.structure, other.structure, at)
+    _require_partitions(structure)
     _carry_from_parent(structure, (graph.structure, from_own), (other.structure, from_other))
 
     def make(own: Records, theirs: Records) -> Records:
@@ -295,6 +296,14 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int |
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
     graph.restructure(structure, records)
+
+
+def _require_partitions(structure: Structure) -> None:
+    """Refuse a merge after which a name would mean two partitions; of two default ones, that of the first machine stays it."""
+    try:
+        structure.partitions  # noqa: B018 - found when they are first needed
+    except InputError as error:
+        raise MergeConflict(error.message, where=error.where, hint="rename one of them where it is described") from None
 
 
 def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, Int32]) -> Records:

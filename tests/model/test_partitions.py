@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres import FluxresError, InfeasibleRequest, Instance, InsufficientResources, ResourceGraph, UsageError
+from fluxres import FluxresError, InfeasibleRequest, Instance, InsufficientResources, MergeConflict, ResourceGraph, UsageError
 from fluxres.documents.source import Source
 from fluxres.formats.cluster.read import read
 from fluxres.graph.compare import equal
@@ -363,6 +363,22 @@ def test_merge_and_unlink_take_members_along() -> None:
     assert {name: len(each.members) for name, each in g.partitions.items()} == {"batch": 4, "debug": 3, "large": 6, "off": 3}
     assert not (g.structure.flags[[each.vertex for each in g.partitions.values()]] & WAY).any()
     assert g.check() == []
+
+
+def test_two_machines_with_a_partition_of_one_name_are_not_merged() -> None:
+    def site(name: str, *partitions: str) -> ResourceGraph:
+        told = {each: {"nodes": "all", "default": each == partitions[0]} for each in partitions}
+        return fluxres.build(
+            fluxres.Resource("node", 2, basename=f"{name}-", children=[fluxres.Resource("core")]), name=name, partitions=told
+        )
+
+    center = fluxres.build(root=fluxres.Resource("center", name="c"))
+    center.merge(site("one", "batch", "debug"), at="/c")
+    with pytest.raises(MergeConflict, match="two partitions are named 'debug'"):
+        center.merge(site("two", "gpu", "debug"), at="/c")
+    center.merge(site("two", "gpu"), at="/c")
+    assert [name for name, each in center.partitions.items() if each.is_default] == ["batch"]
+    assert [pool.path for pool in center.allocate("-N2 -x -p gpu", job="a").pools] == ["/c/two/two-0", "/c/two/two-1"]
 
 
 def test_members_change_with_edges() -> None:
