@@ -12,7 +12,7 @@ from fluxres.graph import state_notes
 from fluxres.model import ResourceGraph
 from fluxres.model.node_states import NODE_STATES, NodeStates, nodes_of
 from fluxres.render.folding import hosts
-from fluxres.render.text import PLAIN, Column, Style, table, when
+from fluxres.render.text import PLAIN, Column, Style, lasting, table, when
 
 _ROLES: Final = {"down": "bad", "drained": "warn", "draining": "warn", "reserved": "job"}
 _SHOWN: Final = ("idle", "mixed", "allocated", "reserved", "draining", "drained", "down")
@@ -33,7 +33,7 @@ class Reason(NamedTuple):
 
 
 def lines(graph: ResourceGraph, found: NodeStates, window: tuple[int, int], *, reasons: bool, style: Style = PLAIN) -> list[str]:
-    """Nodes as a table, those in the same state and, with `reasons`, for the same reason in one line.
+    """Nodes as a table, those in the same state and, with `reasons`, for the same reason in one line; partition by partition.
 
     Args:
         window: in ticks.
@@ -41,17 +41,20 @@ def lines(graph: ResourceGraph, found: NodeStates, window: tuple[int, int], *, r
     every = nodes_of(graph.structure)
     rows = [
         [
-            _partition(),
+            *partition,
             NODE_STATES[code],
             str(len(part)),
             f"{int(part.free_cores.sum())}/{int(part.cores.sum())}" if part.cores.any() else "",
             hosts(graph.structure, part.vertices, every),
             *([reason.text, reason.user or "", "" if reason.since is None else when(reason.since)] if reasons else ()),
         ]
-        for code, part, reason in _groups(graph, found, window, reasons=reasons)
+        for partition, members in _partitions(graph, found)
+        for code, part, reason in _groups(graph, members, window, reasons=reasons)
     ]
     columns = [
-        Column("PARTITION"),
+        Column("PARTITION", role=_job),
+        Column("AVAIL", role=_availability),
+        Column("TIME LIMIT", right=True, drop=2),
         Column("STATE", role=_ROLES.get),
         Column("NODES", right=True),
         Column("FREE CORES", right=True, drop=1),
@@ -61,9 +64,22 @@ def lines(graph: ResourceGraph, found: NodeStates, window: tuple[int, int], *, r
     return table(columns, rows, style=style)
 
 
-def _partition() -> str:
-    """The partition of a line: a graph has none yet."""
-    return ""
+def _partitions(graph: ResourceGraph, found: NodeStates) -> Iterator[tuple[tuple[str, str, str], NodeStates]]:
+    """Name (with a star: the default), state and longest time of each partition, with its nodes; last, nodes in none."""
+    is_in_none = np.ones(len(found), np.bool_)
+    for one in graph.partitions.values():
+        is_member = one.covers(found.vertices)
+        is_in_none &= ~is_member
+        yield (one.name + "*" * one.is_default, one.state, lasting(one.max_time_s)), found.only(is_member)
+    yield ("-" if graph.partitions else "", "", ""), found.only(is_in_none)
+
+
+def _job(_text: str) -> str:
+    return "job"
+
+
+def _availability(text: str) -> str | None:
+    return {"down": "bad", "inactive": "bad", "drain": "warn"}.get(text)
 
 
 def _groups(
@@ -126,7 +142,8 @@ def _maintenance(graph: ResourceGraph, v: int, window: tuple[int, int]) -> Reaso
 
 def documents(graph: ResourceGraph, found: NodeStates, window: tuple[int, int]) -> Iterator[dict[str, Any]]:
     """Each node as plain values."""
-    structure = graph.structure
+    structure, partitions = graph.structure, graph.partitions
+    is_member = {name: set(one.members.tolist()) for name, one in partitions.items()}
     columns = (found.vertices, found.codes, found.cores, found.free_cores)
     for (v, code, cores, free), reason in zip(
         zip(*(column.tolist() for column in columns), strict=True), each_reason(graph, found, window), strict=True
@@ -134,6 +151,7 @@ def documents(graph: ResourceGraph, found: NodeStates, window: tuple[int, int]) 
         yield {
             "name": structure.name(v),
             "path": structure.where(v),
+            "partitions": [name for name in partitions if v in is_member[name]],
             "state": NODE_STATES[code],
             "cores": cores,
             "free_cores": free,
