@@ -238,3 +238,6 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 
 GRACE_SECONDS_DEFAULT: Final = 3.0
 """Seconds between SIGTERM and SIGKILL for a job that has to end."""
+
+HTML_ROWS_MAX: Final = 60
+"""Rows of a table in a notebook, as pandas has it: the rest is counted."""

@@ -10,6 +10,7 @@ from fluxres.clock import Length, Time, seconds
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph.kinds import EXCLUSIVE, PropertyValue
 from fluxres.model.values import Allocation, Span
+from fluxres.shown import ShownDeep
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -18,7 +19,7 @@ Direction = Literal["out", "in", "both"]
 """Edges that leave a pool, edges that reach it, or both."""
 
 
-class Pool:
+class Pool(ShownDeep):
     """One resource pool of a graph.
 
     A handle is valid for one generation: after a merge or unlink it raises StaleHandle, and
