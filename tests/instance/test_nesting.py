@@ -79,47 +79,6 @@ def test_the_tree_is_shown() -> None:
 
 
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
-def test_rule_n1_a_child_has_what_its_job_holds(inventory: str) -> None:
-    top, _ = top_of(inventory)
-    job = top.submit("slot=1/rack", duration_s=100)
-    child = top.spawn(job, queue_policy="easy")
-    assert child.graph.find("type=node and available>0").vertices.size == 4
-    assert top.graph.jobs() == [str(job.id)]
-    first = child.submit("slot=6/core", duration_s=10)
-    assert [path for path, _ in first.pools][-1] == "/cluster/rack0/node1/core1"
-    grandchild = child.spawn(first, queue_policy="conservative", match_policy="high")
-    leaf = grandchild.submit("slot=6/core")
-    assert (grandchild.address, grandchild.depth) == (f"top/{job.id}/{first.id}", 2)
-    assert top.find(grandchild.address) is child.find(str(first.id)) is grandchild
-    assert [one.name for one in top.walk()] == ["top", str(job.id), str(first.id)]
-    assert top.check() == []
-    child.finish(first)
-    assert (leaf.result, grandchild.is_closed) == ("canceled", True)
-    child.close()
-    assert (job.result, top.graph.jobs(), top.children) == ("completed", [], [])
-
-
-def test_the_tree_is_shown() -> None:
-    top, _ = top_of(queue_policy="easy")
-    first, second = (top.spawn(top.submit("slot=1/rack")) for _ in range(2))
-    inner = first.spawn(first.submit("slot=1/node"), queue_policy="fcfs", match_policy="high")
-    first.submit("slot=4/node")
-    assert [(row.address, row.depth, row.queue_policy, row.match_policy) for row in top.tree()] == [
-        ("top", 0, "easy", "first"),
-        (first.address, 1, "easy", "first"),
-        (inner.address, 2, "fcfs", "high"),
-        (second.address, 1, "easy", "first"),
-    ]
-    assert [row.depth for row in first.tree()] == [0, 1]
-    assert top.show().splitlines() == [
-        "top  easy, 0 pending, 2 running",
-        f"├── {first.name}  easy, 1 pending, 1 running",
-        f"│   └── {inner.name}  fcfs, 0 pending, 0 running",
-        f"└── {second.name}  easy, 0 pending, 0 running",
-    ]
-
-
-@pytest.mark.parametrize("inventory", ["graph", "auto"])
 def test_rule_n1_siblings_do_not_overlap(inventory: str) -> None:
     top, _ = top_of(inventory, queue_policy="easy")
     children = [top.spawn(top.submit("slot=2/node", duration_s=50)) for _ in range(4)]
