@@ -159,7 +159,7 @@ def _length(value: Any, what: str) -> float:
     if isinstance(value, str):
         if not value.strip():
             raise UsageError(f"{what}: expected a duration, got {value!r}", hint="such as 90m or 1:30:00")
-        return _read(lambda: import_module("fluxres.syntax.duration").read(value), what)
+        return _read(lambda: float(import_module("fluxres.syntax.duration").read(value)), what)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if type(value).__module__ == "numpy" and type(value).__name__ == "timedelta64":
@@ -199,7 +199,7 @@ def _numpy_seconds(value: Any, what: str) -> float:
         value, unit, step = value.astype("datetime64[D]"), "D", 1
     if unit not in _NUMPY_UNITS or np.isnat(value):
         raise UsageError(f"{what}: expected a number of seconds, got {value!r}", hint="give it in days or a smaller unit")
-    return int(value.astype(np.int64)) * step * _NUMPY_UNITS[unit]
+    return float(int(value.astype(np.int64)) * step * _NUMPY_UNITS[unit])
 
 
 def _number(value: Any, what: str, other: str) -> float:

@@ -34,6 +34,34 @@ class Shown:
         return html
 
 
+class Tabular(Shown):
+    """A value with rows and columns for data frames, through the Arrow PyCapsule interface; needs pyarrow.
+
+    polars.DataFrame(value), pyarrow.table(value), pandas.DataFrame.from_arrow(value) and duckdb read it as it is.
+    """
+
+    __slots__ = ()
+
+    def to_arrow(self) -> Any:
+        """The rows as a pyarrow.Table.
+
+        Errors: UsageError if pyarrow is not installed.
+        """
+        return import_module("fluxres.render.arrow").table(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as a stream of the Arrow C interface."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas.DataFrame. Errors: UsageError if pyarrow or pandas is not installed."""
+        return import_module("fluxres.render.arrow").to_pandas(self)
+
+    def to_polars(self) -> Any:
+        """The rows as a polars.DataFrame. Errors: UsageError if pyarrow or polars is not installed."""
+        return import_module("fluxres.render.arrow").to_polars(self)
+
+
 class ShownDeep(Shown):
     """A value with a tree of pools, which may be shown in part."""
 

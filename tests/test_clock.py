@@ -56,19 +56,21 @@ def test_values_of_other_types_are_no_moments(bad: object) -> None:
 
 @pytest.mark.parametrize("bad", [None, False, datetime(2030, 1, 1, tzinfo=UTC), np.datetime64("2030-01-01"), b"1h"])
 def test_values_of_other_types_are_no_durations(bad: object) -> None:
-    with pytest.raises(UsageError, match=r"^duration_s: expected seconds as a number or a duration such as a timedelta or '1h', got "):
+    with pytest.raises(
+        UsageError, match=r"^duration_s: expected seconds as a number or a duration such as a timedelta or '1h', got "
+    ):
         clock.length_ticks(bad)  # type: ignore[arg-type]  # the wrong type is the point
 
 
 @pytest.mark.parametrize("bad", ["", "x", "30m", "2030-13-01", "yesterdays", "-1h", "1e9"])
 def test_text_that_is_no_moment_is_refused_by_the_name_of_the_value(bad: str) -> None:
-    with pytest.raises(UsageError, match="^at: expected a moment"):
+    with pytest.raises(UsageError, match=r"^at: expected a moment"):
         clock.ticks(bad, "at", now=0)
 
 
 @pytest.mark.parametrize("bad", ["", "x", "-1h", "1h 2d", "1:99:00:00"])
 def test_text_that_is_no_duration_is_refused(bad: str) -> None:
-    with pytest.raises(UsageError, match="^duration_s: expected a duration"):
+    with pytest.raises(UsageError, match=r"^duration_s: expected a duration"):
         clock.length_ticks(bad)
 
 
@@ -103,9 +105,9 @@ def test_numpy_moments_are_utc_and_lengths_are_exact() -> None:
 @pytest.mark.parametrize("bad", ["NaT", np.iinfo(np.int64).max], ids=["NaT", "beyond NumPy's own conversions"])
 def test_numpy_moments_out_of_range_are_refused(bad: Any) -> None:
     for unit in ("Y", "D", "s"):
-        with pytest.raises(UsageError, match="^at: expected"):
+        with pytest.raises(UsageError, match=r"^at: expected"):
             clock.ticks(np.datetime64(bad, unit), "at")
-        with pytest.raises(UsageError, match="^duration_s: expected"):
+        with pytest.raises(UsageError, match=r"^duration_s: expected"):
             clock.length_ticks(np.timedelta64(bad, unit))
 
 

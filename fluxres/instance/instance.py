@@ -60,7 +60,7 @@ from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import changes, joining, targets
 from fluxres.model.resource_graph import locked
 from fluxres.model.targets import Targets
-from fluxres.shown import Shown
+from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-class Instance(Shown):
+class Instance(Tabular):
     """A scheduler over one resource graph.
 
     Args:

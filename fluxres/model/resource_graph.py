@@ -32,11 +32,12 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
+from fluxres.model.holdings import Holdings, Totals
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.targets import Targets, Where
 from fluxres.model.values import Allocation, Stage, Window
-from fluxres.shown import ShownDeep
+from fluxres.shown import ShownDeep, Tabular
 from fluxres.syntax import criteria as language
 from fluxres.syntax.criteria import Criteria
 from fluxres.syntax.jobspec import Request, as_request
@@ -96,7 +97,7 @@ class _Destroyed:
         raise StaleHandle("this graph was destroyed", hint="load or copy it again")
 
 
-class ResourceGraph(ShownDeep):
+class ResourceGraph(ShownDeep, Tabular):
     """A resource graph: pools, the containment tree, auxiliary graphs, and which job holds what of them.
 
     Args:
@@ -430,6 +431,27 @@ class ResourceGraph(ShownDeep):
             for job in records.jobs()
             if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
         ]
+
+    @locked
+    def totals(self, at: Time | None = None, duration_s: Length | None = None) -> Totals:
+        """Pools and units by type, of the entire graph, and how many are free at a moment or throughout a window."""
+        return Totals(totals.everything(self, *self.window(at, duration_s)))
+
+    @locked
+    def holdings(self, at: Time | None = None) -> Holdings:
+        """What every job holds: at a moment, or by default everything that has not ended, reservations included."""
+        start, end = (self.now(), FOREVER) if at is None else self.window(at, None)
+        records = self.records
+        return Holdings(
+            self.structure,
+            [
+                (job, v, s, e, amount)
+                for job in records.jobs()
+                for v in sorted(records.require_job(job))
+                for s, e, amount in records.steps_of(v, job)
+                if s < end and start < e
+            ],
+        )
 
     @locked
     def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:

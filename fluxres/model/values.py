@@ -19,7 +19,7 @@ from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.errors import StaleHandle
 from fluxres.graph.auxiliary import Int32
-from fluxres.shown import Shown
+from fluxres.shown import Tabular
 from fluxres.syntax.moment import in_words
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def columns(named: Iterable[Target]) -> Held:
     return np.array(vertices, np.int32), np.array([total[v] for v in vertices], np.int64)
 
 
-class Allocation(Shown):
+class Allocation(Tabular):
     """Pools with units allocated to one job; iterates over the pools.  A value: it does not follow later changes.
 
     Two allocations are equal if they have the same job and the same spans of the same pools.

@@ -54,7 +54,8 @@ class HtmlStyle(Style):
         heads = "".join(f"<th{_class(column.right)}>{escape(column.title)}</th>" for column, _ in kept)
         count = max(len(texts) for _, texts in kept)
         rows = "".join(
-            "<tr>" + "".join(self._cell(column.role and column.role(texts[i]), texts[i], column.right) for column, texts in kept)
+            "<tr>"
+            + "".join(self._cell(column.role and column.role(texts[i]), texts[i], column.right) for column, texts in kept)
             + "</tr>"
             for i in range(min(count, self.rows_max))
         )

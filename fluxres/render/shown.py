@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fluxres.clock import seconds
 from fluxres.errors import StaleHandle
 from fluxres.match import Refusal
 from fluxres.model import Allocation, Pool, ResourceGraph, Selection
+from fluxres.model.holdings import Holdings, Totals
 from fluxres.model.match import Match
 from fluxres.render import documents, listings, tree
 from fluxres.render import html as markup
@@ -19,7 +21,7 @@ from fluxres.render.text import PLAIN, Style, when_from
 if TYPE_CHECKING:
     from fluxres.instance import Instance
 
-    Value = ResourceGraph | Pool | Selection | Allocation | Match | Refusal | Instance
+    Value = ResourceGraph | Pool | Selection | Allocation | Holdings | Totals | Match | Refusal | Instance
 
 
 def text(value: Value) -> str:
@@ -62,6 +64,10 @@ def _lines(value: Value, style: Style, depth: int | None = None) -> Iterable[str
         case Allocation():
             held = [(value.job, *record) for record in value.records]
             return listings.records_in(value.structure, held, style=style) if held else [repr(value)]
+        case Holdings():
+            return listings.records_in(value.structure, value.records, style=style) if value else [repr(value)]
+        case Totals():
+            return listings.totals([asdict(total) for total in value], style=style)
         case Match():
             now = seconds(value.graph.now())
             start = seconds(value.start)
