@@ -119,6 +119,15 @@ def length_ticks(seconds: Length, what: str = "duration_s") -> int:
     return round(seconds * TICKS_PER_S) if 0 <= seconds <= limits.TIME_MAX_S else _extreme(seconds, what)
 
 
+def length_s(length: Length, what: str) -> float:
+    """A length of time as a float of seconds; an int or a float is returned as it is.
+
+    >>> length_s("7d", "age_max_s"), length_s(0.1, "age_max_s")
+    (604800.0, 0.1)
+    """
+    return length if type(length) is float or type(length) is int else seconds(length_ticks(length, what))
+
+
 def positive_ticks(seconds: Length, what: str = "duration_s") -> int:
     """As :func:`length_ticks`, of at least one tick."""
     if type(seconds) is float and 1 <= seconds <= limits.TIME_MAX_S:

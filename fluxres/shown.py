@@ -21,7 +21,7 @@ class Shown:
     __slots__ = ()
 
     def __str__(self) -> str:
-        text: str = _drawing().text(self)
+        text: str = _drawing().to_text(self)
         return text
 
     def show(self) -> None:
@@ -30,7 +30,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The table that notebooks show."""
-        html: str = _drawing().html(self)
+        html: str = _drawing().to_html(self)
         return html
 
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     Value = ResourceGraph | Pool | Selection | Allocation | Holdings | Totals | Match | Refusal | Instance
 
 
-def text(value: Value) -> str:
+def to_text(value: Value) -> str:
     """The lines that the commands print."""
     return "\n".join(_lines(value, PLAIN))
 
 
 def fitted(value: Value, depth: int | None = None) -> str:
-    """As `text`, in the width of the terminal if the output is one.
+    """As `to_text`, in the width of the terminal if the output is one.
 
     Args:
         depth: of a tree; None for all levels.
@@ -39,7 +39,7 @@ def fitted(value: Value, depth: int | None = None) -> str:
     return "\n".join(_lines(value, Style(columns=columns), depth))
 
 
-def html(value: Value) -> str:
+def to_html(value: Value) -> str:
     """The same as HTML; a graph also has its totals."""
     style = markup.HtmlStyle()
     if isinstance(value, ResourceGraph) and _stale(value) is None:
