@@ -275,3 +275,6 @@ JOBS_NAMED_MAX: Final = 32
 
 UNDO_BYTES_MAX: Final = 64 << 20
 """Bytes of a graph up to which the store keeps its previous version for `undo`: El Capitan has a fifth of a megabyte."""
+
+HTML_ROWS_MAX: Final = 60
+"""Rows of a table in a notebook, as pandas has it: the rest is counted."""

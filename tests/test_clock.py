@@ -6,7 +6,7 @@ import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 import pytest
@@ -48,16 +48,67 @@ def test_times_out_of_range_are_refused_with_the_name_of_the_value(bad: float) -
         clock.ticks(bad, "start")
 
 
-@pytest.mark.parametrize("bad", ["5", "1h", None, True, np.True_, 1 + 2j, [1], np.array(3.0), date(2030, 1, 1), timedelta(1)])
-def test_non_numbers_are_refused(bad: object) -> None:
-    with pytest.raises(UsageError, match=r"^at: expected seconds as a number or a datetime, got "):
+@pytest.mark.parametrize("bad", [None, True, np.True_, 1 + 2j, [1], np.array(3.0), date(2030, 1, 1), timedelta(1), b"1h"])
+def test_values_of_other_types_are_no_moments(bad: object) -> None:
+    with pytest.raises(UsageError, match=r"^at: expected seconds as a number or a moment such as a datetime or '\+1h', got "):
         clock.ticks(bad, "at")  # type: ignore[arg-type]  # the wrong type is the point
 
 
-@pytest.mark.parametrize("bad", ["1h", None, False, datetime(2030, 1, 1, tzinfo=UTC)])
-def test_invalid_durations_are_refused(bad: object) -> None:
-    with pytest.raises(UsageError, match=r"^duration_s: expected seconds as a number or a timedelta, got "):
+@pytest.mark.parametrize("bad", [None, False, datetime(2030, 1, 1, tzinfo=UTC), np.datetime64("2030-01-01"), b"1h"])
+def test_values_of_other_types_are_no_durations(bad: object) -> None:
+    with pytest.raises(
+        UsageError, match=r"^duration_s: expected seconds as a number or a duration such as a timedelta or '1h', got "
+    ):
         clock.length_ticks(bad)  # type: ignore[arg-type]  # the wrong type is the point
+
+
+@pytest.mark.parametrize("bad", ["", "x", "30m", "2030-13-01", "yesterdays", "-1h", "1e9"])
+def test_text_that_is_no_moment_is_refused_by_the_name_of_the_value(bad: str) -> None:
+    with pytest.raises(UsageError, match=r"^at: expected a moment"):
+        clock.ticks(bad, "at", now=0)
+
+
+@pytest.mark.parametrize("bad", ["", "x", "-1h", "1h 2d", "1:99:00:00"])
+def test_text_that_is_no_duration_is_refused(bad: str) -> None:
+    with pytest.raises(UsageError, match=r"^duration_s: expected a duration"):
+        clock.length_ticks(bad)
+
+
+def test_text_counts_from_now() -> None:
+    now = clock.ticks(1_893_484_800.25)
+    assert clock.ticks("now", now=now) == now
+    assert clock.ticks("+1h", now=now) == now + 3_600_000_000
+    assert clock.ticks("3600", now=now) == 3_600_000_000
+    assert clock.ticks("-", now=now) == clock.FOREVER
+    assert clock.length_ticks("1:30:00") == clock.length_ticks("90m") == clock.length_ticks("5400") == 5_400_000_000
+    assert clock.length_ticks("inf") == clock.FOREVER
+
+
+def test_time_of_day_as_an_end_comes_after_the_start() -> None:
+    noon = clock.ticks(datetime(2030, 1, 1, 12))
+    start = clock.ticks("tomorrow 10:00", now=noon)
+    assert start == clock.ticks(datetime(2030, 1, 2, 10))
+    assert clock.ticks("9:00", "end", noon, start) == clock.ticks(datetime(2030, 1, 3, 9))
+    assert clock.ticks("+1h", "end", noon, start) == noon + 3_600_000_000
+
+
+def test_numpy_moments_are_utc_and_lengths_are_exact() -> None:
+    eight = clock.ticks(datetime(2030, 1, 1, 8, tzinfo=UTC))
+    for unit in ("h", "m", "s", "ms", "us", "ns"):
+        assert clock.ticks(np.datetime64("2030-01-01T08", unit)) == eight
+    assert clock.ticks(np.datetime64("2030")) == clock.ticks(np.datetime64("2030-01")) == eight - 8 * 3_600_000_000
+    for length in (np.timedelta64(2, "h"), np.timedelta64(7200, "s"), np.timedelta64(7200 * 10**9, "ns")):
+        assert clock.length_ticks(length) == 7_200_000_000
+    assert clock.length_ticks(np.timedelta64(2, "W")) == 14 * 86_400_000_000
+
+
+@pytest.mark.parametrize("bad", ["NaT", np.iinfo(np.int64).max], ids=["NaT", "beyond NumPy's own conversions"])
+def test_numpy_moments_out_of_range_are_refused(bad: Any) -> None:
+    for unit in ("Y", "D", "s"):
+        with pytest.raises(UsageError, match=r"^at: expected"):
+            clock.ticks(np.datetime64(bad, unit), "at")
+        with pytest.raises(UsageError, match=r"^duration_s: expected"):
+            clock.length_ticks(np.timedelta64(bad, unit))
 
 
 REALS = [np.float32(1.5), np.float64(1.5), np.float16(1.5), np.longdouble("1.5"), Decimal("1.5"), Fraction(3, 2)]
@@ -78,13 +129,16 @@ def test_infinite_decimal_means_no_end() -> None:
     assert clock.ticks(Decimal("Infinity")) == clock.ticks(np.float32("inf")) == clock.FOREVER
 
 
-def test_a_datetime_is_seconds_since_1970_and_needs_a_time_zone() -> None:
+def test_a_datetime_is_seconds_since_1970_and_local_without_a_time_zone() -> None:
     east = timezone(timedelta(hours=2))
     assert clock.ticks(datetime(1970, 1, 1, 3, 0, 0, 1, tzinfo=east)) == 3_600_000_001
-    with pytest.raises(UsageError, match=r"^at: 2030-01-01T00:00:00 has no time zone \(.*astimezone"):
-        clock.ticks(datetime(2030, 1, 1), "at")
-    with pytest.raises(UsageError, match=r"^at: expected 0 <= seconds"):
-        clock.ticks(datetime(1960, 1, 1, tzinfo=UTC), "at")
+    naive = datetime(2030, 7, 1, 8)
+    assert clock.ticks(naive) == clock.ticks(naive.astimezone()) == clock.ticks("2030-07-01T08:00")
+    for bad in (datetime(1960, 1, 1, tzinfo=UTC), datetime(1960, 1, 1)):
+        with pytest.raises(UsageError, match=r"^at: expected 0 <= seconds"):
+            clock.ticks(bad, "at")
+    with pytest.raises(UsageError, match=r"^at: expected "):
+        clock.ticks(datetime(1, 1, 1), "at")
 
 
 @pytest.mark.parametrize("bad", [10**400, -(10**400), 10**5000], ids=["beyond floats", "below floats", "beyond print"])

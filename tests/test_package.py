@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import tomllib
@@ -63,3 +64,12 @@ def test_unknown_names_are_attribute_errors() -> None:
 def test_version_is_that_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == fluxres.__version__
+
+
+@pytest.mark.parametrize("package", ["fluxres.simulation", "fluxres.render"])
+def test_parts_export_names(package: str) -> None:
+    module = importlib.import_module(package)
+    assert [name for name in module.__all__ if getattr(module, name).__name__ != name] == []
+    assert dir(module) == sorted(module.__all__)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'simulates'"):
+        module.simulates  # noqa: B018

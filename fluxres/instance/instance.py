@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fluxres import limits
-from fluxres.clock import FOREVER, Clock, seconds, ticks
+from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import (
     FluxresError,
     InputError,
@@ -54,12 +54,13 @@ from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
-from fluxres.instance.tree import Branch, lines
+from fluxres.instance.tree import Branch
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import changes, joining, matching, targets
 from fluxres.model.resource_graph import locked
 from fluxres.model.targets import Targets
+from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request
 
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-class Instance:
+class Instance(Tabular):
     """A scheduler over one resource graph.
 
     Args:
@@ -247,7 +248,7 @@ class Instance:
         self,
         wanted: Wanted,
         *,
-        duration_s: float | None = None,
+        duration_s: Length | None = None,
         urgency: int = URGENCY_DEFAULT,
         name: str | None = None,
         user: str | None = None,
@@ -565,7 +566,7 @@ class Instance:
         self._follow_up()
 
     @locked
-    def set_duration(self, job: AnyJob, duration_s: float | None) -> None:
+    def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
         """Change the limit of a job; None for none. The limit of a running job counts from its start.
 
         Errors: UnknownJob; UsageError for a job that has ended, or would have ended by now; InsufficientResources if others hold
@@ -579,7 +580,7 @@ class Instance:
         elif found.state is State.CLEANUP:
             raise UsageError(f"job {found.id} is ending")
         found.duration = duration
-        context = {"attributes.system.duration": duration_s}
+        context = {"attributes.system.duration": None if duration >= FOREVER else seconds(duration)}
         self._update(found, "jobspec-update", was_held=found.urgency == URGENCY_HELD, again=False, **context)
         self._follow_up()
 
@@ -1046,7 +1047,7 @@ class Instance:
 
     @locked
     def tree(self) -> list[Branch]:
-        """The values of this instance and all below it, depth first; `show` draws them."""
+        """The values of this instance and all below it, depth first."""
         top = self.depth
         return [
             Branch(
@@ -1061,11 +1062,6 @@ class Instance:
             )
             for one in self.walk()
         ]
-
-    @locked
-    def show(self) -> str:
-        """The tree of instances as text."""
-        return "\n".join(lines(self.tree()))
 
     @locked
     def find(self, address: str) -> Instance:
@@ -1346,12 +1342,12 @@ class Instance:
             self._follow_up()
 
     @locked
-    def set_expiration(self, at_s: float | None) -> None:
+    def set_expiration(self, at_s: Time | None) -> None:
         """Set when this instance expires, with exception timelimit on its jobs; None for when its job ends.
 
         Errors: UsageError for a moment after the limit of its job.
         """
-        moment = FOREVER if at_s is None else ticks(at_s, "expiration")
+        moment = FOREVER if at_s is None else ticks(at_s, "expiration", self.time.now)
         self.enter()
         self._require_not_ending()
         most = FOREVER if self.job_in_parent is None else self.job_in_parent.limit
@@ -1392,9 +1388,9 @@ def _keep_event(job: Job, event: Event) -> None:
     job.events.append(event)
 
 
-def _duration(length_s: float | None) -> int:
+def _duration(length_s: Length | None) -> int:
     """A limit in ticks; FOREVER for none."""
-    found = FOREVER if length_s is None else ticks(length_s, "duration_s")
+    found = FOREVER if length_s is None else length_ticks(length_s)
     if found < 1:
         raise UsageError(f"duration_s: expected a positive number of seconds, got {length_s!r:.80}")
     return found

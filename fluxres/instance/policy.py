@@ -26,7 +26,7 @@ from math import isfinite, nan
 from operator import attrgetter
 from typing import Any, Final
 
-from fluxres.clock import seconds
+from fluxres.clock import Length, length_s, seconds
 from fluxres.errors import FluxresError, UsageError
 from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
@@ -264,19 +264,19 @@ class Multifactor(Easy):
         age: float = 100_000,
         size: float = 0,
         share: float = 0,
-        age_max_s: float = 7 * 86400.0,
-        half_life_s: float = 7 * 86400.0,
-        recalculate_s: float = 300.0,
+        age_max_s: Length = 7 * 86400.0,
+        half_life_s: Length = 7 * 86400.0,
+        recalculate_s: Length = 300.0,
         depth: int = 1,
     ) -> None:
         super().__init__(depth)
-        for what, value in (("age_max_s", age_max_s), ("half_life_s", half_life_s), ("recalculate_s", recalculate_s)):
-            if not value > 0:
-                raise UsageError(f"{what}: expected more than 0, got {value}", where=f"queue policy {self.name}")
         self.weights = (urgency, age, size, share)
-        self.age_max_s = age_max_s
-        self.half_life_s = half_life_s
-        self.recalculate_s = recalculate_s
+        self.age_max_s = length_s(age_max_s, "age_max_s")
+        self.half_life_s = length_s(half_life_s, "half_life_s")
+        self.recalculate_s = length_s(recalculate_s, "recalculate_s")
+        for what in ("age_max_s", "half_life_s", "recalculate_s"):
+            if not (value := getattr(self, what)) > 0:
+                raise UsageError(f"{what}: expected more than 0, got {value}", where=f"queue policy {self.name}")
         self._used: dict[str | None, tuple[float, float]] = {}
         self._total = (0.0, 0.0)
 
@@ -325,9 +325,9 @@ class FairShare(Multifactor):
         age: float = 10_000,
         size: float = 0,
         share: float = 100_000,
-        age_max_s: float = 7 * 86400.0,
-        half_life_s: float = 7 * 86400.0,
-        recalculate_s: float = 300.0,
+        age_max_s: Length = 7 * 86400.0,
+        half_life_s: Length = 7 * 86400.0,
+        recalculate_s: Length = 300.0,
         depth: int = 1,
     ) -> None:
         super().__init__(urgency, age, size, share, age_max_s, half_life_s, recalculate_s, depth)

@@ -30,6 +30,7 @@ from fluxres.match.paths import Givers
 from fluxres.match.policy import Policy
 from fluxres.match.situation import Situation, having, unknown_properties
 from fluxres.match.traverser import Traverser
+from fluxres.shown import Shown
 from fluxres.syntax import unit
 from fluxres.syntax.constraint import required
 from fluxres.syntax.moment import in_message
@@ -182,8 +183,8 @@ class PartReport:
         return f"{self.head()}: {f'of {self.candidates}, ' if self.each else ''}{'; '.join(self.ruled_out(until))}."
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+@dataclass(frozen=True, slots=True, repr=False)
+class Refusal(Shown):
     """Why a request has no match in a window.
 
     Args:
@@ -266,8 +267,8 @@ class Refusal:
             return "Each part fits on its own, but together they compete for the same pools."
         return "There are enough pools and no single supplier is short, but together the suppliers have too little."
 
-    def __str__(self) -> str:
-        return "\n".join(self.sentences())
+    def __repr__(self) -> str:
+        return f"<Refusal: {' '.join(self.sentences())}>"
 
     def reasons(self) -> dict[str, str]:
         """What is short, by place; for errors that carry reasons."""

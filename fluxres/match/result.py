@@ -12,6 +12,7 @@ from fluxres.errors import UsageError
 from fluxres.graph.accounts import Accounts
 from fluxres.match.demand import Plan
 from fluxres.match.policy import Policy
+from fluxres.syntax.moment import in_words
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -38,7 +39,7 @@ class SlotGroup:
         return len(self.starts) - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Placement:
     """Pools that satisfy a request over a window.
 
@@ -76,6 +77,12 @@ class Placement:
 
     def __len__(self) -> int:
         return len(self.vertices)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._counted()}, {in_words(self.start, self.end)}, policy {self.policy}>"
+
+    def _counted(self) -> str:
+        return f"{len(self)} pool{'s' * (len(self) != 1)}"
 
     @property
     def pools(self) -> tuple[object, ...]:

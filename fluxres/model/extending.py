@@ -88,7 +88,7 @@ def end_of(graph: ResourceGraph, job: str, end: Time | None, duration_s: Length 
         wrong = "both an end and a duration were given" if end is not None else "neither an end nor a duration was given"
         raise UsageError(wrong, hint="give one of them; an end must be finite")
     if end is not None:
-        return ticks(end, "end")
+        return ticks(end, "end", graph.now())
     assert duration_s is not None  # one of the two is given
     return min(min(spans[0][0] for spans in given.values()) + length_ticks(duration_s), FOREVER)
 

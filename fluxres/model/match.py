@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from fluxres.match.result import Placement
 from fluxres.model.pool import Pool
+from fluxres.model.values import counted
+from fluxres.shown import Shown
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Match(Placement):
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
+class Match(Placement, Shown):
     """Pools that satisfy a request over a window, found on a certain state of a graph.
 
     Args:
@@ -31,6 +33,11 @@ class Match(Placement):
     def pools(self) -> tuple[Pool, ...]:
         """The pools to record, in vertex order, as handles of the graph."""
         return tuple(Pool(self.graph, v, self.generation) for v in self.vertices.tolist() if v < self.pools_end)
+
+    def _counted(self) -> str:
+        if self.generation != self.graph.generation:
+            return Placement._counted(self)
+        return counted(self.graph.structure, self.vertices[self.vertices < self.pools_end])
 
 
 def stamped(graph: ResourceGraph, found: Placement) -> Match:

@@ -12,6 +12,7 @@ from fluxres.graph import state_notes
 from fluxres.graph.kinds import EXCLUSIVE, PropertyValue
 from fluxres.graph.state_notes import StateNote
 from fluxres.model.values import Allocation, Span
+from fluxres.shown import ShownDeep
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -20,7 +21,7 @@ Direction = Literal["out", "in", "both"]
 """Edges that leave a pool, edges that reach it, or both."""
 
 
-class Pool:
+class Pool(ShownDeep):
     """One resource pool of a graph.
 
     A handle is valid for one generation: after a merge or unlink it raises StaleHandle, and

@@ -38,8 +38,10 @@ from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
+from fluxres.model.tables import Spans, Totals
 from fluxres.model.targets import Targets, Where
 from fluxres.model.values import Allocation, Stage, Window
+from fluxres.shown import ShownDeep, Tabular
 from fluxres.syntax import criteria as language
 from fluxres.syntax.criteria import Criteria
 from fluxres.syntax.jobspec import Request, as_request
@@ -101,7 +103,7 @@ class _Destroyed:
         raise StaleHandle("this graph was destroyed", hint="load or copy it again")
 
 
-class ResourceGraph:
+class ResourceGraph(ShownDeep, Tabular):
     """A resource graph: pools, the containment tree, auxiliary graphs, and which job holds what of them.
 
     Args:
@@ -182,7 +184,7 @@ class ResourceGraph:
         Errors: UsageError for a duration that is not positive.
         """
         now = self.now()
-        start = now if at is None else ticks(at, name)
+        start = now if at is None else ticks(at, name, now)
         if duration_s is None:
             return start, start + 1
         return start, min(start + positive_ticks(duration_s), FOREVER)
@@ -196,13 +198,21 @@ class ResourceGraph:
         Errors: UsageError for a window that ends before it begins.
         """
         now = self.now()
-        lo = now if start is None else ticks(start, name)
-        hi = FOREVER if end is None else ticks(end, "end")
+        lo = now if start is None else ticks(start, name, now)
+        hi = FOREVER if end is None else ticks(end, "end", now, lo)
         if not lo < hi:
             raise UsageError(
                 f"the window ends at {in_message(seconds(hi))}, not after its beginning at {in_message(seconds(lo))}"
             )
         return lo, hi
+
+    def _bounds(self, start: Time | None, end: Time | None) -> tuple[int | None, int | None]:
+        """A start and an end in ticks, None for no bound."""
+        if start is None and end is None:
+            return None, None
+        now = self.now()
+        lo = None if start is None else ticks(start, "start", now)
+        return lo, None if end is None else ticks(end, "end", now, lo)
 
     def _given_window(
         self, start: Time | None, end: Time | None, duration_s: Length | None, name: str = "start"
@@ -230,7 +240,7 @@ class ResourceGraph:
             return self._given_window(at, end, duration_s, name)
         length = self._length(duration_s)
         now = self.now()
-        start = now if at is None else ticks(at, name)
+        start = now if at is None else ticks(at, name, now)
         return start, min(start + matching.length(self, request, length), FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
@@ -446,6 +456,27 @@ class ResourceGraph:
         ]
 
     @locked
+    def totals(self, at: Time | None = None, duration_s: Length | None = None) -> Totals:
+        """Pools and units by type, of the entire graph, and how many are free at a moment or throughout a window."""
+        return Totals(totals.everything(self, *self.window(at, duration_s)))
+
+    @locked
+    def holdings(self, at: Time | None = None) -> Spans:
+        """What every job holds: at a moment, or by default everything that has not ended, reservations included."""
+        start, end = (self.now(), FOREVER) if at is None else self.window(at, None)
+        records = self.records
+        return Spans(
+            self.structure,
+            [
+                (job, v, s, e, amount)
+                for job in records.jobs()
+                for v in sorted(records.require_job(job))
+                for s, e, amount in records.steps_of(v, job)
+                if s < end and start < e
+            ],
+        )
+
+    @locked
     def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
         """Pools with a record of a job, or of any job (RFC 16 Allocated).
 
@@ -626,7 +657,7 @@ class ResourceGraph:
             wanted: a pool, a selection, ``[(pool, amount), …]`` or ``{pool: amount}``, all units unless an amount is given; or a
                 request: a shape such as ``slot=4/[core=2;gpu=1]``, options such as ``-N4 -c8``, a jobspec, a Request.
             job: id.
-            start: seconds, or a datetime with a time zone; now by default; `at` is a synonym.
+            start: in any form of `fluxres.clock.Time`; now by default; `at` is a synonym.
             end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins
                 later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
@@ -834,8 +865,7 @@ class ResourceGraph:
         with self.lock:
             changes.expire_stages(self)
             named = None if wanted is None else targets.resolve(self, wanted)
-            lo = None if start is None else ticks(start, "start")
-            hi = None if end is None else ticks(end, "end")
+            lo, hi = self._bounds(start, end)
             changes.free(self, job, named, lo, hi)
 
     @locked
@@ -860,8 +890,7 @@ class ResourceGraph:
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
         changes.expire_stages(self)
-        lo = None if start is None else ticks(start, "start")
-        hi = None if end is None else ticks(end, "end")
+        lo, hi = self._bounds(start, end)
         slots = 0
         named: list[tuple[int, int | None]]
         if targets.is_request(wanted, self):
@@ -884,7 +913,7 @@ class ResourceGraph:
 
         Args:
             job: id.
-            end: seconds or a datetime; `math.inf` for no end, which is only possible for a job that has begun.
+            end: in any form of `fluxres.clock.Time`; `math.inf` for no end, which is only possible for a job that has begun.
             duration_s: instead of an end, the length from the job's first start.
 
         Returns: what the job holds now.
@@ -912,7 +941,7 @@ class ResourceGraph:
         would prevent a merge, an unlink, a move or a change of an edge, which drops them first (rule T2).
         """
         changes.expire_stages(self)
-        return changes.expire(self, self.now() if before is None else ticks(before, "before"))
+        return changes.expire(self, self.now() if before is None else ticks(before, "before", self.now()))
 
     # -- staging -----------------------------------------------------------------------------------------------------
 

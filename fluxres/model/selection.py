@@ -12,6 +12,7 @@ import numpy as np
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.model.pool import Pool
+from fluxres.shown import Tabular
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 3
 
 
-class Selection:
+class Selection(Tabular):
     """Pools of one graph, each once, in vertex order; iterates over :class:`Pool`.
 
     ``found[0]`` is a pool and ``found[2:5]`` a selection; ``&``, ``|`` and ``-`` take another selection of the same graph.

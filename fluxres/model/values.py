@@ -19,6 +19,8 @@ from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.errors import StaleHandle
 from fluxres.graph.auxiliary import Int32
+from fluxres.shown import Tabular
+from fluxres.syntax.moment import in_words
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -67,7 +69,7 @@ def columns(named: Iterable[Target]) -> Held:
     return np.array(vertices, np.int32), np.array([total[v] for v in vertices], np.int64)
 
 
-class Allocation:
+class Allocation(Tabular):
     """Pools with units allocated to one job; iterates over the pools.  A value: it does not follow later changes.
 
     Two allocations are equal if they have the same job and the same spans of the same pools.
@@ -139,6 +141,11 @@ class Allocation:
         if isinstance(self._held, list):
             self._held = _most(self._structure, self._several) if self._several else columns(self._held)
         return self._held
+
+    @property
+    def structure(self) -> Structure:
+        """The machine that the vertices of the records belong to; the graph may have changed since."""
+        return self._structure
 
     @property
     def records(self) -> list[Record]:
@@ -213,13 +220,25 @@ class Allocation:
         return hash(self.job)
 
     def __repr__(self) -> str:
-        return f"Allocation(job={self.job!r}, spans={self.spans!r})"
+        window = in_words(*self.window)
+        return f"<Allocation {self.job}: {counted(self.structure, np.unique([v for v, *_ in self.records]))}, {window}>"
 
     def __iter__(self) -> Iterator[Pool]:
         return iter(self.pools)
 
     def __len__(self) -> int:
         return len(self.pools)
+
+
+def counted(structure: Structure, vertices: NDArray[Any]) -> str:
+    """Pools by type, such as `32 core, 4 gpu`, and edges as such."""
+    pools = vertices[vertices < structure.n].astype(np.int32)
+    numbers: dict[str, int] = {}
+    for kind, number in zip(*(part.tolist() for part in np.unique(structure.kind[pools], return_counts=True)), strict=True):
+        name = structure.kinds[kind].type
+        numbers[name] = numbers.get(name, 0) + number
+    texts = [f"{number} {name}" for name, number in numbers.items()]
+    return ", ".join([*texts, *([f"{len(vertices) - len(pools)} edge"] if len(pools) < len(vertices) else [])]) or "no pools"
 
 
 def _most(structure: Structure, records: Sequence[Record]) -> Held:

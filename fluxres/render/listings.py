@@ -180,7 +180,11 @@ def records(graph: ResourceGraph, held: Sequence[tuple[str, int, int, int, int]]
     Args:
         held: (job, vertex, start, end, amount) in ticks.
     """
-    structure = graph.structure
+    return records_in(graph.structure, held, style=style)
+
+
+def records_in(structure: Structure, held: Sequence[tuple[str, int, int, int, int]], *, style: Style = PLAIN) -> list[str]:
+    """As `records`, for the vertices of a structure."""
     groups: dict[tuple[str, int, int, int], list[int]] = {}
     for job, v, start, end, amount in held:
         groups.setdefault((job, start, end, amount), []).append(v)

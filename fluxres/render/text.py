@@ -147,6 +147,12 @@ class Style:
             return text
         return f"\x1b[{_CODES[role]}m{text}\x1b[0m"
 
+    def lay_out(self, kept: Sequence[Cells], *, has_head: bool) -> list[str]:
+        """The lines of a table: its columns with their texts, fitted and aligned."""
+        shown = list(kept) if self.columns is None else _fitting(list(kept), self.columns, has_head=has_head)
+        aligned = [_aligned(*one, header=has_head, style=self, is_last=one is shown[-1]) for one in shown]
+        return [_GAP.join(line).rstrip() for line in zip(*aligned, strict=True)]
+
 
 PLAIN: Final = Style()
 
@@ -172,7 +178,8 @@ class Column:
     drop: int = 0
 
 
-_Cells = tuple[Column, Sequence[str]]
+Cells = tuple[Column, Sequence[str]]
+"""A column with its texts, one for each row."""
 _GAP: Final = "  "
 _CELL_MAX: Final = 24
 _CELL_MIN: Final = 8
@@ -201,17 +208,13 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: b
     """
     cells = [[printable(cell).rstrip() for cell in row] for row in rows]
     texts_of = [*zip(*cells, strict=True)] if cells else [()] * len(columns)
-    kept: list[_Cells] = [(column, texts) for column, texts in zip(columns, texts_of, strict=True) if not cells or any(texts)]
+    kept: list[Cells] = [(column, texts) for column, texts in zip(columns, texts_of, strict=True) if not cells or any(texts)]
     if not kept:
         return [""] * len(cells)
-    has_head = header and style.header
-    if style.columns is not None:
-        kept = _fitting(kept, style.columns, has_head=has_head)
-    shown = [_aligned(*one, header=has_head, style=style, is_last=one is kept[-1]) for one in kept]
-    return [_GAP.join(line).rstrip() for line in zip(*shown, strict=True)]
+    return style.lay_out(kept, has_head=header and style.header)
 
 
-def _fitting(kept: list[_Cells], most: int, *, has_head: bool) -> list[_Cells]:
+def _fitting(kept: list[Cells], most: int, *, has_head: bool) -> list[Cells]:
     """The columns that fit into this many columns of the terminal, with long texts folded into several rows."""
 
     def needed(column: Column, texts: Iterable[str]) -> int:

@@ -14,10 +14,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds, stopwatch, ticks
-from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, PolicyError
+from fluxres.errors import (
+    FluxresError,
+    InfeasibleRequest,
+    InputError,
+    InsufficientResources,
+    LimitExceeded,
+    PolicyError,
+    UsageError,
+)
 from fluxres.instance import Instance, Job
 from fluxres.instance.job import Scheduler
 from fluxres.instance.policy import policy
@@ -26,10 +35,13 @@ from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation.cost import Cost, Decision
+from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.hierarchy import Hierarchy, shares
 from fluxres.simulation.machine import Machine
+from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.models import Ensemble
+from fluxres.simulation.reading import read
 from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.sites import Child, InstanceRow, Site
 from fluxres.simulation.watchdog import watching
@@ -510,19 +522,48 @@ class Simulator:
 
 
 def simulate(
-    workload: Workload | Iterable[Submission],
-    machine: Machine | ResourceGraph,
+    workload: Workload | Iterable[Submission] | str | PathLike[str],
+    machine: Machine | ResourceGraph | str | PathLike[str] | int | None = None,
     *,
+    unit: str = "",
+    cost: Cost | str | None = None,
     progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Result:
-    """Run a workload on a machine; see Simulator for the settings.
+    """Run a workload on a machine; see Simulator for the other settings.
 
-    >>> from fluxres.simulation.machine import of_number
+    Args:
+        workload: submissions; or as for `fluxres simulate`, a file, or a model such as ``ensemble:jobs=100,run=2s``.
+        machine: as for `fluxres simulate`, a number, a shape, a file or a URL, or a graph; by default, that of the trace.
+        unit: the type of the pools that a job of a trace asks for.
+        cost: of decisions, also as text such as ``fixed:0.01``.
+
+    Errors: those of reading the files; UsageError for what is neither.
+
     >>> from fluxres.simulation.workload import Submission
     >>> jobs = [Submission(n, 0, 60_000_000, 60_000_000, 6) for n in (1, 2)]
-    >>> result = simulate(jobs, of_number(10), queue_policy="fcfs")
+    >>> result = simulate(jobs, 10, queue_policy="fcfs")
     >>> result.metrics.mean_wait_s, result.metrics.makespan_s, result.metrics.utilisation
     (30.0, 120.0, 0.6)
     """
-    return Simulator(machine, **settings).run(workload, progress)
+    jobs = read(fspath(workload)) if isinstance(workload, str | PathLike) else workload
+    if not isinstance(jobs, Iterable):
+        raise UsageError(f"expected a workload, got {jobs!r:.80}", hint="give submissions, a file, or a model: lublin:jobs=1000")
+    price = cost_of(cost) if isinstance(cost, str) else cost
+    return Simulator(_machine(machine, jobs, unit), cost=price, **settings).run(jobs, progress)
+
+
+def _machine(given: object, jobs: Iterable[Submission], unit: str) -> Machine:
+    from fluxres.model import ResourceGraph
+
+    if isinstance(given, Machine):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = str(given)
+    if given is None or isinstance(given, str | PathLike):
+        text = None if given is None else fspath(given)
+        given = read_machine(text, jobs.processors if isinstance(jobs, Workload) else None)
+    if not isinstance(given, ResourceGraph):
+        raise UsageError(f"expected a machine, got {given!r:.80}", hint="give a number, a shape, a file or a graph")
+    fine = "core" if isinstance(jobs, Workload) and jobs.has_requests and "core" in given.structure.types else ""
+    return Machine(given, unit or fine)

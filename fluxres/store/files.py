@@ -84,7 +84,7 @@ class SaveReport:
 
 
 def load(
-    source: Source | Sequence[Source] | files.Sources | Given,
+    source: Source | Sequence[Source] | files.Sources | SqliteStore | Given,
     *,
     name: str | None = None,
     format: str | None = None,
@@ -96,14 +96,14 @@ def load(
 
     Args:
         source: a path of a file in any format, detected from its content, compressed or not; ``-`` for standard input; the URL of
-            a store, with ``?graph=NAME`` or without; or several paths, for a format whose files are parts of one machine. Or the
-            content itself: bytes, an open file, or a mapping with the content of a cluster file (specs/cluster-yaml.md) or of a
-            JSON file of another format.
+            a store, with ``?graph=NAME`` or without, or an open store; or several paths, for a format whose files are parts of
+            one machine. Or the content itself: bytes, an open file, or a mapping with the content of a cluster file
+            (specs/cluster-yaml.md) or of a JSON file of another format.
         name: of the graph; by default the one that the source gives.
         format: of the file; detected from the content by default.
         clock: returns "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, because the
             commands use the same clock, and for one with allocations at calendar times (after 1973, in seconds since 1970); the
-            clock of any other graph is always at 0.
+            clock of any other graph is always at 0. Copies, duplicates and pickles of a graph have its clock.
         changes: documents that ``save(…, changed_only=True)`` wrote after it, in order.
         options: of the format (``fluxres formats`` lists them).
 
@@ -130,15 +130,16 @@ def load(
     elif not isinstance(source, str | os.PathLike) and isinstance(source, Sequence):
         parts = source if isinstance(source, files.Sources) else files.Sources([_text(cast("Source", each)) for each in source])
         graph, notes = _graph(registry.read_many(parts, format=format, **options), parts.names[0], clock)
-    elif is_store_url(text := _text(source)):
+    elif isinstance(source, SqliteStore) or is_store_url(_text(source)):
+        store, usual = (source, source.clock) if isinstance(source, SqliteStore) else (open_store(_text(source)), clocks.system)
         if format is not None or options:
-            raise UsageError("a store has neither a format nor options", where=text, hint="leave them out")
-        store = open_store(text)
-        known = clocks.system if clock is None else clock
+            where = store.url if source is store else _text(source)
+            raise UsageError("a store has neither a format nor options", where=where, hint="leave them out")
+        known = usual if clock is None else clock
         graph, position = store.open(clock=known)
         place = _place(store, graph.name)
     else:
-        graph, notes = _load_file(text, format, clock, options)
+        graph, notes = _load_file(_text(source), format, clock, options)
     for note in notes:
         warnings.warn(note, InputWarning, stacklevel=2)
     for document in [changes] if isinstance(changes, str | os.PathLike) else changes:

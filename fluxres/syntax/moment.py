@@ -17,7 +17,7 @@ from datetime import date, datetime, timedelta
 from datetime import time as time_of_day
 from typing import Final
 
-from fluxres import limits
+from fluxres import clock, limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax import duration
@@ -225,6 +225,16 @@ def in_message(seconds: float) -> str:
     if math.isinf(seconds):
         return "never"
     return format(seconds) if seconds > EPOCH_FROM_S else f"{format(seconds)} s"
+
+
+def in_words(start: int, end: int) -> str:
+    """A window in ticks, for a sentence.
+
+    >>> in_words(0, 3_600_000_000)
+    'from 0 s until 3600 s'
+    """
+    begin = f"from {in_message(clock.seconds(start))}"
+    return begin if end >= clock.FOREVER else f"{begin} until {in_message(clock.seconds(end))}"
 
 
 def _calendar(text: str) -> Moment | None:

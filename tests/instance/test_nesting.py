@@ -68,11 +68,13 @@ def test_the_tree_is_shown() -> None:
         (second.address, 1, "easy", "first"),
     ]
     assert [row.depth for row in first.tree()] == [0, 1]
-    assert top.show().splitlines() == [
-        "top  easy, 0 pending, 2 running",
-        f"├── {first.name}  easy, 1 pending, 1 running",
-        f"│   └── {inner.name}  fcfs, 0 pending, 0 running",
-        f"└── {second.name}  easy, 0 pending, 0 running",
+    shown = [line.split() for line in str(top).splitlines()]
+    assert shown[0] == ["INSTANCE", "ADDRESS", "POLICY", "MATCH", "NODES", "RUNNING", "PENDING"]
+    assert [(line[-5:-3], line[-2:]) for line in shown[1:]] == [
+        (["easy", "first"], ["2", "0"]),
+        (["easy", "first"], ["1", "1"]),
+        (["fcfs", "high"], ["0", "0"]),
+        (["easy", "first"], ["0", "0"]),
     ]
 
 

@@ -92,7 +92,7 @@ def test_job_on_a_drained_node_is_extended() -> None:
         ({"job": "later", "end": math.inf}, UsageError, "holds something from 40 s on, later than now"),
         ({"job": "a"}, UsageError, "neither an end nor a duration"),
         ({"job": "a", "end": 90, "duration_s": 9}, UsageError, "both an end and a duration"),
-        ({"job": "a", "end": "1h"}, UsageError, "end: expected seconds as a number or a datetime, got '1h'"),
+        ({"job": "a", "end": "1h"}, UsageError, "end: expected a moment, got '1h'"),
         ({"job": "a", "duration_s": -1}, UsageError, "duration_s: expected 0 <= seconds"),
     ],
 )

@@ -274,6 +274,26 @@ def test_records_in_a_store_are_present_in_python(monkeypatch: pytest.MonkeyPatc
         again.allocate("slot=4/node", job="j2", duration_s=60)
     assert fluxres.load("sqlite:///site.db", clock=fixed(1.9e9)).pool("/demo/rack0/node0").available() == 1
     assert open_store("sqlite:///site.db", clock=clock.system).load().pool("/demo/rack0/node0").available() == 0
+    for made in (again.copy(), again.duplicate(), pickle.loads(pickle.dumps(again))):
+        assert made.clock() == 1.8e9
+    assert fluxres.load(fluxres.dumps(again)).clock() == 1.8e9, "its allocations are at calendar times"
+
+
+def test_an_open_store_is_a_source_with_its_own_clock() -> None:
+    fluxres.save(machine(), "sqlite:///site.db")
+    store = open_store("sqlite:///site.db", clock=fixed(77.0))
+    assert fluxres.load(store).clock() == 77.0
+    assert fluxres.load(store, clock=fixed(78.0)).clock() == 78.0
+    with pytest.raises(UsageError, match="a store has neither a format nor options"):
+        fluxres.load(store, format="cluster")
+    g = fluxres.load(store)
+    g.allocate("slot/node", job="j", duration_s=60)
+    assert fluxres.save(g, "sqlite:///site.db", changed_only=True).events == 1
+
+
+def test_a_graph_from_a_file_is_at_the_beginning_of_its_own_time() -> None:
+    fluxres.save(machine(), "site.yaml")
+    assert fluxres.load("site.yaml").now() == fluxres.load(fluxres.dumps(machine())).now() == 0
 
 
 @pytest.mark.parametrize("form", ["whole", "changes", "file of changes"])

@@ -55,17 +55,14 @@ def show_command(settings: Settings, path: str | None, depth: int | None, subsys
 
 
 def _show_tree(settings: Settings, graph: ResourceGraph, pool: Pool | None, depth: int | None) -> None:
-    from fluxres.render import documents, listings, tree
+    from fluxres.render import documents, shown, tree
 
     top = graph.root if pool is None else pool
 
     def lines(style: Style) -> Iterator[str]:
         if pool is not None:
-            yield from listings.pool(top, style=style)
-            if graph.structure.end.item(top.vertex) == top.vertex + 1:
-                return
-            yield ""
-        yield from tree.draw(graph, tree.branches(graph, top.vertex, depth), style=style)
+            return shown.of_pool(top, depth, style=style)
+        return iter(tree.draw(graph, tree.branches(graph, top.vertex, depth), style=style))
 
     def document() -> dict[str, Any]:
         return {"pool": documents.pool(top), "tree": _tree_document(graph, tree.branches(graph, top.vertex, depth))}
