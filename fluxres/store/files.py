@@ -133,7 +133,7 @@ def load(
     elif isinstance(source, SqliteStore) or is_store_url(_text(source)):
         store, usual = (source, source.clock) if isinstance(source, SqliteStore) else (open_store(_text(source)), clocks.system)
         if format is not None or options:
-            where = store.url if source is store else _text(source)
+            where = store.url if isinstance(source, SqliteStore) else _text(source)
             raise UsageError("a store has neither a format nor options", where=where, hint="leave them out")
         known = usual if clock is None else clock
         graph, position = store.open(clock=known)
