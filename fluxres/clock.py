@@ -49,6 +49,14 @@ def system() -> float:
     return time.time()
 
 
+def sleep(seconds: float) -> None:
+    """Wait for this long.
+
+    >>> sleep(0)
+    """
+    time.sleep(seconds)
+
+
 def stopwatch() -> float:
     """Seconds from some moment on, for how long something takes; never runs backwards.
 

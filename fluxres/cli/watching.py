@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
-import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
 import click
 
-from fluxres import limits
+from fluxres import clock, limits
 from fluxres.cli.settings import Duration, Settings
 from fluxres.errors import FluxresError, UsageError
 from fluxres.render.text import printable, when
@@ -64,7 +63,7 @@ def _repeat(settings: Settings, every_s: float, run: Callable[[], None]) -> None
         run()
         sys.stdout.write("\n" if settings.has_table else "")
         sys.stdout.flush()
-        time.sleep(every_s)
+        clock.sleep(every_s)
 
 
 def _redraw(settings: Settings, every_s: float, run: Callable[[], None]) -> None:
@@ -80,7 +79,7 @@ def _redraw(settings: Settings, every_s: float, run: Callable[[], None]) -> None
             if len(frame) > room:
                 frame = [*frame[: room - 1], f"… {len(frame) - room + 1} more lines"]
             live.update(Text.from_ansi("\n".join(frame), no_wrap=True, overflow="crop"), refresh=True)
-            time.sleep(every_s)
+            clock.sleep(every_s)
 
 
 def _frame(settings: Settings, every_s: float, run: Callable[[], None]) -> str:
@@ -94,6 +93,4 @@ def _frame(settings: Settings, every_s: float, run: Callable[[], None]) -> str:
         text = f"fluxres: ERROR {printable(str(error))}\n"
     finally:
         sys.stdout = real
-    from fluxres import clock
-
     return f"{when(clock.system())}  every {every_s:g} s: {printable(settings.command)}\n\n{text}"

@@ -58,7 +58,7 @@ class NodeStates:
     def only(self, mask: NDArray[np.bool_]) -> NodeStates:
         """Some of the nodes."""
         columns = (self.vertices, self.codes, self.cores, self.free_cores, self.because)
-        return NodeStates(*(column[mask] for column in columns))  # type: ignore[arg-type]
+        return NodeStates(*(column[mask] for column in columns))  # type: ignore[arg-type]  # columns in the order of the class
 
 
 def nodes_of(structure: Structure) -> Int32:

@@ -154,6 +154,7 @@ class Total:
         pools: their number.
         units: units of those that are added up, in `unit`.
         available: free units of those that have units of their own.
+        mixed: pools that are free, and of which jobs hold a part below.
     """
 
     type: str
@@ -161,6 +162,7 @@ class Total:
     units: int
     unit: str | None
     available: int
+    mixed: int = 0
 
 
 def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
@@ -171,6 +173,7 @@ def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
     counted, give = np.flatnonzero(topmost(graph, every)).astype(np.int32), _that_give(graph, every)
     sizes = sums.by_code(counted, structure.size[counted])
     free = sums.by_code(give, available_units(graph, start, end)[give])
+    mixed = in_part(graph, start, end)
     found = []
     for entry in sums.entries:
         count = int(sum(pools[code] for code in entry.parts.values()))
@@ -180,5 +183,5 @@ def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
             own = entry.fine
             units, available = (Fraction(unit.convert(amount, entry.unit, own)) for amount in (units, available))
         if count:
-            found.append(Total(entry.type, count, int(units), own, int(available)))
+            found.append(Total(entry.type, count, int(units), own, int(available), mixed.get(entry.type, 0)))
     return found

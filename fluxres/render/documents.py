@@ -16,7 +16,7 @@ from fluxres.graph import state_notes
 from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
 from fluxres.model.pool import units_free, units_held
-from fluxres.model.totals import everything, in_part
+from fluxres.model.totals import everything
 from fluxres.render.text import seconds_or_none
 
 if TYPE_CHECKING:
@@ -96,8 +96,6 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
 
     Units are added up as in :meth:`ResourceGraph.aggregate`; a type whose units cannot be converted has a document for each unit.
     """
-    window = graph.window(at, duration_s)
-    mixed = in_part(graph, *window)
     return [
         {
             "type": each.type,
@@ -105,9 +103,9 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
             "units": each.units,
             "unit": each.unit,
             "available": each.available,
-            "mixed": mixed.get(each.type, 0),
+            "mixed": each.mixed,
         }
-        for each in everything(graph, *window)
+        for each in everything(graph, *graph.window(at, duration_s))
     ]
 
 

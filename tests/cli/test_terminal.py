@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fluxres import limits
 from fluxres.render.text import width
 from tests.cli.conftest import MACHINE, Invoke
 
@@ -172,3 +173,9 @@ def test_the_word_error_is_red_on_a_terminal_only(tiny: Invoke, on_terminal: On,
     monkeypatch.setenv("TERM", "xterm")
     assert on_terminal(80, "show", "/nowhere", status=2)[0].startswith("fluxres: \x1b[31mERROR\x1b[0m ")
     assert "\x1b" not in tiny("show", "/nowhere", status=2).output
+
+
+def test_intervals_and_widths_have_bounds(tiny: Invoke) -> None:
+    for seconds in (limits.WATCH_SECONDS_MIN / 2, limits.WATCH_SECONDS_MAX * 2):
+        assert "--watch: expected an interval of" in tiny("nodes", f"--watch={seconds:g}", status=2).output
+    assert "20000" in tiny("timeline", "--width", str(limits.CHART_WIDTH_MAX + 1), status=2).output

@@ -159,7 +159,7 @@ def test_it_is_forgotten_when_its_records_expire() -> None:
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = machine()
-    with pytest.raises(LimitExceeded, match="would have 1001 windows"):
+    with pytest.raises(LimitExceeded, match=f"would have {limits.RESERVATION_WINDOWS_MAX + 1} windows"):
         graph.reserve("/lab", name="m", start=0, end=1, every_s=1, until=1001)
     monkeypatch.setattr(limits, "RESERVATION_SPANS_MAX", 3)
     with pytest.raises(LimitExceeded, match="2 windows of 2 pools"):

@@ -98,6 +98,14 @@ def test_a_picture_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "… and 1 more rows" in picture(timeline.of(graph, SPAN), "lab", 800)
 
 
+def test_a_legend_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHART_LEGEND_MAX", 1)
+    graph = fluxres.build(Resource("node", 3), name="lab")
+    for number, user in enumerate(("ada", "bob", "eve")):
+        graph.allocate(f"/lab/node{number}", job=user, start=0, end=50, user=user)
+    assert "… 2 more" in picture(timeline.of(graph, SPAN), "lab", 800)
+
+
 def test_nodes_of_one_name_are_named_by_path() -> None:
     graph = fluxres.build(Resource("rack", 2, children=[Resource("node", 2)]), name="lab")
     graph.allocate("/lab/rack1/node0", job="a", start=0, end=50)
