@@ -163,7 +163,7 @@ class Records:
             raise UsageError(f"job: expected an id, got {job!r}")
         pools = self.pools_of.get(job)
         if pools is None:
-            raise UnknownJob(f"no job '{job}' holds anything", hint="`allocated` lists the jobs")
+            raise UnknownJob(f"no job '{job}' holds anything", hint="`jobs` lists the jobs")
         return pools
 
     def steps_of(self, v: int, job: str) -> Steps:

@@ -229,11 +229,11 @@ def complete_policy(_ctx: click.Context, _param: click.Parameter, incomplete: st
 # -- requests ------------------------------------------------------------------------------------------------------------
 
 _OPTIONS: Final = (
-    click.Option(["-N", "nodes"], metavar="NODES", help="Request: nodes, such as 4, 2-4 or 2+."),
-    click.Option(["-n", "tasks"], metavar="TASKS", help="Request: tasks, each in its own slot. Default: one per node."),
-    click.Option(["-c", "cores"], metavar="CORES", help="Request: cores per task. Default: 1."),
-    click.Option(["-g", "gpus"], metavar="GPUS", help="Request: GPUs per task. Default: 0."),
-    click.Option(["-x", "exclusive"], is_flag=True, help="Request: allocate nodes exclusively."),
+    click.Option(["-N", "nodes"], metavar="NODES", help="Nodes, such as 4, 2-4 or 2+."),
+    click.Option(["-n", "tasks"], metavar="TASKS", help="Tasks, each in its own slot. Default: one per node."),
+    click.Option(["-c", "cores"], metavar="CORES", help="Cores per task. Default: 1."),
+    click.Option(["-g", "gpus"], metavar="GPUS", help="GPUs per task. Default: 0."),
+    click.Option(["-x", "exclusive"], is_flag=True, help="Allocate nodes exclusively."),
 )
 
 
@@ -245,14 +245,14 @@ _LANGUAGE: Final = click.Option(
 
 
 _REQUIRES: Final = click.Option(
-    ["--requires"], metavar="QUERY", help="Request: only nodes that meet this query, such as 'ssd -host:node[0-7]'."
+    ["--requires"], metavar="QUERY", help="Only nodes that meet this query, such as 'ssd -host:node[0-7]'."
 )
 
 
 def _policy_option(default: str) -> click.Option:
     others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
     text = f"Pools to prefer: {default} (default), {others}, …"
-    return click.Option(["--policy"], metavar="P", shell_complete=complete_policy, help=text)
+    return click.Option(["-M", "--match-policy", "policy"], metavar="P", shell_complete=complete_policy, help=text)
 
 
 class Asked:
@@ -294,7 +294,7 @@ class Asked:
         elif texts:
             self.request = _read(texts[0], language)
         if self.request is None and (policy is not None or requires is not None):
-            option = "--policy" if policy is not None else "--requires"
+            option = "--match-policy" if policy is not None else "--requires"
             raise UsageError(f"{option} needs a request", hint="leave it out for named pools")
         if self.request is not None and requires is not None:
             self.request = _constrained(self.request, requires)

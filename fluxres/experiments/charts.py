@@ -172,7 +172,7 @@ def require() -> None:
     try:
         import matplotlib  # noqa: F401 - only tests that it is installed
     except ImportError:
-        raise UsageError("charts need matplotlib", hint="pip install 'fluxres[plot]'") from None
+        raise UsageError("charts need matplotlib", hint="pip install matplotlib") from None
 
 
 def _figure(width: float, height: float) -> Any:

@@ -89,7 +89,7 @@ def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: b
         (v,) = place.vertices
         if _is_plain(graph, v, structure.end.item(v)):
             return _by_type(graph, v, start, end, every)
-    chosen = place.require_forest().with_below(np.array(place.vertices, np.int32))
+    chosen = _below(place)
     vertices = _that_give(graph, chosen)
     lo, hi = (int(vertices[0]), int(vertices[-1]) + 1) if len(vertices) else (0, 0)
     free = available_units(graph, start, end, lo, hi)[vertices - lo]
@@ -99,6 +99,10 @@ def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: b
     present = set(np.unique(structure.sums.code[chosen]).tolist())
     there = {entry.name for entry in structure.sums.entries if present.intersection(entry.parts.values())}
     return {name: units for name, units in named.items() if units or name in there}
+
+
+def _below(place: Place) -> Mask:
+    return place.require_forest().with_below(np.array(place.vertices, np.int32))
 
 
 def _is_plain(graph: ResourceGraph, lo: int, hi: int) -> bool:
@@ -144,12 +148,12 @@ class Total:
     available: int
 
 
-def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
-    """Pools and units of the graph by type, including pools outside containment."""
+def by_type(graph: ResourceGraph, start: int, end: int, place: Place | None = None) -> list[Total]:
+    """Pools and units by type: of everything, including pools outside containment, or at and below some pools of a hierarchy."""
     structure, sums = graph.structure, graph.structure.sums
-    every = np.ones(structure.n, np.bool_)
-    pools = np.bincount(sums.code, minlength=sums.count)
-    counted, give = np.flatnonzero(topmost(graph, every)).astype(np.int32), _that_give(graph, every)
+    chosen = np.ones(structure.n, np.bool_) if place is None else _below(place)
+    pools = np.bincount(sums.code[chosen], minlength=sums.count)
+    counted, give = np.flatnonzero(topmost(graph, chosen)).astype(np.int32), _that_give(graph, chosen)
     sizes = sums.by_code(counted, structure.size[counted])
     free = sums.by_code(give, available_units(graph, start, end)[give])
     found = []

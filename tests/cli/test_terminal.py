@@ -52,13 +52,13 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> On:
 
 
 COMMANDS = (
-    ("allocated",),
+    ("jobs",),
     ("find", "type=node or type=memory"),
     ("log",),
     ("formats",),
     ("graphs",),
     ("info",),
-    ("aggregate", "/"),
+    ("info", "/"),
     ("show",),
     ("check",),
     ("stage",),
@@ -103,8 +103,8 @@ def test_every_table_can_be_csv(command: tuple[str, ...]) -> None:
 
 @pytest.mark.usefixtures("busy")
 def test_csv_has_the_keys_and_the_exact_values_of_json() -> None:
-    rows = [*csv.DictReader(io.StringIO(piped("allocated", "-o", "csv")))]
-    spans = json.loads(piped("allocated", "--json"))["allocated"]
+    rows = [*csv.DictReader(io.StringIO(piped("jobs", "-o", "csv")))]
+    spans = json.loads(piped("jobs", "--json"))["jobs"]
     assert rows == [{key: "" if value is None else str(value) for key, value in span.items()} for span in spans]
 
 
@@ -115,7 +115,7 @@ def test_a_command_refuses_a_format_that_it_does_not_have(tiny: Invoke) -> None:
 
 
 def test_help_names_the_formats_of_a_command(fluxres: Invoke) -> None:
-    assert "Output format: table, wide, csv, json, paths, folded. Default: table." in " ".join(
+    assert "-o table|wide|csv|json|paths|folded, --json," in " ".join(
         fluxres("find", "--help").output.split()
     )
     assert "Output format: table, json. Default: table." in " ".join(fluxres("tag", "--help").output.split())

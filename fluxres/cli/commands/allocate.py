@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
@@ -14,10 +16,19 @@ from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settin
 from fluxres.cli.stores import changing, trying
 from fluxres.errors import UsageError
 
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
 
 @click.command("allocate", cls=RequestCommand, outputs=RECORD_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--find", "criteria", metavar="CRITERIA", help="Allocate all pools that meet the criteria, exclusively.")
+@click.option(
+    "--find",
+    "criteria",
+    metavar="CRITERIA",
+    shell_complete=completing.criteria,
+    help="Allocate all pools that meet the criteria, exclusively.",
+)
 @click.option(
     "--job",
     "jobs",
@@ -25,12 +36,13 @@ from fluxres.errors import UsageError
     multiple=True,
     metavar="J",
     shell_complete=complete_job,
-    help="Job id; the job may already hold resources. Several jobs: one for each word, all or none.",
+    help="Id of the job. Several jobs: one for each word, all or none.",
 )
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now.")
+@click.option("--start", type=Moment(), metavar="T", help="Start time. Default: now.")
 @click.option("--end", type=Moment(), metavar="T", help="End time. Default: by the duration of the request, else none.")
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
+@click.option("--grow", is_flag=True, help="Allocate to a job that holds resources already; see also fluxres grow.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
 def allocate_command(
@@ -42,6 +54,7 @@ def allocate_command(
     end: float | None,
     duration: float | None,
     or_reserve: bool,
+    grow: bool,
     dry_run: bool,
 ) -> None:
     """Allocate pools to a job, now or later, all or nothing.
@@ -57,7 +70,7 @@ def allocate_command(
     end, duration = endless(end, duration)
     if or_reserve and end is not None:
         raise UsageError("both --or-reserve and --end were given", hint="use --duration instead of --end")
-    window = Window(start, end, duration)
+    window = Window(start, end, duration, grow)
     if isinstance(asked, list):
         if criteria is not None:
             raise UsageError("both several jobs and --find were given", hint="name the pools of each job")
@@ -67,22 +80,25 @@ def allocate_command(
 
 
 class Window(NamedTuple):
-    """Start, end and duration in seconds, None if not given."""
+    """Start, end and duration in seconds, None if not given, and whether the job may hold something already."""
 
     start: float | None
     end: float | None
     duration: float | None
+    grow: bool = False
 
 
 def _allocate(
     settings: Settings, asked: Asked, criteria: str | None, job: str, window: Window, *, or_reserve: bool, dry_run: bool
 ) -> None:
-    start, end, duration = window
+    start, end, duration, grow = window
     if criteria is not None and asked.request is not None:
         raise UsageError("both a request and --find were given", hint="give one of them")
     if or_reserve and asked.request is None:
         raise UsageError("--or-reserve needs a request", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
+        if not grow:
+            _require_unused(graph, [job])
         wanted, policy = asked.request, asked.policy
         if wanted is None:
             granted = graph.allocate(targets(graph, asked.pools, criteria), job=job, start=start, end=end, duration_s=duration)
@@ -96,11 +112,13 @@ def _allocate(
 def _allocate_together(
     settings: Settings, asked: list[Asked], jobs: tuple[str, ...], window: Window, *, or_reserve: bool, dry_run: bool
 ) -> None:
-    start, end, duration = window
+    start, end, duration, grow = window
     policy = next((one.policy for one in asked if one.request is not None), "first")
     if or_reserve and any(one.request is None for one in asked):
         raise UsageError("--or-reserve needs requests", hint="named pools are allocated at --start")
     with (trying if dry_run else changing)(settings) as graph:
+        if not grow:
+            _require_unused(graph, jobs)
         pairs: list[tuple[Any, str]] = [
             (one.request if one.request is not None else targets(graph, one.pools), job)
             for one, job in zip(asked, jobs, strict=True)
@@ -112,10 +130,21 @@ def _allocate_together(
     answer_granted_together(settings, graph, granted)
 
 
+def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:
+    """Refuse ids of jobs that hold something, now or later: a mistyped id would merge two jobs. Errors: UsageError."""
+    for job in jobs:
+        if graph.records.is_holder(job) and job in graph.jobs():
+            raise UsageError(
+                "holds resources already",
+                where=f"job '{job}'",
+                hint=f"choose another id, add --grow, or allocate until the job ends: fluxres grow {job} …",
+            )
+
+
 @click.command("free", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
 @click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
+@click.option("--start", type=Moment(), metavar="T", help="Only from this time on.")
 @click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
 @click.option("--ended", is_flag=True, help="Purge the records of ended allocations, of all jobs.")
 @click.pass_obj
@@ -145,9 +174,7 @@ def free_command(
 @click.command("grow", cls=RequestCommand, outputs=RECORD_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option(
-    "--start", "--at", type=Moment(), metavar="T", help="Start time. Default: now, or the start of the job if that is later."
-)
+@click.option("--start", type=Moment(), metavar="T", help="Start time. Default: now, or the start of the job if that is later.")
 @click.option("--end", type=Moment(), metavar="T", help="End time. Default: the end of the job.")
 @click.pass_obj
 def grow_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
@@ -163,7 +190,7 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
 @click.command("shrink", cls=RequestCommand, outputs=TABLE_OUTPUTS, policy="high")
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), metavar="T", help="Only from this time on.")
+@click.option("--start", type=Moment(), metavar="T", help="Only from this time on.")
 @click.option("--end", type=Moment(), metavar="T", help="Only until this time.")
 @click.pass_obj
 def shrink_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
@@ -180,7 +207,7 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
 
 @click.command("extend", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
-@click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
+@click.option("--end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(
     "--duration",
     metavar="[+|-]D",
@@ -190,8 +217,8 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
 def extend_command(settings: Settings, job: str, end: float | None, duration: str | None) -> None:
     """Move the end of a job's allocation, later or earlier: of all its pools, or of none."""
     if (end is None) == (duration is None):
-        given = "both --until and --duration were given" if end is not None else "neither --until nor --duration was given"
-        raise UsageError(given, hint="give one of them, such as --until +2h or --duration +30m")
+        given = "both --end and --duration were given" if end is not None else "neither --end nor --duration was given"
+        raise UsageError(given, hint="give one of them, such as --end +2h or --duration +30m")
     sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
     length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
     with changing(settings) as graph:
@@ -199,7 +226,7 @@ def extend_command(settings: Settings, job: str, end: float | None, duration: st
             before = graph.allocation(job).end
             if before == math.inf:
                 message = f"--duration {duration} moves the current end, but job '{job}' has none"
-                raise UsageError(message, hint="set an end: --until T, or --duration D from its start")
+                raise UsageError(message, hint="set an end: --end T, or --duration D from its start")
             end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)
