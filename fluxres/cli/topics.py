@@ -51,6 +51,8 @@ TOPICS: Final = {
 _FOLDERS: Final = (Path(__file__).parents[1] / "topics", Path(__file__).parents[2] / "specs")
 """Where the documents are: in an installed package, in a clone."""
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#\s]*)(?:#[^)\s]*)?\)")
+_NAMED: Final = re.compile(r"`specs/([\w-]+\.md)`")
+_ASIDE: Final = re.compile(rf"\s\({_LINK.pattern}\)")
 
 
 def text(name: str) -> str:
@@ -64,7 +66,8 @@ def text(name: str) -> str:
         raise UsageError("the text of this topic is not installed", where=name, hint="install fluxres again from its wheel")
     document = found.read_text(encoding="utf-8")
     whole = document if not topic.parts else "\n\n".join(filter(None, (_part(document, part) for part in topic.parts)))
-    return _LINK.sub(_pointing, re.sub(r"<!--.*?-->\n?", "", whole, flags=re.DOTALL)).strip() + "\n"
+    whole = _ASIDE.sub(_installed, re.sub(r"<!--.*?-->\n?", "", whole, flags=re.DOTALL))
+    return _LINK.sub(_pointing, _NAMED.sub(r"[\1](\1)", whole)).strip() + "\n"
 
 
 def _part(document: str, part: str) -> str:
@@ -76,11 +79,22 @@ def _part(document: str, part: str) -> str:
     return "" if found is None else found[0].strip()
 
 
+def _topic_of(file: str) -> str | None:
+    last = file.rpartition("/")[2]
+    return next((name for name, topic in TOPICS.items() if topic.file == last and not topic.parts), None)
+
+
+def _installed(aside: re.Match[str]) -> str:
+    """A link in parentheses, unless it is to a document that is not installed."""
+    return aside[0] if _topic_of(aside[2]) is not None or "://" in aside[2] or not aside[2] else ""
+
+
 def _pointing(link: re.Match[str]) -> str:
     """The words of a link, and the command that shows what it points to."""
-    words, file = link[1], link[2].rpartition("/")[2]
-    name = next((name for name, topic in TOPICS.items() if topic.file == file and not topic.parts), None)
+    words, name = link[1], _topic_of(link[2])
     if name is None:
-        return words
+        if "://" in link[2]:
+            return f"{words} ({link[2]})"
+        return f"{words} of the sources" if words.endswith(".md") else words
     shown = f"`fluxres help {name}`"
-    return shown if words == file else f"{words} ({shown})"
+    return shown if words.endswith(".md") else f"{words} ({shown})"

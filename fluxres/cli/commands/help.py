@@ -44,7 +44,8 @@ def _command_context(top: click.Context, words: tuple[str, ...]) -> click.Contex
             near = get_close_matches(word, known, 1)
             hint = f"perhaps {near[0]}; " if near else ""
             raise UsageError(
-                f"no command or topic '{' '.join(words)}'", hint=f"{hint}fluxres help lists commands, fluxres help topics topics"
+                f"no command or topic '{' '.join(words)}'",
+                hint=f"{hint}'fluxres help' lists the commands, 'fluxres help topics' the topics",
             )
         at = click.Context(found, info_name=word, parent=at)
     return at
