@@ -45,7 +45,7 @@ TOPICS: Final = {
     "simulation": Topic("workloads, costs and metrics of simulations", "simulation.md"),
     "studies": Topic("the files that experiment reads", "experiments.md"),
     "processes": Topic("nested instances as processes", "hierarchy.md"),
-    "resource-query": Topic("fluxres-query, in place of Fluxion's resource-query", "fluxion-conformance.md"),
+    "resource-query": Topic("fluxres-query, the replacement for Fluxion's resource-query", "fluxion-conformance.md"),
     "glossary": Topic("the terms", "glossary.md"),
 }
 _FOLDERS: Final = (Path(__file__).parents[1] / "topics", Path(__file__).parents[2] / "specs")
