@@ -20,7 +20,6 @@ OLD_OPTIONS: Final[dict[str, dict[str, str]]] = {
     "when": {"--after": "--start"} | _MATCH,
     "free": _START,
     "find": {**_START, "--hierarchy": "--subsystem"},
-    "jobs": _START,
     "extend": {"--until": "--end"},
     "copy": {**_START, "--to": "--as"},
     "merge": {"--at": "--as"},
