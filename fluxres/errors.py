@@ -75,8 +75,8 @@ class FluxresError(Exception):
     def to_dict(self) -> dict[str, Any]:
         """The error as plain values, for ``--json`` and HTTP.
 
-        >>> UnknownJob("no job 'j9'", hint="fluxres allocated lists jobs").to_dict()
-        {'error': 'unknown-job', 'message': "no job 'j9'", 'where': '', 'hint': 'fluxres allocated lists jobs'}
+        >>> UnknownJob("no job 'j9'", hint="fluxres jobs lists jobs").to_dict()
+        {'error': 'unknown-job', 'message': "no job 'j9'", 'where': '', 'hint': 'fluxres jobs lists jobs'}
         """
         return {"error": self.code, "message": self.message, "where": self.where, "hint": self.hint}
 

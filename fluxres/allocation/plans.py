@@ -292,7 +292,7 @@ def free(
         held = _freeable(records, job, v, lo, hi, above)
         pieces.extend(_free_one(records, job, v, held, amount, lo, hi, windowed, targets is None))
     if not pieces:
-        raise NotHeld(f"job '{job}' holds nothing in this window", hint="`allocated` shows what it holds")
+        raise NotHeld(f"job '{job}' holds nothing in this window", hint="`jobs` shows what it holds")
     if job in records.drawn.ledgers:
         pieces = records.draws_of(job).with_drawn(pieces)
     records.require_room_to_free(job, pieces)
@@ -356,7 +356,7 @@ def _implied_hint(records: Records, job: str, v: int, lo: int, hi: int) -> str:
             until = "" if whole[0][1] >= FOREVER else f" until {_said(whole[0][1])}"
             times = f" from {_said(whole[0][0])}{until}" if beside else ""
             return f"it is held through {records.accounts.where(u)}{times}: free that{beside}"
-    return "`allocated` shows what the job holds"
+    return "`jobs` shows what the job holds"
 
 
 # -- staging --------------------------------------------------------------------------------------------------------------

@@ -268,7 +268,7 @@ def complete_policy(_ctx: click.Context, _param: click.Parameter, incomplete: st
 def _click(option: options.Option) -> click.Option:
     """An option of a request, for click."""
     kind: dict[str, Any] = {"metavar": option.value} if option.value else {"is_flag": True}
-    return click.Option([*option.spellings, option.name], help=f"Request: {option.help}", **kind)
+    return click.Option([*option.spellings, option.name], help=f"{option.help[:1].upper()}{option.help[1:]}", **kind)
 
 
 _LANGUAGE: Final = click.Option(
@@ -281,7 +281,7 @@ _LANGUAGE: Final = click.Option(
 def _policy_option(default: str) -> click.Option:
     others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
     text = f"Pools to prefer: {default} (default), {others}, …"
-    return click.Option(["--policy"], metavar="P", shell_complete=complete_policy, help=text)
+    return click.Option(["-M", "--match-policy", "policy"], metavar="P", shell_complete=complete_policy, help=text)
 
 
 _NONE: Final[options.Given] = MappingProxyType({})
@@ -323,7 +323,7 @@ class Asked:
         self.policy = default if policy is None else policy
         self.is_given = bool(words or sizes)
         self._given = words, sizes, language, conditions
-        self._option = "--policy" if policy is not None else options.spelling(conditions) if conditions else None
+        self._option = "--match-policy" if policy is not None else options.spelling(conditions) if conditions else None
         self._is_open = language is None and any(names_pool(word) is None for word in words)
         if not self._is_open:
             self._settle([word for word in words if language is None and names_pool(word)])

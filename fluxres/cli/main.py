@@ -1,4 +1,4 @@
-"""The entry point of the script `fluxres`.
+"""The entry points of the scripts `fluxres` and `fluxres-query`.
 
 Everything is imported inside the function, so that Ctrl-C during imports ends as quietly as at any other time.
 """
@@ -12,11 +12,20 @@ from contextlib import suppress
 
 def main() -> int:
     """Run the command line of this process and return its exit status."""
+    return _main(sys.argv[1:])
+
+
+def query() -> int:
+    """The script `fluxres-query`: `fluxres query` under its own name."""
+    return _main(["query", *sys.argv[1:]])
+
+
+def _main(argv: list[str]) -> int:
     _open_streams()
     try:
         from fluxres.cli.program import run
 
-        return run(sys.argv[1:])
+        return run(argv)
     except KeyboardInterrupt:
         return _interrupted()
     except RuntimeError as error:

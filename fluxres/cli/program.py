@@ -5,39 +5,41 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
 from fluxres import __version__
 from fluxres.cli.failures import report, tell
-from fluxres.cli.settings import PLAIN_OUTPUTS, EverywhereOption, Settings, everywhere, keep
+from fluxres.cli.settings import PLAIN_OUTPUTS, Settings, everywhere, keep
+from fluxres.cli.words import OLD_COMMANDS, command_name, note_old, old_options
 from fluxres.errors import FluxresError, InputWarning
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS: Final = {
     "load": "Load a machine into the store and print a summary.",
     "graphs": "List the graphs of the store, select the default one, or remove one.",
-    "info": "Show a summary of a graph: totals, jobs, states.",
-    "nodes": "List nodes by state, with reasons.",
+    "info": "Show totals, states and jobs of a graph, or totals of a part of it.",
+    "nodes": "List nodes by partition and state, with reasons.",
     "jobs": "List jobs: user, time left, nodes, what they hold.",
     "timeline": "Draw who holds what over the next hours or days.",
     "show": "Draw the tree, with equal parts folded.",
     "find": "Search for pools by criteria.",
-    "allocate": "Allocate pools, or what a request asks for, to a job, now or later.",
+    "allocate": "Allocate pools, or what a request asks for, to a job.",
     "free": "Release what a job holds, or a part of it.",
     "grow": "Allocate more to a job that already holds resources.",
     "shrink": "Release a part of what a job holds.",
     "extend": "Move the end of a job's allocation, later or earlier.",
-    "stage": "Lock pools while a job is being considered; commit or release the lock.",
+    "stage": "Lock pools while a job is being considered.",
     "when": "Show the earliest time a request can start.",
     "why": "Explain why a request cannot be satisfied.",
-    "available": "List pools with free units.",
-    "allocated": "List allocations and reservations.",
-    "aggregate": "Add up free units by type.",
     "reserve": "Reserve pools for maintenance, or list or remove reservations.",
     "tag": "Tag pools, or remove a tag.",
     "state": "Set the state of pools.",
@@ -53,15 +55,25 @@ COMMANDS: Final = {
     "simulate": "Simulate a workload on a machine.",
     "experiment": "Run the simulations described by a study, and compare them.",
     "instance": "Run the jobs of a workload in one instance, in real time.",
-    "hierarchy": "Run jobs in nested instances, each a process, and compare their throughput.",
+    "hierarchy": "Run jobs in nested instances, each a separate process.",
     "convert": "Convert a file from one format to another.",
     "formats": "List the file formats.",
     "check": "Validate a graph or a file.",
     "log": "Show the events of a graph.",
     "completion": "Print the completion script for a shell.",
+    "help": "Show help on a command or a topic.",
 }
+GROUPS: Final = {
+    "Describe a machine and look at it": ("load", "graphs", "info", "nodes", "show", "find", "diff", "apply"),
+    "Ask about requests and jobs": ("when", "why", "jobs", "timeline", "log"),
+    "Hold and release resources": ("allocate", "free", "grow", "shrink", "extend"),
+    "Operate the machine": ("state", "reserve", "tag", "merge", "unlink", "move", "edge", "copy", "undo", "check"),
+    "Simulate and run schedulers": ("simulate", "experiment", "instance", "hierarchy", "stage"),
+    "Files, shell and help": ("save", "convert", "formats", "completion", "help"),
+}
+"""The commands as `fluxres --help` lists them."""
 _FILES: Final = {
-    **dict.fromkeys(("info", "find", "available", "allocated", "aggregate"), "show"),
+    **dict.fromkeys(("info", "find", *OLD_COMMANDS), "show"),
     **dict.fromkeys(("free", "grow", "shrink", "extend"), "allocate"),
     **dict.fromkeys(("when", "why"), "match"),
     **dict.fromkeys(("tag", "state", "reserve", "copy", "merge", "unlink", "move"), "machine"),
@@ -73,7 +85,11 @@ _FILES: Final = {
 STAND_INS: Final = {
     "query": "Match requests on a graph, like Fluxion's resource-query.",
 }
-"""Commands that replace another program: they have its options and its output, and none of the common options."""
+"""Commands that replace another program: they have its options and its output, and none of the common options.
+
+They are programs of their own (`fluxres-query`), and not in the list of commands.
+"""
+_KNOWN: Final = frozenset((*COMMANDS, *STAND_INS, *OLD_COMMANDS))
 
 
 class _WithCommonOptions(click.Command):
@@ -86,6 +102,7 @@ class _WithCommonOptions(click.Command):
     def __init__(self, *args: Any, outputs: Sequence[str] = PLAIN_OUTPUTS, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.outputs = tuple(outputs)
+        self.own_params = tuple(self.params)
         self.params = [*self.params, *everywhere(self.outputs)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -93,20 +110,15 @@ class _WithCommonOptions(click.Command):
         keep(ctx)
         return rest
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command's own options first, then the common ones, then the subcommands."""
-        for title, wanted in (("Options", False), ("Common options", True)):
-            records = [
-                param.get_help_record(ctx)
-                for param in self.get_params(ctx)
-                if isinstance(param, click.Option) and isinstance(param, EverywhereOption) == wanted
-            ]
-            shown = [record for record in records if record is not None]
-            if shown:
-                with formatter.section(title):
-                    formatter.write_dl(shown)
-        if isinstance(self, click.Group):
-            self.format_commands(ctx, formatter)
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """With the options that it had under other words, which come first: they set the values of the present ones."""
+        params = super().get_params(ctx)
+        return [*old_options(ctx, params), *params] if ctx.command is self else params
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from fluxres.cli import pages
+
+        pages.write(pages.page(ctx), formatter)
 
 
 class Command(_WithCommonOptions):
@@ -114,7 +126,9 @@ class Command(_WithCommonOptions):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, unless it does not support the requested form of output."""
-        settings = ctx.ensure_object(Settings)
+        settings, name = ctx.ensure_object(Settings), command_name(ctx)
+        if name in OLD_COMMANDS:
+            note_old(ctx, name, OLD_COMMANDS[name])
         if settings.output not in self.outputs:
             raise click.UsageError(f"{self.name} has no output '{settings.output}', only {', '.join(self.outputs)}", ctx)
         return super().invoke(ctx)
@@ -130,25 +144,28 @@ class Program(Group):
     """`fluxres` itself, which imports a command when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *STAND_INS]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS and cmd_name not in STAND_INS:
+        if cmd_name not in _KNOWN:
             return None
         module = import_module(f"fluxres.cli.commands.{_FILES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items(), *STAND_INS.items()])
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """The names of commands from the table, so that no command is imported; else options."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but suggesting the nearest name for an unknown one."""
-        if args and args[0] not in COMMANDS and args[0] not in STAND_INS and not args[0].startswith("-"):
+        if args and args[0] not in _KNOWN and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], self.list_commands(ctx), 1)
+            near = get_close_matches(args[0], COMMANDS, 1)
             raise click.UsageError(f"no command '{args[0]}'" + (f", perhaps {near[0]}" if near else ""), ctx)
         return super().resolve_command(ctx, args)
 
@@ -183,6 +200,10 @@ def run(argv: Sequence[str]) -> int:
     fluxres 0.1.0
     0
     """
+    if (instruction := os.environ.get("_FLUXRES_COMPLETE")) is not None:
+        from fluxres.cli import shells
+
+        return shells.complete(program, instruction)
     settings = Settings(argv=tuple(argv))
     with warnings.catch_warnings():
         warnings.simplefilter("always", InputWarning)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,11 +131,30 @@ def _option(*names: str, **settings: Any) -> EverywhereOption:
     return EverywhereOption(list(names), **settings)
 
 
+def _completer(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """A function of :mod:`fluxres.cli.completing`, which only completion imports."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from fluxres.cli import completing
+
+        found: list[Any] = getattr(completing, name)(ctx, param, incomplete)
+        return found
+
+    return complete
+
+
 def everywhere(outputs: Sequence[str]) -> list[click.Parameter]:
     """New options, for one command with these forms of output."""
     return [
-        _option("--store", metavar="URL", help="The store. Default: $FLUXRES_STORE, else SQLite in the XDG data directory."),
-        _option("--graph", metavar="NAME", help="The graph in the store. Default: the one in use."),
+        _option(
+            "--store",
+            metavar="URL",
+            shell_complete=_completer("file"),
+            help="The store. Default: $FLUXRES_STORE, else SQLite in the XDG data directory.",
+        ),
+        _option(
+            "--graph", metavar="NAME", shell_complete=_completer("graph"), help="The graph in the store. Default: the one in use."
+        ),
         _option("--json", is_flag=True, help="Print JSON; the same as -o json."),
         _option(
             "-o",
@@ -160,6 +179,7 @@ def everywhere(outputs: Sequence[str]) -> list[click.Parameter]:
 inventory_option = click.option(
     "--inventory",
     type=click.Choice(("graph", "auto")),
+    metavar="graph|auto",
     default="graph",
     show_default=True,
     help="How free resources are tracked.",

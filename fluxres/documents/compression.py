@@ -184,7 +184,7 @@ def _zstd() -> _Zstd:
     try:
         package: Any = import_module("zstandard")
     except ImportError:
-        hint = "pip install 'fluxres[zst]', or use Python 3.14; gz, xz and bz2 need nothing"
+        hint = "pip install zstandard, or use Python 3.14; gz, xz and bz2 need nothing"
         raise UsageError("zst needs a package that is not installed", where="zst", hint=hint) from None
     return _Zstd(
         lambda: _Steps(package.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()),

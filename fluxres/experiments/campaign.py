@@ -276,7 +276,7 @@ def _client(address: str) -> Any:
     try:
         import distributed
     except ImportError:
-        raise UsageError("--cluster needs dask.distributed", hint="pip install 'fluxres[sweep]'") from None
+        raise UsageError("--cluster needs dask.distributed", hint="pip install distributed") from None
     untyped: Any = distributed
     try:
         return untyped.Client(address, timeout=CONNECT_S, set_as_default=False)

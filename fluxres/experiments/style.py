@@ -64,7 +64,7 @@ def require() -> None:
     try:
         import matplotlib  # noqa: F401 - only tests that it is installed
     except ImportError:
-        raise UsageError("charts need matplotlib", hint="pip install 'fluxres[plot]'") from None
+        raise UsageError("charts need matplotlib", hint="pip install matplotlib") from None
 
 
 def figure(height: float, width: float = WIDTH) -> Any:

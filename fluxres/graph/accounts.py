@@ -301,7 +301,7 @@ class Accounts:
         except UnknownPool:
             if not is_edge(where):
                 raise
-            hint = "name an edge as `allocated` shows it, such as 'power: /demo/rack0 -> /demo/rack0/node3'"
+            hint = "name an edge as `jobs` shows it, such as 'power: /demo/rack0 -> /demo/rack0/node3'"
             raise UnknownPool(f"no edge with a capacity is named {where!r:.200}", hint=hint) from None
 
     def edge_named(self, where: str) -> int:

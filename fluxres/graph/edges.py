@@ -119,7 +119,7 @@ def require(s: Structure, name: str, src: int, dst: int, relation: str | None) -
 
 
 def said(s: Structure, name: str, src: int, dst: int, relation: str | None = None) -> str:
-    """The name of an edge in a message; `allocated` names edges with a capacity in the same way."""
+    """The name of an edge in a message; `jobs` names edges with a capacity in the same way."""
     return f"{name}: {s.where(src)} -> {s.where(dst)}{f' ({relation})' if relation is not None else ''}"
 
 

@@ -24,7 +24,7 @@ VARIABLE: Final = "FLUXRES_LIBHWLOC"
 _SONAME: Final = "libhwloc.so.15"
 _OLDEST: Final = (2, 1, 0)
 _HINT: Final = (
-    "pip install 'fluxres[hwloc]', or install the package libhwloc15 or hwloc of your system, "
+    "pip install tcmlib (Linux on x86-64), or install the package libhwloc15 or hwloc of your system, "
     f"or set {VARIABLE} to the path of the library; XML files of lstopo can be loaded without it"
 )
 

@@ -136,7 +136,7 @@ def plan(graph: ResourceGraph, begin: Begin) -> list[Planned]:
         raise LimitExceeded(
             f"{begin.instances} instances, expected at most {limits.INSTANCE_PROCESSES_MAX} processes",
             where=begin.tree_id,
-            hint="'fluxres simulate --hierarchy' allows more",
+            hint="'fluxres simulate --topology' allows more",
         )
     if len(begin.fan_outs) >= limits.INSTANCE_DEPTH_MAX:
         raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=begin.tree_id)
@@ -149,7 +149,7 @@ def plan(graph: ResourceGraph, begin: Begin) -> list[Planned]:
 
 _ASKS_NO_PARENT: Final = (
     "a process has only the units of its part and cannot ask its parent for more: give the nodes a `draw`, "
-    "or use `fluxres simulate --hierarchy`, whose instances share suppliers"
+    "or use `fluxres simulate --topology`, whose instances share suppliers"
 )
 
 

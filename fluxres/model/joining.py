@@ -89,7 +89,8 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     size = _units_held(graph, job, moment, linked=linked)
     if not size.any():
         raise InsufficientResources(
-            f"job '{job}' holds nothing at this moment", hint="use `at`, --at on the command line, for a moment at which it does"
+            f"job '{job}' holds nothing at this moment",
+            hint="use `at`, --start on the command line, for a moment at which it does",
         )
     kept, carried = size > 0, partial(_carried, graph, job, moment)
     along = None

@@ -458,7 +458,7 @@ class ResourceGraph(ShownDeep, Tabular):
     @locked
     def totals(self, at: Time | None = None, duration_s: Length | None = None) -> Totals:
         """Pools and units by type, of the entire graph, and how many are free at a moment or throughout a window."""
-        return Totals(totals.everything(self, *self.window(at, duration_s)))
+        return Totals(totals.by_type(self, *self.window(at, duration_s)))
 
     @locked
     def holdings(self, at: Time | None = None) -> Spans:

@@ -50,7 +50,7 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
     charged = _implied(graph, job, start, end)
     if not held:
         throughout = "throughout" if start is not None and end is not None else "in"
-        raise NotHeld(f"job '{job}' holds nothing {throughout} this window", hint="`allocated` shows what it holds")
+        raise NotHeld(f"job '{job}' holds nothing {throughout} this window", hint="`jobs` shows what it holds")
     named = None if request.queue is None else graph.structure.partition(request.queue)
     eligible = Eligible(graph.matcher.typology, request.constraint, named)
     amounts = {v: n for v, n in held.items() if eligible.of(v) and eligible.all_below(v)}
@@ -72,7 +72,7 @@ def answer(graph: ResourceGraph, job: str, request: Request, start: int | None, 
             hint=f"free {graph.structure.where(above)} instead",
         )
     why = _short(graph, amounts, sought, policy)
-    raise NotHeld(f"job '{job}' does not hold that: {why}", hint="`allocated` shows what it holds")
+    raise NotHeld(f"job '{job}' does not hold that: {why}", hint="`jobs` shows what it holds")
 
 
 def _held(graph: ResourceGraph, job: str, start: int | None, end: int | None) -> dict[int, int]:

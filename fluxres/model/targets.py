@@ -169,7 +169,7 @@ def _any_named(structure: Structure, word: str) -> bool:
 
 
 def accounts_named(structure: Structure, where: str) -> list[int]:
-    """As :func:`vertices_named`, and edges with a capacity by the name that `allocated` shows.
+    """As :func:`vertices_named`, and edges with a capacity by the name that `jobs` shows.
 
     That is ``power: power:/pdu0 -> /demo/node[0-3]``.
 

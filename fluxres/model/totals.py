@@ -108,7 +108,7 @@ def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: b
         (v,) = place.vertices
         if _is_plain(graph, v, structure.end.item(v)):
             return _by_type(graph, v, start, end, every)
-    chosen = place.require_forest().with_below(np.array(place.vertices, np.int32))
+    chosen = _below(place)
     vertices = _that_give(graph, chosen)
     lo, hi = (int(vertices[0]), int(vertices[-1]) + 1) if len(vertices) else (0, 0)
     free = available_units(graph, start, end, lo, hi)[vertices - lo]
@@ -118,6 +118,10 @@ def aggregate(graph: ResourceGraph, place: Place, start: int, end: int, every: b
     present = set(np.unique(structure.sums.code[chosen]).tolist())
     there = {entry.name for entry in structure.sums.entries if present.intersection(entry.parts.values())}
     return {name: units for name, units in named.items() if units or name in there}
+
+
+def _below(place: Place) -> Mask:
+    return place.require_forest().with_below(np.array(place.vertices, np.int32))
 
 
 def _is_plain(graph: ResourceGraph, lo: int, hi: int) -> bool:
@@ -145,6 +149,13 @@ def _by_type(graph: ResourceGraph, v: int, start: int, end: int, every: bool) ->
     return {types[number]: units[number] for number in present}
 
 
+def _in_part_of(graph: ResourceGraph, place: Place, start: int, end: int) -> dict[str, int]:
+    if place.name is not None:  # jobs hold parts of a pool in the containment tree
+        return {}
+    (v,) = place.vertices
+    return in_part(graph, start, end, v, graph.structure.end.item(v))
+
+
 @dataclass(frozen=True, slots=True)
 class Total:
     """All pools of a type whose units convert.
@@ -165,15 +176,15 @@ class Total:
     mixed: int = 0
 
 
-def everything(graph: ResourceGraph, start: int, end: int) -> list[Total]:
-    """Pools and units of the graph by type, including pools outside containment."""
+def by_type(graph: ResourceGraph, start: int, end: int, place: Place | None = None) -> list[Total]:
+    """Pools and units by type: of everything, including pools outside containment, or at and below some pools of a hierarchy."""
     structure, sums = graph.structure, graph.structure.sums
-    every = np.ones(structure.n, np.bool_)
-    pools = np.bincount(sums.code, minlength=sums.count)
-    counted, give = np.flatnonzero(topmost(graph, every)).astype(np.int32), _that_give(graph, every)
+    chosen = np.ones(structure.n, np.bool_) if place is None else _below(place)
+    pools = np.bincount(sums.code[chosen], minlength=sums.count)
+    counted, give = np.flatnonzero(topmost(graph, chosen)).astype(np.int32), _that_give(graph, chosen)
     sizes = sums.by_code(counted, structure.size[counted])
     free = sums.by_code(give, available_units(graph, start, end)[give])
-    mixed = in_part(graph, start, end)
+    mixed = in_part(graph, start, end) if place is None else _in_part_of(graph, place, start, end)
     found = []
     for entry in sums.entries:
         count = int(sum(pools[code] for code in entry.parts.values()))

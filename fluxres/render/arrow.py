@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def table(value: Value) -> Any:
     """The rows of a value as a pyarrow.Table. Errors: UsageError if pyarrow is not installed."""
-    arrow = _needed("pyarrow", "fluxres[arrow]")
+    arrow = _needed("pyarrow")
     import_module("pyarrow.compute")
     match value:
         case ResourceGraph():
@@ -52,20 +52,20 @@ def table(value: Value) -> Any:
 
 def to_pandas(value: Value) -> Any:
     """The rows as a pandas.DataFrame."""
-    _needed("pandas", "pandas")
+    _needed("pandas")
     return table(value).to_pandas()
 
 
 def to_polars(value: Value) -> Any:
     """The rows as a polars.DataFrame."""
-    return _needed("polars", "polars").from_arrow(table(value))
+    return _needed("polars").from_arrow(table(value))
 
 
-def _needed(name: str, package: str) -> Any:
+def _needed(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise UsageError(f"{name} is not installed", hint=f"pip install '{package}'") from None
+        raise UsageError(f"{name} is not installed", hint=f"pip install {name}") from None
 
 
 def _pools(graph: ResourceGraph, vertices: NDArray[np.int32], arrow: Any) -> Any:

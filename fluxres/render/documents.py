@@ -16,11 +16,12 @@ from fluxres.graph import state_notes
 from fluxres.graph.kinds import STATES
 from fluxres.model import Pool, Problem, ResourceGraph, Span
 from fluxres.model.pool import units_free, units_held
-from fluxres.model.totals import everything
+from fluxres.model.totals import by_type
 from fluxres.render.text import seconds_or_none
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
+    from fluxres.model.targets import Place
 
 Document = dict[str, Any]
 
@@ -91,8 +92,10 @@ def span(s: Span) -> Document:
     return {"job": s.job, "path": s.pool, "amount": s.amount, "start": s.start, "end": seconds_or_none(s.end)}
 
 
-def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | None = None) -> list[Document]:
-    """Pools, units and available units by type, including pools outside containment.
+def totals(
+    graph: ResourceGraph, at: float | None = None, duration_s: float | None = None, place: Place | None = None
+) -> list[Document]:
+    """Pools, units and available units by type: of everything, including pools outside containment, or at and below a place.
 
     Units are added up as in :meth:`ResourceGraph.aggregate`; a type whose units cannot be converted has a document for each unit.
     """
@@ -105,7 +108,7 @@ def totals(graph: ResourceGraph, at: float | None = None, duration_s: float | No
             "available": each.available,
             "mixed": each.mixed,
         }
-        for each in everything(graph, *graph.window(at, duration_s))
+        for each in by_type(graph, *graph.window(at, duration_s), place)
     ]
 
 
@@ -143,6 +146,14 @@ def summary(graph: ResourceGraph) -> dict[str, Any]:
         "stages": list(graph.records.stages),
         "types": totals(graph),
     }
+
+
+def part(graph: ResourceGraph, place: Place | None, at: float | None, duration_s: float | None) -> dict[str, Any]:
+    """Totals by type at and below a place, or of everything, at some time."""
+    named = None
+    if place is not None:
+        named = f"{place.name}:/" if place.above_roots else graph.structure.where(place.vertices[0])
+    return {"graph": graph.name, "path": named, "types": totals(graph, at, duration_s, place)}
 
 
 def nodes_of(one: Instance) -> int:

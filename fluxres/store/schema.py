@@ -70,7 +70,7 @@ def translated(path: Path) -> Iterator[None]:
         raise _translate(error, path) from error
     except UnicodeDecodeError as error:
         # Names in the schema and in error messages come from the file and may be damaged, too.
-        hint = "restore a backup (see specs/store.md)"
+        hint = "restore a backup (see fluxres help store)"
         raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(path), hint=hint) from error
     except OSError as error:
         hint = "check the permissions of the file and its directory"
@@ -85,7 +85,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError("is not a SQLite database", where=where, hint="name another file, or move this one away")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see specs/store.md)")
+        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see fluxres help store)")
     if code == sqlite3.SQLITE_FULL:
         return StoreError("no space left; nothing was changed", where=where, hint="free some space, then try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
@@ -94,7 +94,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreError(f"cannot be opened: {error}", where=where, hint="check the permissions of the file and its directory")
     if code == sqlite3.SQLITE_IOERR:
         return StoreError(f"{error}; nothing was changed", where=where, hint="check the disk and its free space")
-    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup (see specs/store.md)")
+    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup (see fluxres help store)")
 
 
 def exists(path: Path) -> bool:

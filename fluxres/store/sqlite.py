@@ -104,7 +104,7 @@ class Rows:
         found = []
         for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id"):
             if not all(map(isinstance, row, _KINDS)):
-                hint = "restore a backup (see specs/store.md)"
+                hint = "restore a backup (see fluxres help store)"
                 raise StoreError("the database is damaged: its list of graphs is invalid", where=self.url, hint=hint)
             found.append(GraphRow(*row))
         return found
@@ -288,7 +288,7 @@ class Rows:
 
     def _damaged(self, row: GraphRow, what: str) -> StoreError:
         return StoreError(
-            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see specs/store.md)"
+            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see fluxres help store)"
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------

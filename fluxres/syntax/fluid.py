@@ -199,7 +199,7 @@ def _mnemonicode() -> ModuleType:
     try:
         import mnemonicode
     except ImportError:
-        raise UsageError("job id: words need the package mnemonicode", hint="pip install 'fluxres[words]'") from None
+        raise UsageError("job id: words need the package mnemonicode", hint="pip install mnemonicode") from None
     module: ModuleType = mnemonicode
     return module
 

@@ -11,7 +11,7 @@ import pytest
 
 from fluxres.cli.arguments import RequestCommand
 from fluxres.cli.failures import CLOSED_PIPE, INTERRUPTED
-from fluxres.cli.program import COMMANDS, STAND_INS, program
+from fluxres.cli.program import COMMANDS, GROUPS, STAND_INS, program
 from fluxres.cli.settings import JOB_OUTPUTS, RECORD_OUTPUTS, EverywhereOption
 from fluxres.errors import STATUS
 from fluxres.fluxion import options, session
@@ -40,7 +40,12 @@ def command(name: str) -> click.Command:
 
 
 def test_the_sections_are_the_commands_in_their_order() -> None:
-    assert [name for name in SECTIONS if name not in ("Everywhere", REQUEST, "Exit status")] == [*COMMANDS, *STAND_INS]
+    others = ("Everywhere", REQUEST, "Earlier words", "Exit status")
+    assert [name for name in SECTIONS if name not in others] == [*COMMANDS, *STAND_INS]
+
+
+def test_the_groups_of_the_overview_are_the_commands() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
 
 
 def test_the_options_of_query_are_in_its_section() -> None:
@@ -60,7 +65,7 @@ def test_every_option_is_in_the_section_of_its_command(name: str) -> None:
     own = [param for param in params if isinstance(param, click.Option) and not isinstance(param, EverywhereOption)]
     described = SECTIONS[name] + (SECTIONS[REQUEST] if isinstance(found, RequestCommand) else "")
     assert "options-of-a-request" in SECTIONS[name] or not isinstance(found, RequestCommand)
-    missing = [word for param in own for word in param.opts if f"`{word}" not in described]
+    missing = [word for param in own if not param.hidden for word in param.opts if f"`{word}" not in described]
     assert missing == []
     told = set(re.findall(r"`(--[a-z-]+)", SECTIONS[name]))
     known = {word for param in params for word in param.opts}
@@ -97,7 +102,7 @@ def test_every_key_of_an_answer_is_in_its_section() -> None:
 
 def test_every_command_has_an_answer_in_the_transcript() -> None:
     without = set(COMMANDS) - {name for name, _ in answers()}
-    assert without == {"completion"}
+    assert without == {"completion", "help"}
 
 
 def test_keys_of_a_pool_and_of_a_span_are_listed(tiny: Invoke) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ def test_every_command_has_a_help_text(fluxres: Invoke) -> None:
         shown = fluxres(name, "--help").stdout
         assert shown.startswith(f"Usage: fluxres {name}")
         assert "Common options:" in shown
+        assert "Examples:" in shown
+        assert not re.search(r"INTEGER|FLOAT|TEXT\b|RANGE|\[default|x[<>]=|<=x", shown), shown
+        assert max(map(len, shown.splitlines())) <= 80
         assert title.endswith(".")
 
 
@@ -78,7 +82,7 @@ def test_errors_are_json_if_the_output_would_be(tiny: Invoke) -> None:
         assert told["status"] == 2
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "completion"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("completion", "help")])
 def test_every_command_answers_in_json(name: str) -> None:
     command = commands()[name]
     assert "json" in command.outputs  # type: ignore[attr-defined]  # commands are Command or Group

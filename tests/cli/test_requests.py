@@ -211,8 +211,8 @@ def test_a_slot_that_only_a_task_names_is_noted(tiny: Invoke, place: Path) -> No
 
 
 def test_allocation_by_request_equals_the_dry_run(tiny: Invoke) -> None:
-    announced = taken(tiny, "slot=3/[core=2;memory=16]", "--policy", "high", "--duration", "1h")
-    given = json.loads(tiny("allocate", "slot=3/[core=2;memory=16]", "--job", "j1", "--policy", "high", "--json").stdout)
+    announced = taken(tiny, "slot=3/[core=2;memory=16]", "--match-policy", "high", "--duration", "1h")
+    given = json.loads(tiny("allocate", "slot=3/[core=2;memory=16]", "--job", "j1", "--match-policy", "high", "--json").stdout)
     assert [(pool["path"], pool["amount"]) for pool in given["pools"]] == announced
     assert [(span.pool, span.amount) for span in open_store().load("tiny").allocation("j1").spans] == announced
 
@@ -224,7 +224,7 @@ def test_dry_run_does_not_change_the_store(tiny: Invoke) -> None:
         assert "j1" in shown
     tiny("allocate", "slot=9/node", "--job", "j1", "--dry-run", status=3)
     assert tiny("log").stdout == before
-    assert tiny("allocated").stdout.splitlines()[1:] == []
+    assert tiny("jobs").stdout.splitlines()[1:] == []
 
 
 def test_why_exits_with_the_status_of_allocate(tiny: Invoke) -> None:
@@ -248,7 +248,7 @@ def test_when_prints_a_start_that_works(tiny: Invoke, monkeypatch: pytest.Monkey
     refused = tiny("allocate", "slot=8/node", "--job", "j2", "--duration", "1h", status=1).stderr
     assert f"(free from {first} on)" in refused
     assert f"by j1 until {first[:11]}" in refused
-    tiny("allocate", "slot=8/node", "--job", "j2", "--at", first, "--duration", "1h")
+    tiny("allocate", "slot=8/node", "--job", "j2", "--start", first, "--duration", "1h")
 
 
 def test_a_stage_by_request_locks_what_it_found(tiny: Invoke) -> None:
@@ -258,7 +258,7 @@ def test_a_stage_by_request_locks_what_it_found(tiny: Invoke) -> None:
     assert taken(tiny, "slot/node", "--duration", "1m") == [("/tiny/rack0/node2", 1)]
     tiny("stage", "--commit", "s0")
     assert "slot" not in tiny("stage").stdout
-    grown = json.loads(tiny("grow", "j1", "slot/node", "--policy", "high", "--json").stdout)
+    grown = json.loads(tiny("grow", "j1", "slot/node", "--match-policy", "high", "--json").stdout)
     assert ([pool["path"] for pool in grown["pools"]], grown["end"]) == (["/tiny/login2"], 5000.0)
 
 
@@ -297,7 +297,7 @@ print([name for name in ("networkx", "rich", "yaml", "hypothesis") if name in sy
 
 
 def test_completion_offers_policies(tiny: Invoke) -> None:
-    env = {**os.environ, "_FLUXRES_COMPLETE": "fish_complete", "COMP_WORDS": "fluxres when --policy l", "COMP_CWORD": "l"}
+    env = {**os.environ, "_FLUXRES_COMPLETE": "fish_complete", "COMP_WORDS": "fluxres when --match-policy l", "COMP_CWORD": "l"}
     status, out, err = finish(process(env=env))
     assert (status, err) == (0, "")
     assert {"low", "lonode", "locality"} <= {line.partition(",")[2].partition("\t")[0] for line in out.splitlines()}
@@ -372,22 +372,22 @@ def test_allocation_is_printed_as_a_resource_set(tiny: Invoke) -> None:
     assert more["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-3"}}]
     (tried,) = sets(tiny("allocate", "slot/node", "--job", "j2", "--dry-run", "-o", "R").stdout)
     assert tried["execution"]["nodelist"] == ["node1"]
-    (held,) = sets(tiny("allocated", "-o", "R").stdout)
+    (held,) = sets(tiny("jobs", "-o", "R").stdout)
     assert held["execution"]["R_lite"] == [{"rank": "0,3", "children": {"core": "0-3"}}]
 
 
 def test_a_resource_set_of_each_job_is_a_line(tiny: Invoke) -> None:
     tiny("allocate", "/tiny/rack0/node0", "--job", "a", "--end", "2000")
     tiny("allocate", "/tiny/rack0/node1", "--job", "b", "--start", "3000", "--end", "4000")
-    assert [r["execution"]["nodelist"] for r in sets(tiny("allocated", "-o", "R").stdout)] == [["node0"], ["node1"]]
-    assert [r["execution"]["nodelist"] for r in sets(tiny("allocated", "--at", "3500", "-o", "R").stdout)] == [["node1"]]
-    assert [r["execution"]["nodelist"] for r in sets(tiny("allocated", "a", "-o", "R").stdout)] == [["node0"]]
-    assert tiny("allocated", "--at", "9000", "-o", "R").stdout == ""
+    assert [r["execution"]["nodelist"] for r in sets(tiny("jobs", "-o", "R").stdout)] == [["node0"], ["node1"]]
+    assert [r["execution"]["nodelist"] for r in sets(tiny("jobs", "--start", "3500", "-o", "R").stdout)] == [["node1"]]
+    assert [r["execution"]["nodelist"] for r in sets(tiny("jobs", "a", "-o", "R").stdout)] == [["node0"]]
+    assert tiny("jobs", "--start", "9000", "-o", "R").stdout == ""
 
 
 def test_a_resource_set_carries_its_graph(tiny: Invoke) -> None:
     tiny("allocate", "/tiny/rack0/node1", "power:/pdu0=400", "--job", "j1")
-    (whole,), (short,) = (sets(tiny("allocated", "j1", "-o", form).stdout) for form in ("rv1", "rv1_shorthand"))
+    (whole,), (short,) = (sets(tiny("jobs", "j1", "-o", form).stdout) for form in ("rv1", "rv1_shorthand"))
     assert (whole["scheduling"]["writer"], short["scheduling"]["writer"]) == ("fluxion:jgf", "fluxion:jgf_shorthand")
     names = [node["metadata"]["paths"].get("containment", "pdu") for node in short["scheduling"]["graph"]["nodes"]]
     assert names == ["/tiny", "/tiny/rack0", "/tiny/rack0/node1", "pdu"]
@@ -438,7 +438,7 @@ def test_an_expired_stage_does_not_affect_queries(tiny: Invoke, monkeypatch: pyt
     monkeypatch.setattr(clock, "system", clock.fixed(1002.0))
     assert tiny("when", "slot=6/node").stdout.startswith("now")
     assert tiny("why", "slot=6/node").stdout == "It matches now.\n"
-    assert json.loads(tiny("available", "/tiny/rack0", "--json").stdout)["count"] > 1
+    assert json.loads(tiny("find", "available>0 and under=/tiny/rack0", "--json").stdout)["count"] > 1
     assert json.loads(tiny("find", "available=0", "--json").stdout)["count"] == 0
     assert json.loads(tiny("info", "--json").stdout)["stages"] == []
     assert "j1" not in tiny("show").stdout

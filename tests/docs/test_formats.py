@@ -38,7 +38,8 @@ def full_table() -> str:
 
 def short_table() -> str:
     """The rows of the README."""
-    return table([["format", "read", "write", "what is lost when it is written"], ["---"] * 4, *map(ways, registry.formats())])
+    rows = [[f"`{known.name}`", known.title, *ways(known)[1:3]] for known in registry.formats()]
+    return table([["format", "what", "read", "write"], ["---"] * 4, *rows])
 
 
 def ways(known: Format) -> list[str]:

@@ -50,7 +50,7 @@ def test_unusable_library_is_an_error_with_a_hint(tmp_path: Path, file_is: str) 
     done = _run(code, **{VARIABLE: str(file)})
     assert done.stdout.startswith(f"{VARIABLE}: requires libhwloc 2.1 or newer")
     assert str(file) in done.stdout
-    assert "pip install 'fluxres[hwloc]'" in done.stdout
+    assert "pip install tcmlib" in done.stdout
 
 
 def test_python_environment_is_searched_before_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

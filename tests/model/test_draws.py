@@ -630,7 +630,7 @@ def test_commands_that_copy_a_part_report_impossible_draws(
         "load site.yaml",
         "copy / --to all",
         "copy /site/rack0 --to part",
-        "save part.yaml --where /site/rack0",
+        "save part.yaml --path /site/rack0",
         "load part.yaml",
     ):
         assert cli.run(command.split()) == 0

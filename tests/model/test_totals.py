@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import fluxres
 from fluxres import AuxiliaryGraph, Edge, Resource, build, limits
 from fluxres.errors import LimitExceeded
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
-from fluxres.model import ResourceGraph
+from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
 from tests import sites
+from tests.traceability import ROOT
 
 
 def machine(*pools: Recipe) -> ResourceGraph:
@@ -160,3 +163,37 @@ def test_power_of_nodes_is_not_added_to_the_feed_of_their_rack() -> None:
     g = build(Resource("rack", 1, id=[0], children=[node]), name="lab", graphs=graphs)
     assert table(g)["power"] == (3, 900, "W", 900)
     assert g.aggregate("/lab")["power"] == 800
+
+
+def test_totals_of_a_part_are_those_of_its_pools() -> None:
+    g = fluxres.load(ROOT / "data" / "clusters" / "demo.yaml")
+    g.allocate("/demo/rack0/node1", job="a", start=0, end=60)
+    g.allocate([("/demo/rack0/node0/socket0/memory", 16)], job="b", start=0, end=90)
+    g.set_state("/demo/rack1/node4", "down")
+    for top in (
+        "/",
+        "/demo/rack0",
+        "/demo/rack0/node0/socket0",
+        "/demo/rack1",
+        "power:/",
+        "power:/pdu0",
+        "power:/pdu1/rack1/node5",
+    ):
+        place = targets.place(g, top)
+        below = g.find("all") & g.select(np.array(place.vertices, np.int32)).with_children(place.name)
+        for at, duration_s in ((0.0, None), (60.0, None), (0.0, 100.0)):
+            rows = documents.totals(g, at, duration_s, place)
+            free = g.aggregate(top, at, duration_s, all=True)
+            assert {row["type"]: row["available"] for row in rows} == free
+            for row in rows:
+                alike = [pool for pool in below if pool.type == row["type"]]
+                assert (row["pools"], row["units"]) == (len(alike), sum(pool.size for pool in alike))
+            assert sum(row["pools"] for row in rows) == len(below)
+
+
+def test_units_that_are_available_are_what_find_says() -> None:
+    g = fluxres.load(ROOT / "data" / "clusters" / "demo.yaml")
+    g.allocate("/demo/rack0/node1", job="a", start=0, end=60)
+    g.set_state("/demo/rack1/node4", "drain")
+    for start, end in ((0.0, 30.0), (60.0, 70.0), (0.0, 100.0)):
+        assert g.find("available>0", during=(start, end)) == g.available(start, end - start)

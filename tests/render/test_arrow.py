@@ -185,9 +185,9 @@ def test_libraries_read_it(name: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "call", "hint"),
     [
-        ("pyarrow", "to_arrow", "pip install 'fluxres[arrow]'"),
-        ("pandas", "to_pandas", "pip install 'pandas'"),
-        ("polars", "to_polars", "pip install 'polars'"),
+        ("pyarrow", "to_arrow", "pip install pyarrow"),
+        ("pandas", "to_pandas", "pip install pandas"),
+        ("polars", "to_polars", "pip install polars"),
     ],
 )
 def test_a_missing_library_is_named(missing: str, call: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_library_and_commands_on_a_store_are_equivalent(g: ResourceGraph, tmp_pa
     by_command = fluxres.load(f"sqlite:///{store}")
     assert paths(by_command) == paths(g)
     assert [record[:3] for record in records(by_command)] == [record[:3] for record in records(g)]
-    assert "node0" in command(store, "allocated", "j1")
+    assert "node0" in command(store, "jobs", "j1")
     command(store, "free", "j1")
     assert fluxres.load(f"sqlite:///{store}").jobs() == []
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.arguments import (
     Asked,
     Moment,
@@ -25,10 +27,19 @@ from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settin
 from fluxres.cli.stores import changing, os_user, trying
 from fluxres.errors import UsageError
 
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
 
 @click.command("allocate", cls=RequestCommand, outputs=RECORD_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--find", "criteria", metavar="CRITERIA", help="Allocate all pools that meet the criteria, exclusively.")
+@click.option(
+    "--find",
+    "criteria",
+    metavar="CRITERIA",
+    shell_complete=completing.criteria,
+    help="Allocate all pools that meet the criteria, exclusively.",
+)
 @click.option(
     "--job",
     "jobs",
@@ -36,16 +47,17 @@ from fluxres.errors import UsageError
     multiple=True,
     metavar="J",
     shell_complete=complete_job,
-    help="Job id; the job may already hold resources. Several jobs: one for each word, all or none.",
+    help="Id of the job. Several jobs: one for each word, all or none.",
 )
-@click.option("--start", "--at", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
+@click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
 @click.option(
     "--end", type=Moment(after="start"), metavar="T", help="End time. Default: by the duration of the request, else none."
 )
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
+@click.option("--grow", is_flag=True, help="Allocate to a job that holds resources already; see also fluxres grow.")
 @click.option("--user", metavar="U", help="User of a new job. Default: who runs the command.")
-@click.option("--name", metavar="TEXT", help="Name of a new job, for lists.")
+@click.option("--name", metavar="NAME", help="Name of a new job, for lists.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
 def allocate_command(
@@ -58,6 +70,7 @@ def allocate_command(
     end: float | None,
     duration: float | None,
     or_reserve: bool,
+    grow: bool,
     dry_run: bool,
     **whose: str | None,
 ) -> None:
@@ -75,7 +88,7 @@ def allocate_command(
     end, duration = endless(end, duration)
     if or_reserve and end is not None:
         raise UsageError("both --or-reserve and --end were given", hint="use --duration instead of --end")
-    window, owner = Window(start, end, duration), Owner(whose["user"] or os_user(), whose["name"])
+    window, owner = Window(start, end, duration, grow), Owner(whose["user"] or os_user(), whose["name"])
     if isinstance(asked, list):
         if owner.name is not None:
             raise UsageError("both several jobs and --name were given", hint="leave out --name")
@@ -87,11 +100,12 @@ def allocate_command(
 
 
 class Window(NamedTuple):
-    """Start, end and duration in seconds, None if not given."""
+    """Start, end and duration in seconds, None if not given, and whether the job may hold something already."""
 
     start: float | None
     end: float | None
     duration: float | None
+    grow: bool = False
 
 
 class Owner(NamedTuple):
@@ -112,8 +126,10 @@ def _allocate(
     or_reserve: bool,
     dry_run: bool,
 ) -> None:
-    (start, end, duration), (user, name) = window, owner
+    (start, end, duration, grow), (user, name) = window, owner
     with (trying if dry_run else changing)(settings) as graph:
+        if not grow:
+            _require_unused(graph, [job])
         wanted, policy = asked.on(graph).request, asked.policy
         if criteria is not None and wanted is not None:
             raise UsageError("both a request and --find were given", hint="give one of them")
@@ -143,8 +159,10 @@ def _allocate_together(
     or_reserve: bool,
     dry_run: bool,
 ) -> None:
-    start, end, duration = window
+    start, end, duration, grow = window
     with (trying if dry_run else changing)(settings) as graph:
+        if not grow:
+            _require_unused(graph, jobs)
         each_on(graph, asked)
         policy = next((one.policy for one in asked if one.request is not None), "first")
         if or_reserve and any(one.request is None for one in asked):
@@ -160,10 +178,21 @@ def _allocate_together(
     answer_granted_together(settings, graph, granted)
 
 
+def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:
+    """Refuse ids of jobs that hold something, now or later: a mistyped id would merge two jobs. Errors: UsageError."""
+    for job in jobs:
+        if graph.records.is_holder(job) and job in graph.jobs():
+            raise UsageError(
+                "holds resources already",
+                where=f"job '{job}'",
+                hint=f"choose another id, add --grow, or allocate until the job ends: fluxres grow {job} …",
+            )
+
+
 @click.command("free", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
 @click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
+@click.option("--start", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.option("--ended", is_flag=True, help="Purge the records of ended allocations, of all jobs.")
 @click.pass_obj
@@ -195,7 +224,6 @@ def free_command(
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
 @click.option(
     "--start",
-    "--at",
     type=Moment(is_start=True),
     is_eager=True,
     metavar="T",
@@ -216,7 +244,7 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
 @click.command("shrink", cls=RequestCommand, has_time=False, outputs=TABLE_OUTPUTS, policy="high")
 @click.argument("job", shell_complete=complete_job)
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--start", "--at", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
+@click.option("--start", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.pass_obj
 def shrink_command(settings: Settings, job: str, asked: Asked, start: float | None, end: float | None) -> None:
@@ -252,7 +280,7 @@ class _ExtendCommand(Command):
 @click.command("extend", cls=_ExtendCommand, outputs=TABLE_OUTPUTS)
 @click.argument("job", shell_complete=complete_job)
 @click.argument("change", required=False, metavar="[+D|-D|T|max]")
-@click.option("--until", "--end", "end", type=Moment(), metavar="T", help="New end; - for none.")
+@click.option("--end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(
     "--duration",
     metavar="[+|-]D",
@@ -279,14 +307,14 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
             before = graph.allocation(job).end
             if before == math.inf:
                 message = f"{duration} moves the current end, but job '{job}' has none"
-                raise UsageError(message, hint="set an end: --until T, or --duration D from its start")
+                raise UsageError(message, hint="set an end: --end T, or --duration D from its start")
             end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)
 
 
 def _require_one(change: str | None, end: float | None, duration: str | None) -> None:
-    given = [name for name, value in (("--until", end), ("--duration", duration), (change, change)) if value is not None]
+    given = [name for name, value in (("--end", end), ("--duration", duration), (change, change)) if value is not None]
     if len(given) != 1:
         wrong = f"both {given[0]} and {given[1]} were given" if given else "no new end was given"
         raise UsageError(wrong, hint="give one new end, such as +2h, -30m, 2026-12-01T08:00, max or --duration 3h")

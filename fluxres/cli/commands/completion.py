@@ -1,4 +1,4 @@
-"""`fluxres completion`: shell completion of commands, options, paths and jobs."""
+"""`fluxres completion`: the script of a shell that completes commands, options and their values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fluxres.cli.program import Command
 def completion_command(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
-    For bash: eval "$(fluxres completion bash)"; put it into ~/.bashrc for every shell.
+    It completes commands, options, pools, jobs, graphs, states, formats, policies, criteria and files. For bash: eval "$(fluxres
+    completion bash)", which goes into ~/.bashrc for every shell; the same with zsh in ~/.zshrc after compinit. For fish: fluxres
+    completion fish > ~/.config/fish/completions/fluxres.fish
     """
-    from click.shell_completion import get_completion_class
+    from fluxres.cli import shells
 
-    found = get_completion_class(shell)
-    if found is not None:
-        click.echo(found(ctx.find_root().command, {}, "fluxres", "_FLUXRES_COMPLETE").source())
+    click.echo(shells.script(ctx.find_root().command, shell), nl=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.arguments import complete_pool, key_value
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
@@ -26,7 +27,9 @@ def edge_command() -> None:
 
 _source = click.argument("source", shell_complete=complete_pool)
 _target = click.argument("target", shell_complete=complete_pool)
-_graph = click.option("--subsystem", metavar="NAME", required=True, help="The auxiliary graph.")
+_graph = click.option(
+    "--subsystem", metavar="NAME", required=True, shell_complete=completing.subsystem, help="The auxiliary graph."
+)
 _relation = click.option("--relation", metavar="R", help="Relation of the edge, if there are several between the two pools.")
 _capacity = click.option("--capacity", type=float, metavar="N", help="Units that the edge carries at once; inf for no limit.")
 _unit = click.option("--unit", metavar="U", help="Unit of the capacity.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.output import answer_table
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
@@ -18,10 +19,22 @@ if TYPE_CHECKING:
 
 
 @click.command("convert", cls=Command)
-@click.argument("source", metavar="IN")
-@click.argument("dest", metavar="OUT")
-@click.option("--from", "source_format", metavar="FORMAT", help="Format of IN. Default: detected from the content.")
-@click.option("--to", "dest_format", metavar="FORMAT", help="Format of OUT. Default: by its extension; cluster for -.")
+@click.argument("source", metavar="IN", shell_complete=completing.file)
+@click.argument("dest", metavar="OUT", shell_complete=completing.file)
+@click.option(
+    "--from",
+    "source_format",
+    metavar="FORMAT",
+    shell_complete=completing.format_read,
+    help="Format of IN. Default: detected from the content.",
+)
+@click.option(
+    "--to",
+    "dest_format",
+    metavar="FORMAT",
+    shell_complete=completing.format_written,
+    help="Format of OUT. Default: by its extension; cluster for -.",
+)
 @click.option("--name", metavar="NAME", help="Name of the machine. Default: the name in IN.")
 @click.option("--strict", is_flag=True, help="Write nothing if the format of OUT cannot express everything.")
 @click.pass_obj
@@ -44,7 +57,7 @@ def convert_command(
 
 
 @click.command("formats", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("names", nargs=-1, metavar="[FORMAT]...")
+@click.argument("names", nargs=-1, metavar="[FORMAT]...", shell_complete=completing.format_any)
 @click.pass_obj
 def formats_command(settings: Settings, names: tuple[str, ...]) -> None:
     """List all file formats, or the named ones, and what each can express.

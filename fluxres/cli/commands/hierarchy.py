@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres import limits
+from fluxres.cli import completing
+from fluxres.cli.arguments import complete_policy
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
@@ -35,24 +37,38 @@ _COUNT = click.IntRange(min=0)
     "-J",
     "--jobs",
     type=_COUNT,
+    metavar="JOBS",
     default=1024,
     show_default=True,
     help="Number of jobs, divided evenly among the innermost instances.",
 )
-@click.option("--job", default="instant", show_default=True, help="Program of each job: instant, sleep:DURATION, or a command.")
+@click.option(
+    "--job",
+    metavar="WHAT",
+    default="instant",
+    show_default=True,
+    help="Program of each job: instant, sleep:DURATION, or a command.",
+)
 @click.option(
     "-r", "--request", metavar="REQUEST", help="Request of each job. Default: one core, or one node if there are no cores."
 )
 @click.option(
     "--duration", type=Duration(), metavar="D", help="Time limit of each job, followed by SIGTERM and SIGKILL. Default: none."
 )
-@click.option("-N", "--nodes", type=_COUNT, help="Number of nodes of a generated machine.")
-@click.option("-c", "--cores", type=_COUNT, help="Cores per node.")
-@click.option("-g", "--gpus", type=_COUNT, help="GPUs per node.")
-@click.option("--machine", metavar="SOURCE", help="A machine from a file, URL or shape. Default: the graph in use, if no -N.")
+@click.option("-N", "--nodes", type=_COUNT, metavar="NODES", help="Number of nodes of a generated machine.")
+@click.option("-c", "--cores", type=_COUNT, metavar="CORES", help="Cores per node.")
+@click.option("-g", "--gpus", type=_COUNT, metavar="GPUS", help="GPUs per node.")
+@click.option(
+    "--machine",
+    metavar="SOURCE",
+    shell_complete=completing.machine,
+    help="A machine from a file, URL or shape. Default: the graph in use, if no -N.",
+)
 @click.option(
     "-Q",
     "--queue-policy",
+    metavar="P",
+    shell_complete=completing.queue_policy,
     default="fcfs",
     show_default=True,
     help="Queue policies by level, such as easy:fcfs; the last one applies below.",
@@ -60,6 +76,8 @@ _COUNT = click.IntRange(min=0)
 @click.option(
     "-M",
     "--match-policy",
+    metavar="P",
+    shell_complete=complete_policy,
     default="first",
     show_default=True,
     help="Match policies by level, such as low:high; the last one applies below.",
@@ -75,8 +93,13 @@ _COUNT = click.IntRange(min=0)
 @click.option(
     "--grace", type=Duration(), metavar="D", help=f"Time from SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
 )
-@click.option("--folder", metavar="DIR", help="Directory for the stores of the instances. Default: a temporary one.")
-@click.option("--csv", metavar="FILE", help="Also write the rows of all instances to this file.")
+@click.option(
+    "--folder",
+    metavar="DIR",
+    shell_complete=completing.file,
+    help="Directory for the stores of the instances. Default: a temporary one.",
+)
+@click.option("--csv", metavar="FILE", shell_complete=completing.file, help="Also write the rows of all instances to this file.")
 @click.option("-d", "--dry-run", is_flag=True, help="Show the instances without starting them.")
 @click.pass_obj
 def hierarchy_command(settings: Settings, /, **options: Any) -> None:

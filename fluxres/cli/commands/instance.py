@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres import limits
+from fluxres.cli import completing
+from fluxres.cli.arguments import complete_policy
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings, inventory_option
@@ -25,15 +27,36 @@ def instance_command() -> None:
 
 
 @instance_command.command("run", outputs=TABLE_OUTPUTS)
-@click.argument("workload")
-@click.option("--machine", metavar="SOURCE", help="A machine from a file, URL, shape or number. Default: the graph in use.")
-@click.option("-Q", "--queue-policy", default="easy", show_default=True, help="Queue policy: the order in which jobs start.")
-@click.option("-M", "--match-policy", default="first", show_default=True, help="Match policy: the pools to prefer.")
+@click.argument("workload", shell_complete=completing.file)
+@click.option(
+    "--machine",
+    metavar="SOURCE",
+    shell_complete=completing.machine,
+    help="A machine from a file, URL, shape or number. Default: the graph in use.",
+)
+@click.option(
+    "-Q",
+    "--queue-policy",
+    metavar="P",
+    default="easy",
+    show_default=True,
+    shell_complete=completing.queue_policy,
+    help="Queue policy: the order in which jobs start.",
+)
+@click.option(
+    "-M",
+    "--match-policy",
+    metavar="P",
+    default="first",
+    show_default=True,
+    shell_complete=complete_policy,
+    help="Match policy: the pools to prefer.",
+)
 @inventory_option
 @click.option(
     "--grace", type=Duration(), metavar="D", help=f"Time from SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a generated workload.")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of a generated workload.")
 @click.pass_obj
 def run(settings: Settings, /, workload: str, machine: str | None, grace: float | None, seed: int, **options: Any) -> None:
     """Run the jobs of WORKLOAD: the commands of jobspecs, or jobs of a trace, which only wait for their run time.

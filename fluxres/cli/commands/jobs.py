@@ -26,7 +26,9 @@ from fluxres.render.text import Style
 @click.option("--user", metavar="U", help="Only jobs of this user.")
 @click.option("--state", type=click.Choice(("running", "planned")), help="Only jobs that run, or that will.")
 @click.option("--pending", is_flag=True, help="Jobs that have not begun, and what they wait for.")
-@click.option("--at", type=Moment(), metavar="T", help="Only those that hold something at this time. Default: from now on.")
+@click.option(
+    "--start", "at", type=Moment(), metavar="T", help="Only those that hold something at this time. Default: from now on."
+)
 @click.pass_obj
 @watchable
 def jobs_command(

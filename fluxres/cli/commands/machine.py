@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool, key_value
 from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 @click.command("tag", cls=Command)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
 @click.argument("tag", metavar="K[=V]")
-@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
+@click.option(
+    "--find",
+    "criteria",
+    metavar="CRITERIA",
+    shell_complete=completing.criteria,
+    help="Select all pools that meet the criteria instead of paths.",
+)
 @click.option("--remove", is_flag=True, help="Remove the tag.")
 @click.pass_obj
 def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: str | None, remove: bool) -> None:
@@ -45,11 +52,21 @@ def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: 
     )
 
 
+def _complete_pool_or_state(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+    return [*completing.state(ctx, param, incomplete), *complete_pool(ctx, param, incomplete)]
+
+
 @click.command("state", cls=Command)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
-@click.argument("state")
-@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
-@click.option("--reason", metavar="TEXT", help="Why, for lists; until the state is set again.")
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=_complete_pool_or_state)
+@click.argument("state", shell_complete=completing.state)
+@click.option(
+    "--find",
+    "criteria",
+    metavar="CRITERIA",
+    shell_complete=completing.criteria,
+    help="Select all pools that meet the criteria instead of paths.",
+)
+@click.option("--reason", metavar="WHY", help="Why, for lists; until the state is set again.")
 @click.option("--user", metavar="U", help="Who says so. Default: who runs the command.")
 @click.pass_obj
 def state_command(
@@ -90,7 +107,7 @@ def state_command(
 @click.command("reserve", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
 @click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
-@click.option("--start", "--at", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
+@click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="End time.")
 @click.option("--duration", "duration_s", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--name", metavar="NAME", help="Name of the reservation. Default: maint1, maint2, …")
@@ -167,9 +184,14 @@ def _list_reservations(settings: Settings, graph: ResourceGraph, name: str | Non
 @click.option(
     "--job", metavar="J", shell_complete=complete_job, help="Copy what this job holds instead of what is free below PATH."
 )
-@click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
+@click.option("--start", "at", type=Moment(), metavar="T", help="What is free or held at this time. Default: now.")
 @click.option(
-    "--to", "dest", required=True, metavar="NAME|FILE", help="A graph of the store, or a file (with a / or an extension)."
+    "--as",
+    "dest",
+    required=True,
+    metavar="NAME|FILE",
+    shell_complete=completing.file,
+    help="A graph of the store, or a file (with a / or an extension).",
 )
 @click.option("--replace", is_flag=True, help="Replace an existing graph of this name; its allocations are lost.")
 @click.pass_obj
@@ -191,9 +213,9 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
 
 
 @click.command("merge", cls=Command)
-@click.argument("source", shell_complete=complete_graph)
+@click.argument("source", shell_complete=completing.or_file(complete_graph))
 @click.option(
-    "--at", "where", metavar="PATH", shell_complete=complete_pool, help="Path of its root in this graph. Default: its own path."
+    "--as", "where", metavar="PATH", shell_complete=complete_pool, help="Path of its root in this graph. Default: its own path."
 )
 @click.pass_obj
 def merge_command(settings: Settings, source: str, where: str | None) -> None:
@@ -215,7 +237,13 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
 
 @click.command("unlink", cls=Command)
 @click.argument("path", shell_complete=complete_pool)
-@click.option("--hierarchy", metavar="NAME", help="Only from this hierarchy. Default: that of the URI, else containment.")
+@click.option(
+    "--subsystem",
+    "hierarchy",
+    metavar="NAME",
+    shell_complete=completing.subsystem,
+    help="Only from this hierarchy. Default: that of the URI, else containment.",
+)
 @click.pass_obj
 def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None:
     """Remove a pool and everything below it. Pools that are in no hierarchy any more are deleted."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window
 from fluxres.cli.output import answer
 from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 @click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
-@click.argument("words", nargs=-1, metavar="REQUEST")
-@click.option("--after", type=Moment(is_start=True), metavar="T", help="Earliest time to consider. Default: now.")
+@click.argument("words", nargs=-1, metavar="REQUEST", shell_complete=completing.file)
+@click.option("--start", "after", type=Moment(is_start=True), metavar="T", help="Earliest time to consider. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
 @click.pass_obj
 def when_command(settings: Settings, asked: Asked, after: float | None, duration: float | None) -> None:
     """Show the earliest time at which a REQUEST can start, and what it would get.
 
-    The first line is now, or the time in the form that --at accepts. Nothing is allocated.
+    The first line is now, or the time in the form that --start accepts. Nothing is allocated.
     """
     import numpy as np
 
@@ -67,8 +68,8 @@ NEVER: Final = STATUS[InfeasibleRequest][0]
 
 
 @click.command("why", cls=RequestCommand)
-@click.argument("words", nargs=-1, metavar="REQUEST")
-@click.option("--at", "--start", type=Moment(is_start=True), metavar="T", help="At this time. Default: now.")
+@click.argument("words", nargs=-1, metavar="REQUEST", shell_complete=completing.file)
+@click.option("--start", "at", type=Moment(is_start=True), metavar="T", help="At this time. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
 @click.pass_context
 def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: float | None) -> None:

@@ -1,18 +1,22 @@
-"""Commands that show a graph: info, show, find, available, allocated, aggregate."""
+"""Commands that show a graph: info, show, find, jobs; and what they were before: available, allocated, aggregate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fluxres.cli.arguments import Moment, Window, complete_job, complete_pool
+from fluxres import clock
+from fluxres.cli import completing
+from fluxres.cli.arguments import Moment, Window, check_window, complete_job, complete_pool
 from fluxres.cli.output import answer, answer_summary, answer_table, list_pools, note_unmet
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
 from fluxres.cli.watching import watchable
+from fluxres.cli.words import note_old
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.render.text import Column, Style, units
@@ -23,18 +27,43 @@ if TYPE_CHECKING:
 
 
 @click.command("info", cls=Command, outputs=TABLE_OUTPUTS)
+@click.argument("path", required=False, shell_complete=complete_pool)
+@click.option("--start", type=Moment(), metavar="T", help="What is free at this time. Default: now.")
+@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
 @click.pass_obj
 @watchable
-def info_command(settings: Settings) -> None:
-    """Show a summary of a graph: totals, jobs, states."""
+def info_command(settings: Settings, path: str | None, start: float | None, duration: float | None) -> None:
+    """Show a summary of a graph: totals by type, states, jobs.
 
-    answer_summary(settings, reading(settings))
+    With PATH: totals of that pool and everything below it. A URI such as power:/pdu0 is a part of that hierarchy, power:/ all of
+    it. Nothing is counted twice: of suppliers of one type, only the topmost.
+    """
+    from fluxres.model import targets
+    from fluxres.render import documents, listings
+
+    graph = reading(settings)
+    if path is None and start is None and duration is None:
+        answer_summary(settings, graph)
+        return
+    place = None if path is None else targets.place(graph, path)
+    facts = documents.part(graph, place, start, duration)
+    answer(
+        settings,
+        document=lambda: facts,
+        lines=lambda style: listings.totals(facts["types"], style=style),
+        rows=lambda: facts["types"],
+    )
 
 
 @click.command("show", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("path", required=False, shell_complete=complete_pool)
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="Only N levels below the top.")
-@click.option("--subsystem", metavar="NAME", help="Draw this auxiliary graph: a hierarchy as a tree, any other as its edges.")
+@click.option(
+    "--subsystem",
+    metavar="NAME",
+    shell_complete=completing.subsystem,
+    help="Draw this auxiliary graph: a hierarchy as a tree, any other as its edges.",
+)
 @click.pass_obj
 def show_command(settings: Settings, path: str | None, depth: int | None, subsystem: str | None) -> None:
     """Draw the tree, with equal parts folded.
@@ -123,20 +152,33 @@ def _tree_document(graph: ResourceGraph, branches: Iterator[Branch]) -> list[dic
 
 
 @click.command("find", cls=Command, outputs=POOL_OUTPUTS)
-@click.argument("criteria", nargs=-1, required=True)
-@click.option("--at", type=Moment(), metavar="T", help="Time at which amounts and jobs are evaluated. Default: now.")
+@click.argument("criteria", nargs=-1, required=True, shell_complete=completing.criteria)
+@click.option("--start", type=Moment(), metavar="T", help="Time at which amounts and jobs are evaluated. Default: now.")
 @click.option(
-    "--during", type=Window(), metavar="A..B", help="A window instead: units free throughout it, jobs at any time in it."
+    "--end",
+    type=Moment(),
+    metavar="T",
+    help="A window from --start until then: units free throughout it, jobs at any time in it.",
 )
+@click.option("--duration", type=Duration(), metavar="D", help="Length of that window, instead of --end.")
+@click.option("--during", type=Window(), hidden=True)
 @click.option("--with-children", is_flag=True, help="Also everything below the pools found.")
 @click.option("--with-ancestors", is_flag=True, help="Also the pools above, up to the root.")
-@click.option("--hierarchy", metavar="NAME", help="Hierarchy for children and ancestors. Default: containment.")
+@click.option(
+    "--subsystem",
+    "hierarchy",
+    metavar="NAME",
+    shell_complete=completing.subsystem,
+    help="Hierarchy for children and ancestors. Default: containment.",
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines (JSON: N pools).")
-@click.pass_obj
+@click.pass_context
 def find_command(
-    settings: Settings,
+    ctx: click.Context,
     criteria: tuple[str, ...],
-    at: float | None,
+    start: float | None,
+    end: float | None,
+    duration: float | None,
     during: tuple[float, float] | None,
     with_children: bool,
     with_ancestors: bool,
@@ -145,29 +187,45 @@ def find_command(
 ) -> None:
     """Search for pools by criteria.
 
-    CRITERIA such as 'type=node and state=up and available>=8'; specs/criteria.md describes the language. Pools that look the same
-    are folded into one line.
+    CRITERIA such as 'type=node and state=up and available>=8'; fluxres help criteria describes the language. Pools that look the
+    same are folded into one line.
     """
     from fluxres.model.search import require_types
     from fluxres.syntax.criteria import parse
 
-    if at is not None and during is not None:
-        raise UsageError("both --at and --during were given", hint="give one of them")
+    settings = ctx.ensure_object(Settings)
+    if during is not None:
+        note_old(ctx, "--during", "--start A --end B")
+    window = _window(start, end, duration, during)
     if hierarchy is not None and not (with_children or with_ancestors):
-        raise UsageError("a hierarchy was given without --with-children or --with-ancestors", hint="add one of them")
+        raise UsageError("--subsystem needs --with-children or --with-ancestors", hint="add one of them")
     graph = reading(settings)
     text = " ".join(criteria)
-    met = found = graph.find(text, at, during)
+    met = found = graph.find(text, None if window else start, window)
     if not met:
         require_types(graph, parse(text))
     if with_ancestors:
         found |= met.with_ancestors(hierarchy)
     if with_children:
         found |= met.with_children(hierarchy)
-    window = graph.window(at, None) if during is None else graph.open_window(*during)
-    list_pools(settings, found, window, limit)
+    list_pools(settings, found, graph.window(start, None) if window is None else graph.open_window(*window), limit)
     if not met:
         note_unmet(graph, text)
+
+
+def _window(
+    start: float | None, end: float | None, duration: float | None, during: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """The window of the options, None for a moment. Errors: UsageError for two windows, and one that is empty."""
+    given = [name for name, value in (("--end", end), ("--duration", duration), ("--during", during)) if value is not None]
+    if len(given) > 1 or (during is not None and start is not None):
+        raise UsageError(f"both {given[0] if len(given) > 1 else '--start'} and {given[-1]} were given", hint="give one of them")
+    if during is not None or not given:
+        return during
+    begin = clock.system() if start is None else start
+    stop = begin + duration if duration is not None else end
+    check_window(begin, stop)
+    return begin, inf if stop is None else stop
 
 
 @click.command("available", cls=Command, outputs=POOL_OUTPUTS)
@@ -177,7 +235,7 @@ def find_command(
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines (JSON: N pools).")
 @click.pass_obj
 def available_command(settings: Settings, path: str | None, at: float | None, duration: float | None, limit: int | None) -> None:
-    """List pools with free units, everywhere or in the subtree of PATH."""
+    """List pools with free units, everywhere or in the subtree of PATH. Use find 'available>0' instead."""
     import numpy as np
 
     from fluxres.model import targets
@@ -195,7 +253,7 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
 @click.option("--at", type=Moment(), metavar="T", help="Only those that include this time. Default: all that have not ended.")
 @click.pass_obj
 def allocated_command(settings: Settings, job: str | None, at: float | None) -> None:
-    """List the allocations and reservations, of all jobs or of one, that have not ended."""
+    """List the allocations and reservations, of all jobs or of one, that have not ended. Use jobs instead."""
     from fluxres.render import documents, listings
 
     graph = reading(settings)
@@ -217,7 +275,7 @@ def allocated_command(settings: Settings, job: str | None, at: float | None) -> 
 @click.option("--all", "every", is_flag=True, help="Include types without free units.")
 @click.pass_obj
 def aggregate_command(settings: Settings, path: str, at: float | None, duration: float | None, every: bool) -> None:
-    """Add up free units by type in the subtree of PATH, including that pool.
+    """Add up free units by type in the subtree of PATH, including that pool. Use info PATH instead.
 
     A URI such as power:/pdu0 is a subtree of that hierarchy; power:/ is all of it.
     """

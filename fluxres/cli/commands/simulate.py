@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fluxres.cli import completing
+from fluxres.cli.arguments import complete_policy
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
@@ -24,24 +26,31 @@ if TYPE_CHECKING:
 
 
 @click.command("simulate", cls=Command, outputs=(*PLAIN_OUTPUTS, *JOB_OUTPUTS))
-@click.argument("workload", metavar="WORKLOAD")
+@click.argument("workload", metavar="WORKLOAD", shell_complete=completing.file)
 @click.option(
-    "--machine", "-m", metavar="SOURCE", help="A number, a shape such as node=32/core=8, or a file. Default: the trace's own."
+    "--machine",
+    metavar="SOURCE",
+    shell_complete=completing.machine,
+    help="A number, a shape such as node=32/core=8, or a file. Default: the trace's own.",
 )
 @click.option(
     "--unit", metavar="TYPE", help="Pool type of a processor in the workload. Default: node, else the pool of several units."
 )
 @click.option(
-    "--queue-policy",
     "-Q",
-    "-q",
+    "--queue-policy",
     "queue_policies",
     metavar="P",
     multiple=True,
+    shell_complete=completing.queue_policy,
     help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs. Several are compared.",
 )
-@click.option("--match-policy", "-M", metavar="P", help="first (default), low, high, …; by level: low:high.")
-@click.option("--hierarchy", "-t", metavar="FANOUTS", help="Instances per level: 2x4 is two with four each. Default: one.")
+@click.option(
+    "-M", "--match-policy", metavar="P", shell_complete=complete_policy, help="first (default), low, high, …; by level: low:high."
+)
+@click.option(
+    "-T", "--topology", "hierarchy", metavar="FANOUTS", help="Instances per level: 2x4 is two with four each. Default: one."
+)
 @click.option("--boot", type=Duration(), metavar="D", help="Time that an instance takes to start. Default: 0.")
 @click.option(
     "--ahead",
@@ -52,7 +61,13 @@ if TYPE_CHECKING:
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
-@click.option("--format", "format_name", metavar="FORMAT", help="Format of WORKLOAD: swf, batsim, jobs. Default: detected.")
+@click.option(
+    "--format",
+    "format_name",
+    metavar="FORMAT",
+    shell_complete=completing.workload_format,
+    help="Format of WORKLOAD: swf, batsim, jobs. Default: detected.",
+)
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of a model. Default: 0.")
 @click.option("--repeats", type=click.IntRange(1), default=1, metavar="N", help="Runs of a model, with seeds from --seed on.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write results and a report with charts to DIR.")

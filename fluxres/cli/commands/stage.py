@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres import limits
+from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
 from fluxres.cli.output import answer, answer_granted
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
@@ -32,15 +33,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--start",
-    "--at",
     type=Moment(is_start=True),
     is_eager=True,
     metavar="T",
     help="Start of the eventual allocation. Default: now.",
 )
 @click.option("--end", type=Moment(after="start"), metavar="T", help="End of the eventual allocation. Default: none.")
-@click.option("--commit", metavar="ID", help="Turn this stage into an allocation of its job.")
-@click.option("--release", metavar="ID", help="Release this stage.")
+@click.option("--commit", metavar="ID", shell_complete=completing.stage, help="Turn this stage into an allocation of its job.")
+@click.option("--release", metavar="ID", shell_complete=completing.stage, help="Release this stage.")
 @click.pass_obj
 def stage_command(
     settings: Settings,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.arguments import complete_graph, complete_job, complete_pool, names_pool
 from fluxres.cli.output import answer, answer_summary, answer_table, note
 from fluxres.cli.program import Command, Group
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 @click.option("--name", metavar="NAME", help="Name of the graph in the store. Default: the name in the source.")
 @click.option("--use", is_flag=True, help="Make it the graph in use. Default: only if there is none.")
 @click.option("--replace", is_flag=True, help="Replace an existing graph of this name; its allocations are lost.")
-@click.option("--changes", multiple=True, metavar="FILE", help="Then apply files written by save --changed-only, in order.")
+@click.option(
+    "--changes",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=completing.file,
+    help="Then apply files written by save --changed-only, in order.",
+)
 @click.pass_obj
 def load_command(
     settings: Settings, /, name: str | None, use: bool, replace: bool, changes: tuple[str, ...], **given: Any
@@ -136,11 +143,17 @@ def drop(settings: Settings, name: str) -> None:
 
 
 @click.command("save", cls=Command)
-@click.argument("dest")
-@click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: by its extension.")
+@click.argument("dest", shell_complete=completing.file)
+@click.option(
+    "--format",
+    "format_name",
+    metavar="FORMAT",
+    shell_complete=completing.format_written,
+    help="Format of the file. Default: by its extension.",
+)
 @click.option("--changed-only", is_flag=True, help="Only the changes since it was last saved there.")
 @click.option("--strict", is_flag=True, help="Write nothing if the format cannot express everything.")
-@click.option("--where", "path", metavar="PATH", help="Only this pool and everything below it.", shell_complete=complete_pool)
+@click.option("--path", metavar="PATH", help="Only this pool and everything below it.", shell_complete=complete_pool)
 @click.option("--replace", is_flag=True, help="Replace a graph of this name in another store; its allocations are lost.")
 @click.pass_obj
 def save_command(
@@ -155,7 +168,7 @@ def save_command(
 
     if path is not None:
         if changed_only:
-            raise UsageError("both --where and --changed-only were given", hint="changes are always those of the entire graph")
+            raise UsageError("both --path and --changed-only were given", hint="changes are always those of the entire graph")
         part = reading(settings).duplicate(path)
         report = save_file(part, dest, format_name, replace=replace, strict=strict)
         note_supply(part)
@@ -176,10 +189,10 @@ BROKEN = 4
 
 
 @click.command("check", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("source", required=False)
+@click.argument("source", required=False, shell_complete=completing.file)
 @click.pass_context
 def check_command(ctx: click.Context, source: str | None) -> None:
-    """Check the rules of specs/rules.md on the graph, or on a file (SOURCE) without loading it.
+    """Check the rules (fluxres help rules) on the graph, or on a file (SOURCE) without loading it.
 
     Ends with status 4 if a rule is broken.
     """

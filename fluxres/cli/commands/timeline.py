@@ -24,9 +24,9 @@ _PIXELS = 960
 
 @click.command("timeline", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
-@click.option("--from", "start", type=Moment(), metavar="T", help="Start of the window. Default: now.")
-@click.option("--to", "end", type=Moment(), metavar="T", help="End of the window. Default: 24 hours after its start.")
-@click.option("--duration", type=Duration(), metavar="D", help="Length of the window, instead of --to.")
+@click.option("--start", type=Moment(), metavar="T", help="Start of the window. Default: now.")
+@click.option("--end", type=Moment(), metavar="T", help="End of the window. Default: 24 hours after its start.")
+@click.option("--duration", type=Duration(), metavar="D", help="Length of the window, instead of --end.")
 @click.option("--by", type=click.Choice(("node", "job")), default="node", help="A row for nodes that are alike, or for each job.")
 @click.option("--width", type=click.IntRange(40, limits.CHART_WIDTH_MAX), metavar="N", help="Columns (of SVG: pixels).")
 @click.option(
@@ -51,12 +51,12 @@ def timeline_command(
     from fluxres.render import timeline
 
     if end is not None and duration is not None:
-        raise UsageError("both --to and --duration were given", hint="give one of them")
+        raise UsageError("both --end and --duration were given", hint="give one of them")
     graph = at_once(settings)
     first = graph.now() / 1e6 if start is None else start
     last = first + (_HOURS_S if duration is None else duration) if end is None else end
     if last == float("inf"):
-        raise UsageError("a picture needs an end", hint="give --to, or --duration 7d")
+        raise UsageError("a picture needs an end", hint="give --end, or --duration 7d")
     window = graph.open_window(first, last)
     found = timeline.of(graph, window, pools=vertices(graph, pools), by_job=by == "job")
     if svg is not None:

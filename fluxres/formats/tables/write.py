@@ -106,7 +106,7 @@ def write_parquet(structure: Structure, allocations: Sequence[Hold] = (), *, nam
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        hint = "pip install 'fluxres[parquet]', or use csv"
+        hint = "pip install pyarrow, or use csv"
         raise UsageError("parquet needs pyarrow, which is not installed", hint=hint) from None
     table = pyarrow.table(_parquet_columns(structure, pyarrow))
     machine = name if name is not None else structure.name(0)

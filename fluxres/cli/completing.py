@@ -1,0 +1,169 @@
+"""What completion offers for the arguments of commands, besides pools, jobs and graphs (:mod:`fluxres.cli.arguments`).
+
+A completer never fails: without a store or with a damaged one, it offers nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fluxres.cli.settings import Settings
+from fluxres.errors import FluxresError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from fluxres.model import ResourceGraph
+
+Completer = Callable[[click.Context, click.Parameter, str], "list[str | CompletionItem[Any]]"]
+_OFFERED_MAX: Final = 500
+
+
+def file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """File names, completed by the shell itself."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def or_file(*first: Callable[[click.Context, click.Parameter, str], Any]) -> Completer:
+    """What the completers offer, or file names if that is nothing or nothing was typed yet."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        found = [item for each in first for item in each(ctx, param, incomplete)] if incomplete else []
+        return found or file(ctx, param, incomplete)
+
+    return complete
+
+
+def one_of(words: Callable[[], Iterable[str]]) -> Completer:
+    """Words of a table, which is imported when it is needed."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> Any:
+        return [word for word in words() if word.startswith(incomplete)]
+
+    return complete
+
+
+def _graph(ctx: click.Context) -> ResourceGraph | None:
+    from fluxres.cli.stores import reading
+
+    try:
+        return reading(ctx.find_object(Settings) or Settings())
+    except (FluxresError, OSError):
+        return None
+
+
+def _of_graph(words: Callable[[ResourceGraph], Iterable[str]]) -> Completer:
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Any:
+        graph = _graph(ctx)
+        found = [] if graph is None else [word for word in words(graph) if word.startswith(incomplete)]
+        return found[:_OFFERED_MAX]
+
+    return complete
+
+
+def _states() -> Iterable[str]:
+    from fluxres.graph.kinds import STATES
+
+    return STATES
+
+
+def _formats(*, writing: bool) -> Iterable[str]:
+    from fluxres.formats import registry
+
+    return [known.name for known in registry.formats() if (known.writer if writing else known.reader) is not None]
+
+
+def _queue_policies() -> Iterable[str]:
+    from fluxres.instance.policy import names
+
+    return names()
+
+
+def _workload_formats() -> Iterable[str]:
+    from fluxres.simulation.reading import FORMATS
+
+    return FORMATS
+
+
+def _topics() -> Iterable[str]:
+    from fluxres.cli.program import COMMANDS
+    from fluxres.cli.topics import TOPICS
+
+    return [*COMMANDS, *TOPICS]
+
+
+state = one_of(_states)
+format_read = one_of(lambda: _formats(writing=False))
+format_any = one_of(lambda: {*_formats(writing=False), *_formats(writing=True)})
+format_written = one_of(lambda: _formats(writing=True))
+queue_policy = one_of(_queue_policies)
+workload_format = one_of(_workload_formats)
+topic = one_of(_topics)
+subsystem = _of_graph(lambda graph: graph.subsystems)
+stage = _of_graph(lambda graph: graph.records.stages)
+machine = or_file(one_of(lambda: ("hwloc:",)))
+
+
+def graph(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Graphs of the store."""
+    from fluxres.cli.arguments import complete_graph
+
+    return complete_graph(ctx, param, incomplete)
+
+
+# -- criteria ------------------------------------------------------------------------------------------------------------
+
+_LAST: Final = re.compile(r"(?P<key>[a-z]+)(?P<operator>!=|<=|>=|==?|[<>~])(?P<value>[^\s()]*)$")
+_WORD: Final = re.compile(r"(?P<word>[a-z]*)$")
+_STARTS_COMPARISON: Final = re.compile(r"(^|[\s(]|\b(and|or|not)\s)\s*$")
+
+
+def criteria(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Keys with operators, values of the graph, and `and`, `or`: continuations of what was typed."""
+    compared = _LAST.search(incomplete)
+    if compared is not None:
+        before, value = incomplete[: compared.start("value")], compared["value"]
+        done, comma, last = value.rpartition(",")
+        return [f"{before}{done}{comma}{word}" for word in _values(ctx, compared["key"]) if word.startswith(last)][:_OFFERED_MAX]
+    word = _WORD.search(incomplete)
+    before = incomplete if word is None else incomplete[: word.start()]
+    typed = "" if word is None else word["word"]
+    joins = re.search(r"[^\s(]\s+$", before) is not None and re.search(r"\b(and|or|not)\s+$", before) is None
+    return [before + each for each in (("and ", "or ") if joins else _keys()) if each.startswith(typed)]
+
+
+def _keys() -> Iterable[str]:
+    from fluxres.syntax.criteria import KEYS
+
+    for name, key in KEYS.items():
+        yield from [name] * key.alone
+        yield from (name + operator for operator in key.operators)
+
+
+def _values(ctx: click.Context, key: str) -> Iterable[str]:
+    if key in ("state", "status"):
+        return _states()
+    found = _graph(ctx)
+    if found is None:
+        return ()
+    structure = found.structure
+    match key:
+        case "type":
+            return structure.types
+        case "subsystem":
+            return structure.subsystems
+        case "hierarchy":
+            return [structure.hierarchy, *(name for name, each in structure.subsystems.items() if each.hierarchy)]
+        case "job" | "shared":
+            return found.jobs()
+        case "property":
+            return sorted({name for kind in structure.kinds for name, _ in kind.properties})
+        case "tag":
+            return sorted({name for tags in structure.tags.values() for name in tags})
+    return ()

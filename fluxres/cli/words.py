@@ -1,0 +1,80 @@
+"""Words of earlier versions: they still work, are offered nowhere, and a note names the word that replaced them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import click
+
+OLD_COMMANDS: Final = {
+    "available": "find 'available>0'",
+    "allocated": "jobs",
+    "aggregate": "info PATH",
+}
+"""The command line that replaced each command."""
+
+_START: Final = {"--at": "--start"}
+_MATCH: Final = {"--policy": "--match-policy"}
+OLD_OPTIONS: Final[dict[str, dict[str, str]]] = {
+    **dict.fromkeys(("allocate", "grow", "shrink", "stage", "why"), _START | _MATCH),
+    "when": {"--after": "--start"} | _MATCH,
+    "free": _START,
+    "find": {**_START, "--hierarchy": "--subsystem"},
+    "extend": {"--until": "--end"},
+    "copy": {**_START, "--to": "--as"},
+    "merge": {"--at": "--as"},
+    "unlink": {"--hierarchy": "--subsystem"},
+    "save": {"--where": "--path"},
+    "simulate": {"-m": "--machine", "-q": "--queue-policy", "-t": "--topology", "--hierarchy": "--topology"},
+}
+"""The option that replaced each option, by command."""
+
+
+def command_name(ctx: click.Context) -> str:
+    """The words of the command without `fluxres`: `info`, `graphs use`."""
+    names = []
+    while ctx.parent is not None:
+        names.append(ctx.info_name or "")
+        ctx = ctx.parent
+    return " ".join(reversed(names))
+
+
+def old_options(ctx: click.Context, params: list[click.Parameter]) -> list[click.Parameter]:
+    """The options that this command had under other words, hidden."""
+    replaced = OLD_OPTIONS.get(command_name(ctx), {})
+    by_word = {word: param for param in params if isinstance(param, click.Option) for word in param.opts}
+    return [OldOption(word, by_word[now], now) for word, now in replaced.items()]
+
+
+def note_old(ctx: click.Context, old: str, now: str) -> None:
+    """Name the present word for an old one, but not to a completing shell."""
+    if not ctx.resilient_parsing:
+        from fluxres.cli.output import note
+
+        note(f"{old!r} is now {now!r}; the old word will go")
+
+
+class OldOption(click.Option):
+    """An option under the word that it had before: hidden, and its value is that of the present option.
+
+    Args:
+        word: the old word.
+        option: the present option.
+        now: its word.
+    """
+
+    def __init__(self, word: str, option: click.Option, now: str) -> None:
+        kind: dict[str, Any] = {"is_flag": True} if option.is_flag else {"type": click.UNPROCESSED, "multiple": option.multiple}
+        name = f"old_{'short_' * (len(word) == 2)}{word.strip('-').replace('-', '_')}"
+        super().__init__([word, name], hidden=True, is_eager=True, expose_value=False, **kind)
+        self.option, self.now = option, now
+
+    def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> tuple[Any, list[str]]:
+        """Hand the value over to the present option, which click handles afterwards."""
+        given = cast("dict[str, Any]", opts)
+        if self.name in given:
+            if self.option.name in given and not ctx.resilient_parsing:
+                raise click.UsageError(f"both {self.opts[0]} and {self.now} were given; they are the same option", ctx)
+            given[str(self.option.name)] = given.pop(self.name)
+            note_old(ctx, self.opts[0], self.now)
+        return None, args

@@ -1,0 +1,72 @@
+"""The examples in the help of commands work, and each stands in help as it is run here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fluxres.cli.examples import EXAMPLES, Example
+from fluxres.cli.program import COMMANDS, program
+from tests.cli.conftest import MACHINE
+from tests.traceability import ROOT
+
+RACK = "fluxres: 1\nname: rack7\nroot: {type: rack, id: 7, with: [{type: node, count: 2, with: [{type: core, count: 4}]}]}\n"
+SHELL = {"completion"}
+"""Commands whose examples are for a shell."""
+ONE_AFTER_THE_OTHER = {"experiment", "stage", "tag", "undo"}
+"""Commands whose examples build on each other."""
+
+
+def run(command: str) -> None:
+    words = shlex.split(command)
+    assert words[0] == "fluxres"
+    result = CliRunner().invoke(program, words[1:])
+    expected = 1 if words[1] == "why" and "-N8" in words else 3 if words[1] == "why" else 0
+    assert result.exit_code == expected, f"{command}\n{result.output}"
+
+
+@pytest.fixture
+def demo(place: Path) -> Path:
+    """The store in which the examples work, and the files that they name."""
+    os.symlink(ROOT / "data", place / "data")
+    (place / "rack.yaml").write_text(RACK, encoding="utf-8")
+    shutil.copy(MACHINE.with_name("study.yaml"), place)
+    shutil.copy(MACHINE, place)
+    run("fluxres load data/clusters/demo.yaml --name spare")
+    run("fluxres load data/clusters/demo.yaml")
+    run("fluxres copy /demo/rack1 --as part")
+    run("fluxres graphs use demo")
+    run("fluxres allocate 'slot=2/[core=4;gpu=1]' --job j1 --duration 1h")
+    return place.parent / "data"
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in SHELL])
+def test_the_examples_of_a_command_work(name: str, demo: Path) -> None:
+    saved = demo.with_name("saved")
+    shutil.copytree(demo, saved)
+    for example in EXAMPLES[name]:
+        if name not in ONE_AFTER_THE_OTHER:
+            shutil.rmtree(demo)
+            shutil.copytree(saved, demo)
+        if name == "merge":
+            run("fluxres unlink /demo/rack1")
+        run(example.command)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_in_its_help(name: str) -> None:
+    shown = CliRunner().invoke(program, [name, "--help"]).stdout
+    assert 1 <= len(EXAMPLES[name]) <= 3
+    for example in EXAMPLES[name]:
+        assert f"  {example.what}:\n    {example.command}\n" in shown
+        assert len(example.command) <= 76
+        assert f"fluxres {name}" in example.command or (name, example) == ("tag", Example("Find them", "fluxres find tag=reason"))
+
+
+def test_examples_are_of_commands() -> None:
+    assert sorted(EXAMPLES) == sorted(COMMANDS)
