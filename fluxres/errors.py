@@ -114,7 +114,11 @@ class InputError(FluxresError):
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
-        return self._all or (Mistake(self.where, self.message, self.hint),)
+        if not self._all:
+            return (Mistake(self.where, self.message, self.hint),)
+        first = self._all[0].where
+        around = self.where.removesuffix(first) if self.where.endswith(first) else ""  # it was set for the first of them
+        return self._all if not around else tuple(each._replace(where=around + each.where) for each in self._all)
 
     def __str__(self) -> str:
         more = [f"and {'' if self.is_all else 'at least '}{self.unlisted} more mistake{'s' * (self.unlisted > 1)}"] * (

@@ -66,20 +66,29 @@ class Shape:
         return any(graph.hierarchy and graph.touches(uuid) for graph in self.graphs.values())
 
     def key(self, uuid: str) -> str:
-        """The path of a pool, the URI of one outside the tree, its uuid if no URI is unique."""
+        """The path of a pool; outside the tree, a URI in a hierarchy, or graph and path, numbered if others have them too."""
         if uuid in self.tree:
             return "".join(f"/{self.pools[u]['name']}" for u in [*reversed(list(self.ancestors(uuid))), uuid])
         for name, graph in self.graphs.items():
             if graph.hierarchy and graph.touches(uuid) and self.at_uri(name, self.uri(name, uuid)) == [uuid]:
                 return self.uri(name, uuid)
-        path = self.path_outside(uuid)
-        around = [name for name, graph in self.graphs.items() if graph.touches(uuid)]
-        plain = [name for name in around if not self.graphs[name].hierarchy]
-        if around and not plain:
-            return uuid  # the URI in the hierarchy is that of another pool too
-        name = plain[0] if plain else "pools"
-        named = [u for u in self.pools if u not in self.tree and self.path_outside(u) == path and self.is_named_by(name, u)]
-        return uuid if len(named) > 1 else f"{name}:/{path}"
+        path, around = self.path_outside(uuid), self.around(uuid) or ["pools"]
+        for name in around:
+            if name in self.graphs and self.graphs[name].hierarchy and self.graphs[name].touches(uuid):
+                continue
+            named = [u for u in self.pools if u not in self.tree and self.path_outside(u) == path and self.is_named_by(name, u)]
+            if len(named) == 1:
+                return f"{name}:{path}"
+        top, *below = path.split("/")
+        return "/".join([f"{around[0]}:{top}#{int(self.outermost(uuid)[-12:], 16)}", *below])
+
+    def outermost(self, uuid: str) -> str:
+        return [uuid, *self.ancestors(uuid)][-1]
+
+    def around(self, uuid: str) -> list[str]:
+        """The graphs with edges at some pool of the tree of this pool."""
+        tree = self.subtree(self.outermost(uuid))
+        return [name for name, graph in self.graphs.items() if any(graph.touches(u) for u in tree)]
 
     def is_named_by(self, name: str, uuid: str) -> bool:
         """Whether a name that begins with a graph without hierarchy, or with `pools`, may mean a pool outside the tree."""

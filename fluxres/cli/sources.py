@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.progress import Progress, progress
 
 if TYPE_CHECKING:
@@ -15,8 +16,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.argument("sources", nargs=-1, required=True, metavar="SOURCE..."),
-    click.option("--format", "format_name", metavar="FORMAT", help="Format of the file. Default: detected from the content."),
+    click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", shell_complete=completing.machine),
+    click.option(
+        "--format",
+        "format_name",
+        metavar="FORMAT",
+        shell_complete=completing.format_read,
+        help="Format of the file. Default: detected from the content.",
+    ),
     click.option("--cluster", metavar="NAME", help="Combine files of one node each into a cluster of this name."),
     click.option("--keep", metavar="TYPES", help="Types of pools to keep (core,gpu), for formats with more types."),
 )

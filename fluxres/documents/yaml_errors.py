@@ -11,6 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from fluxres.documents.document import excerpt
 
+_WORD_MAX: Final = 60
+"""Characters of a word that a message shows."""
+
 _TAB: Final = "YAML is indented with spaces, not with tabs"
 _QUOTE: Final = "put the value in quotes"
 _COLON: Final = "write 'key: value', with a ':' and a blank"
@@ -230,8 +233,8 @@ def _not_closed(fault: _Fault) -> Explanation:
         return fault.said(message, f"write the '{closing}'", begin)
     if fault.character and fault.character in "[{" and not fault.here[: fault.column].endswith((" ", ",")):
         word = re.split(r"[\s,\[{]", fault.here[: fault.column])[-1]
-        rest = fault.here[fault.column :].split("]")[0]
-        return fault.said(f"brackets within a word of {opened}", f'put the word in quotes: "{word}{rest}]"')
+        rest = fault.here[fault.column :].split("]")[0][:_WORD_MAX]
+        return fault.said(f"brackets within a word of {opened}", f'put the word in quotes: "{word[:_WORD_MAX]}{rest}]"')
     if fault.character == "#":
         return fault.said("a comment begins here", "put a value with '#' in quotes")
     word = re.split(r"[\s,\[\]{}]", fault.here[: fault.column].rstrip())[-1] if fault.character == ":" else ""

@@ -415,6 +415,8 @@ class _Writer:
                 causes.append(Cause("route", len(astray), self.paths(astray), (), (demand.to,)))
         left = found.suppliers - len(found.short)
         suppliers = self.situation.typology.vertices(demand.kind)
+        if not len(suppliers):  # what pools draw is named after a graph
+            suppliers = np.array([givers[0] for givers in found.short], np.int32)
         return PartReport(
             demand.place,
             demand.type,
@@ -576,6 +578,8 @@ class _Writer:
             number = demand.count.min
             return f"room for {number} instance{'s' * (number > 1)} of slot {demand.label!r}"
         every = self.situation.typology.vertices(demand.kind)
+        if not len(every) and demand.charged:
+            every = np.array([givers[0] for givers in self.supplies.lacking(demand, v) or ()], np.int32)
         of_unit, least = self.unit_of(demand, every), demand.count.min
         most = least
         if demand.own:

@@ -1037,7 +1037,7 @@ class ResourceGraph(ShownDeep, Tabular):
             raise UsageError("a reservation needs an end", hint="give an end or a duration")
         changes.require_end(self, (first, last))
         every = None if every_s is None else positive_ticks(every_s, "every_s")
-        windows = reserving.repeated(first, last, every, None if until is None else ticks(until, "until"))
+        windows = reserving.repeated(first, last, every, None if until is None else ticks(until, "until", self.now()))
         vertices = reserving.topmost(self.structure.end, targets.pools(self, where, "reservation"))
         reservation = Reservation(vertices, windows, ignore_jobs)
         reserving.reserve(self, targets.job_id(name), reservation, JobFacts(targets.label(user, "user"), None, self.now()))
@@ -1098,7 +1098,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         fields, note = events.check_state(state), None
         if reason is not None or user is not None:
-            begin = self.now() if since is None else ticks(since, "since")
+            begin = self.now() if since is None else ticks(since, "since", self.now())
             note = StateNote(targets.label(reason, "reason"), targets.label(user, "user"), seconds(begin))
             given = {"reason": note.reason, "user": note.user, "since": begin}
             fields |= {key: value for key, value in given.items() if value is not None}

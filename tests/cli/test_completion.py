@@ -126,7 +126,7 @@ run([])
 print([name for name in sys.modules if name.startswith(("fluxres.cli.commands.", "numpy", "rich"))])
 """
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert shown.splitlines() == ["plain,allocate", "[]"]
+    assert shown.splitlines() == ["plain,allocate", "plain,apply", "[]"]
     assert offered("") == list(COMMANDS)
 
 

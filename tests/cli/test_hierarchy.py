@@ -187,7 +187,7 @@ def test_part_that_cannot_be_supplied_is_refused_for_its_power(fluxres: Invoke, 
     told = fluxres("hierarchy", "--machine", "fed.yaml", "-T", "2", "-J", "2", "-d", status=3).stderr
     first, *more = told.splitlines()
     assert first.startswith("fluxres: ERROR tree: there is nothing left for tree.2: resources[0].with[0]: ")
-    assert "lack 400 power (pdu: 200 of 1000 W free)" in first
+    assert "lack 400 W of power (pdu: 200 W of 1 kW free)" in first
     assert "(the children share the complete machine, and its suppliers cannot supply all of it" in first
     assert "smaller fan-out" not in told
     assert [line.partition(":")[0] for line in more] == ["  resources[0].with[0].draw.power"]

@@ -184,9 +184,9 @@ def test_a_start_in_the_past_is_noted(tiny: Invoke, monkeypatch: pytest.MonkeyPa
     now = moment.parse("2027-01-15T09:00", 0.0)
     monkeypatch.setattr(clock, "system", lambda: now)
     for words in (
-        ["when", "-n1", "--after"],
-        ["why", "-n1", "--at"],
-        ["allocate", "-n1", "--job", "j", "--dry-run", "--end", "2028-01-01", "--at"],
+        ["when", "-n1", "--start"],
+        ["why", "-n1", "--start"],
+        ["allocate", "-n1", "--job", "j", "--dry-run", "--end", "2028-01-01", "--start"],
     ):
         told = tiny(*words, "2020-01-01")
         assert told.stderr == "fluxres: the start, 2020-01-01T00:00:00, is in the past\n", words

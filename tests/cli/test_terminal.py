@@ -111,7 +111,7 @@ def test_watch_redraws_a_terminal_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 80, 0, 0))
     line = [sys.executable, "-m", "fluxres", *command, "--watch", "0.5"]
-    env = dict(os.environ)  # the environment of C has LINES once readline is loaded
+    env = {name: value for name, value in os.environ.items() if name not in {"LINES", "COLUMNS"}}  # readline sets them
     running = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     read = b""
@@ -149,8 +149,8 @@ def test_every_table_can_be_csv(command: tuple[str, ...]) -> None:
 
 @pytest.mark.usefixtures("busy")
 def test_csv_has_the_keys_and_the_exact_values_of_json() -> None:
-    rows = [*csv.DictReader(io.StringIO(piped("jobs", "-o", "csv")))]
-    spans = json.loads(piped("jobs", "--json"))["jobs"]
+    rows = [*csv.DictReader(io.StringIO(piped("jobs", "j2", "-o", "csv")))]
+    spans = json.loads(piped("jobs", "j2", "--json"))["allocated"]
     assert rows == [{key: "" if value is None else str(value) for key, value in span.items()} for span in spans]
 
 

@@ -129,7 +129,7 @@ def test_mistakes_beyond_the_bound_are_counted() -> None:
         ("fluxres: 1\nresources: [{type: a, count 4: }]", "unknown key 'count 4'", "write 'count: 4', with a ':' and a blank"),
         (
             "fluxres: 1\nresources: [{type: a, state: drained}]",
-            "expected one of degraded, down, drain, failing, null, unknown, up, got 'drained'",
+            "expected one of degraded, down, drain, failing, inactive, null, unknown, up, got 'drained'",
             "did you mean 'drain'?",
         ),
         (

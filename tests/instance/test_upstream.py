@@ -399,7 +399,7 @@ def test_rule_n1_an_edge_has_the_capacity_of_the_parent_in_a_grandchild(clock: M
     child = top.spawn(top.submit("slot=1/[node;power=300]", duration_s=1000))
     grandchild = child.spawn(child.submit("slot=1/core=2", duration_s=500))
     assert grandchild.graph.satisfiable("slot=1/[core;power=300]")
-    with pytest.raises(InfeasibleRequest, match="300 of 300"):
+    with pytest.raises(InfeasibleRequest, match="300 W of 300 W"):
         grandchild.submit("slot=1/[core;power=400]")
     assert grandchild.submit("slot=1/[core;power=200]", duration_s=100).state.name == "RUN"
     assert cables(child.graph) == {"node0": 200}

@@ -125,7 +125,7 @@ def test_draws_need_a_supplier(site: ResourceGraph) -> None:
         site.allocate(node(6), job="k", duration_s=10)
     refusal = site.why_not("slot=1/node")
     assert refusal is not None
-    assert any("200 of 2600 W free" in sentence for sentence in refusal.sentences())
+    assert any("200 W of 2.6 kW free" in sentence for sentence in refusal.sentences())
     asked = site.why_not("slot=2/node")
     assert asked is not None
     assert asked.enough == {}  # watts were not requested, so requesting fewer does not help
@@ -301,7 +301,7 @@ def test_refusal_names_the_standby_supplier() -> None:
     g.allocate({"power:/pdu0/power": 900}, job="big")
     refusal = g.why_not("slot=1/node")
     assert refusal is not None
-    assert any("power on pdu0: 100 of 1000 W free while pdu1 stands by" in sentence for sentence in refusal.sentences())
+    assert any("power on pdu0: 100 W of 1 kW free while pdu1 stands by" in sentence for sentence in refusal.sentences())
     g.set_state("power:/pdu1", "down")
     refusal = g.why_not("slot=1/node")
     assert refusal is not None

@@ -186,7 +186,7 @@ def test_refusal_is_printed_as_sentences() -> None:
     assert refusal is not None
     assert shortage is not None
     assert str(refusal).splitlines() == refusal.sentences()
-    assert str(refusal).startswith("resources[0]: 9 instances of a slot requested, 4 available")
+    assert str(refusal).startswith("requested 9 slots, 2 of 2 nodes have room for only 4")
     assert str(shortage).splitlines() == shortage.sentences()
 
 

@@ -111,4 +111,5 @@ def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tup
         lines=lines,
         pools=lambda: graph.select(_pools(graph, found)),
         allocations=lambda: [graph.allocation(name)],
+        rows=lambda: documents.spans(graph, sorted({v for _, v, *_ in held}), *window, name),
     )
