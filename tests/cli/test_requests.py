@@ -191,7 +191,7 @@ def test_a_start_in_the_past_is_noted(tiny: Invoke, monkeypatch: pytest.MonkeyPa
         told = tiny(*words, "2020-01-01")
         assert told.stderr == "fluxres: the start, 2020-01-01T00:00:00, is in the past\n", words
         assert tiny(*words, "10:00").stderr == ""
-    assert tiny("find", "type=node", "--at", "2020-01-01").stderr == ""
+    assert tiny("find", "type=node", "--start", "2020-01-01").stderr == ""
 
 
 def test_the_end_of_a_window_is_the_first_such_time_after_its_start(tiny: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
