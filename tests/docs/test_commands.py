@@ -10,11 +10,17 @@
 from __future__ import annotations
 
 import doctest
+import fcntl
 import os
+import pty
 import re
 import shlex
+import struct
 import subprocess
 import sys
+import termios
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +119,23 @@ def run(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     )
 
 
-def check_commands(document: Path) -> None:
+def run_on_terminal(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """The same on a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    line = ["bash", "-c", f"(exit {status})\n{command}"]
+    shown = {name: value for name, value in os.environ.items() if name not in {"LINES", "COLUMNS"}} | {"TERM": "dumb"}
+    running = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=shown)
+    os.close(theirs)
+    read = b""
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 65536):
+            read += part
+    os.close(ours)
+    return subprocess.CompletedProcess(line, running.wait(COMMAND_SECONDS_MAX), read.decode().replace("\r\n", "\n"))
+
+
+def check_commands(document: Path, run: Callable[[str, int], subprocess.CompletedProcess[str]] = run) -> None:
     """Compare the output of each command with the document, or put it there if UPDATE_GOLDEN is set."""
     status = 0
     shown = [command for block in blocks(document) if block.language == "console" for command in commands(block)]
@@ -148,6 +170,11 @@ def test_commands_do_what_the_document_shows(document: Path) -> None:
     if document.name == "README.md":  # its console begins after the first line of the page, which ends by loading the demo
         assert run(blocks(document)[0].text.rpartition("&& .venv/bin/")[2]).returncode == 0
     check_commands(document)
+
+
+@pytest.mark.usefixtures("clone")
+def test_the_tasks_of_a_day_work_on_a_terminal_of_80_columns() -> None:
+    check_commands(ROOT / "specs" / "tasks.md", run_on_terminal)
 
 
 @pytest.mark.usefixtures("clone")
