@@ -368,7 +368,7 @@ def test_parquet_is_read_by_pyarrow(structure: Structure) -> None:
 
 def test_parquet_without_pyarrow_gives_a_hint_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"needs pyarrow.*fluxres\[parquet\]"):
+    with pytest.raises(UsageError, match=r"needs pyarrow.*pip install pyarrow"):
         written(demo(), "parquet")
 
 
