@@ -72,6 +72,10 @@ class FluxresError(Exception):
     def __str__(self) -> str:
         return str(Mistake(self.where, self.message, self.hint))
 
+    def put_within(self, place: str) -> None:
+        """Put a place before the place of the error."""
+        self.where = f"{place}: {self.where}" if self.where else place
+
     def to_dict(self) -> dict[str, Any]:
         """The error as plain values, for ``--json`` and HTTP.
 
@@ -114,11 +118,12 @@ class InputError(FluxresError):
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
-        if not self._all:
-            return (Mistake(self.where, self.message, self.hint),)
-        first = self._all[0].where
-        around = self.where.removesuffix(first) if self.where.endswith(first) else ""  # it was set for the first of them
-        return self._all if not around else tuple(each._replace(where=around + each.where) for each in self._all)
+        return self._all or (Mistake(self.where, self.message, self.hint),)
+
+    def put_within(self, place: str) -> None:
+        """Put a place before the places of all mistakes."""
+        super().put_within(place)
+        self._all = tuple(each._replace(where=f"{place}: {each.where}" if each.where else place) for each in self._all)
 
     def __str__(self) -> str:
         more = [f"and {'' if self.is_all else 'at least '}{self.unlisted} more mistake{'s' * (self.unlisted > 1)}"] * (
@@ -290,7 +295,7 @@ class InfeasibleRequest(FluxresError):
 class UnknownType(InfeasibleRequest, UsageError):
     """A request for pools of a type that the machine does not have: hardly what was meant.
 
-    It is an InfeasibleRequest, so that whoever handles requests that cannot be satisfied handles it as well. A command ends with
+    It is an InfeasibleRequest, so code that handles requests that can never be satisfied handles it as well. A command ends with
     the status of a UsageError.
     """
 

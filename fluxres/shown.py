@@ -71,6 +71,6 @@ class ShownDeep(Shown):
         """Print it, fitted into the terminal.
 
         Args:
-            depth: only so many levels below the top; by default all.
+            depth: number of levels below the top; all by default.
         """
         sys.stdout.write(_drawing().fitted(self, depth=depth) + "\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fluxres import FluxresError, NotHeld, Pool, ResourceGraph, UnknownJob
@@ -311,12 +311,30 @@ CALLS = {
     "merge": lambda g, a, b, c: g.merge(a, at=b),
     "unlink": lambda g, a, b, c: g.unlink(a, b),
     "apply": lambda g, a, b, c: g.apply(a),
+    "diff": lambda g, a, b, c: g.diff(a),
+    "reserve": lambda g, a, b, c: g.reserve(a, name=b, start=c),
+    "reserve a window": lambda g, a, b, c: g.reserve("/cluster", name="maintenance", start=a, end=b, every_s=c),
+    "reserve repeatedly": lambda g, a, b, c: g.reserve("/cluster", name="maintenance", duration_s=a, every_s=b, until=c),
+    "unreserve": lambda g, a, b, c: g.unreserve(a),
+    "set_end": lambda g, a, b, c: g.set_end(a, b),
+    "match": lambda g, a, b, c: g.match(a, duration_s=b, at=c),
+    "earliest": lambda g, a, b, c: g.earliest(a, duration_s=b),
+    "why_not": lambda g, a, b, c: g.why_not(a, at=b, duration_s=c),
+    "satisfiable": lambda g, a, b, c: g.satisfiable(a),
+    "allocate or reserve": lambda g, a, b, c: g.allocate_orelse_reserve(a, job=b, duration_s=c),
+    "allocation": lambda g, a, b, c: g.allocation(a),
+    "holdings": lambda g, a, b, c: g.holdings(a),
+    "facts": lambda g, a, b, c: g.facts(a),
+    "node_states": lambda g, a, b, c: g.node_states(a),
+    "move": lambda g, a, b, c: g.move(a, b),
 }
 
 
 @pytest.mark.parametrize("call", CALLS)
 @settings(max_examples=60, deadline=None)
 @given(junk, junk, junk)
+@example({}, None, None)
+@example([], {}, None)
 def test_rule_e1_any_argument_gives_a_result_or_a_fluxres_error(call: str, first: Any, second: Any, third: Any) -> None:
     g = machine()
     g.allocate("/cluster/rack1", job="a")

@@ -18,6 +18,7 @@ from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, St
 from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, seconds
+from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE
@@ -427,7 +428,7 @@ def _way(records: Records, v: int) -> InfeasibleRequest:
 
 def units(amount: int) -> str:
     """An amount, such as ``1 unit``."""
-    return f"{amount} unit{'s' * (amount != 1)}"
+    return plural(amount, "unit")
 
 
 def _taken(records: Records, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:

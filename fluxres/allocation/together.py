@@ -67,7 +67,7 @@ def located(place: str) -> Iterator[None]:
     try:
         yield
     except FluxresError as error:
-        error.where = f"{place}: {error.where}" if error.where else place
+        error.put_within(place)
         raise
 
 

@@ -3,7 +3,7 @@
 `/demo/rack[0-1]/node[0-3]=1` names eight pools and one unit of each.
 
 A word is a pool if it is a path, a URI, a uuid or an edge, contains `@` or a hostlist in brackets, or is the name of a pool (or a
-list with one) and not a type; any other word is a request.  So some words are only told apart when the graph is open.
+list with one) and not a type; any other word is a request.  Some words are settled only when the graph is open.
 A word with the extension of a jobspec is a file. The options of `flux run` are options here too; given as one word (`"-N4 -c8"`),
 they are split first. If several jobs are named, each word is a separate request; options, which have no position among words,
 must then be words as well, after `--`.
@@ -25,6 +25,7 @@ from fluxres import clock, limits
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import reading, store
+from fluxres.documents.document import plural
 from fluxres.errors import ErrorPlace, FluxresError, UsageError
 from fluxres.render.text import when
 from fluxres.syntax import moment, options, unit
@@ -63,7 +64,8 @@ class Moment(click.ParamType[float]):
             return value
         asked, now = moment.read(value), clock.system()
         start = ctx.params.get(self.after) if ctx is not None and self.after is not None and asked.is_next else None
-        found = asked.resolve(now if start is None or start == inf else start)
+        # While click parses, an option that is not given has a value of its own.
+        found = asked.resolve(start if isinstance(start, float) and start < inf else now)
         if self.is_start and moment.EPOCH_FROM_S < found < now:
             from fluxres.cli.output import note
 
@@ -329,7 +331,7 @@ class Asked:
             self._settle([word for word in words if language is None and names_pool(word)])
 
     def on(self, graph: ResourceGraph, *, alone: bool = True) -> Asked:
-        """Itself, with the words told apart that may be pools or requests.
+        """Itself, with the words settled that may be pools or requests.
 
         Args:
             alone: refuse options of a request if there is none.
@@ -455,7 +457,7 @@ def each(
         message = "options such as -N apply to one job, but several were named"
         raise UsageError(message, hint="write each request as one word after --, such as -- '-N4 -c8' '-n2'")
     if len(words) != len(jobs):
-        number = f"{len(words)} request{'s' * (len(words) != 1)} and {len(jobs)} jobs"
+        number = f"{plural(len(words), 'request')} and {len(jobs)} jobs"
         raise UsageError(f"{number} were given", hint="name one job for each request, in their order, or one job for all pools")
     if language is not None:
         return [Asked([word], policy=policy, language=language, conditions=conditions) for word in words]

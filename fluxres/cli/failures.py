@@ -14,6 +14,7 @@ from typing import Final, TextIO
 
 import click
 
+from fluxres.cli.settings import is_plain
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StoreError, UsageError, exit_status
 from fluxres.render import mistakes
 from fluxres.render.text import printable, when_from
@@ -38,12 +39,8 @@ def report(error: BaseException, *, as_json: bool) -> int:
         tell(json.dumps({**shown.to_dict(), "status": exit_status(shown)}) + "\n")
         return exit_status(shown)
     text = "".join(f"{printable(line)}\n" for line in _lines(shown))
-    tell(text.replace(_ERROR, _RED_ERROR, 1) if _is_coloured() else text)
+    tell(text.replace(_ERROR, _RED_ERROR, 1) if sys.stderr.isatty() and not is_plain() else text)
     return exit_status(shown)
-
-
-def _is_coloured() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _lines(error: FluxresError) -> list[str]:

@@ -85,10 +85,14 @@ class Settings:
         is_terminal, environment = sys.stdout.isatty(), os.environ
         columns = shutil.get_terminal_size().columns if is_terminal and self.output != "wide" else None
         if self.color == "auto":
-            is_plain = environment.get("NO_COLOR") or environment.get("TERM") == "dumb"
             is_forced = any(environment.get(name, "0") not in {"", "0"} for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
-            return Style((is_terminal or is_forced) and not is_plain, self.header, columns)
+            return Style((is_terminal or is_forced) and not is_plain(), self.header, columns)
         return Style(self.color == "always", self.header, columns)
+
+
+def is_plain() -> bool:
+    """Whether the environment asks for output without colour."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 class EverywhereOption(click.Option):

@@ -109,7 +109,7 @@ def note_supply(graph: ResourceGraph, before: Structure | None = None) -> None:
 
 def answer_report(settings: Settings, report: SaveReport | None) -> None:
     """Report a save; what the format could not express also goes to standard error."""
-    from fluxres.render.text import plural
+    from fluxres.documents.document import plural
 
     if report is None:
         return

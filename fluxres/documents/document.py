@@ -27,6 +27,19 @@ _SHOWN: Final = (8, 4)
 _KEY_SHOWN: Final = 255
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "node"), plural(2, "switch"), plural(3, "memory")
+    ('1 node', '2 switches', '3 memories')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{count} {noun[:-1]}ies"
+    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+
+
 def excerpt(text: str, length: int = 40) -> str:
     """`text` quoted for a message, cut to about `length` characters.
 
@@ -249,7 +262,7 @@ class Place(NamedTuple):
             raise LimitExceeded(f"expected an integer up to {most}, got {shown(value)}", where=self.where)
         return value
 
-    def seconds(self, value: object, hint: str = "0 stands for no limit of its own") -> float:
+    def seconds(self, value: object, hint: str = "0 means no limit of its own") -> float:
         """Seconds >= 0, finite and bounded."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0 or value == math.inf:
             raise self.expected("a number of seconds >= 0", value, hint)

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
+from fluxres.documents.document import plural
 from fluxres.experiments.charts import spread
 from fluxres.experiments.comparison import Checked, Comparison, Estimate, Row
 from fluxres.experiments.figures import FIGURES, Scale, columns, number, scale, title
 from fluxres.experiments.study import label, value_text
 from fluxres.experiments.style import Chart, schemes
-from fluxres.render.text import plural
 
 REPORT: Final = "report.html"
 

@@ -54,7 +54,7 @@ class EnsembleModel(Struct, forbid_unknown_fields=True):
 
 
 class LublinModel(Struct, forbid_unknown_fields=True):
-    """The model of Lublin and Feitelson, so many jobs or days of it; `size` is that of the machine by default."""
+    """The model of Lublin and Feitelson, with this number of jobs or days; `size` is that of the machine by default."""
 
     jobs: Jobs | None = None
     days: Days | None = None
@@ -63,7 +63,7 @@ class LublinModel(Struct, forbid_unknown_fields=True):
 
 
 class BurstsModel(Struct, forbid_unknown_fields=True):
-    """On-off arrivals (`models.Bursts`), so many jobs or days of them."""
+    """On-off arrivals (`models.Bursts`), with this number of jobs or days."""
 
     jobs: Jobs | None = None
     days: Days | None = None

@@ -1,7 +1,7 @@
 """How charts look: palette, axes, and files that follow the light or dark scheme of the reader.
 
-The palette is that of Okabe and Ito (Color Universal Design, 2008, https://jfly.uni-koeln.de/color/), whose colours are told
-apart with deuteranopia and protanopia; its yellow, hardly visible on white, is left out.  Lines differ by dashes and markers too.
+The palette is that of Okabe and Ito (Color Universal Design, 2008, https://jfly.uni-koeln.de/color/), whose colours differ
+with deuteranopia and protanopia; its yellow, hardly visible on white, is left out.  Lines differ by dashes and markers too.
 
 Colours of text, lines and paper are CSS variables in an SVG, with a value for each scheme; matplotlib knows only the light ones.
 """

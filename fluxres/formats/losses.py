@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.documents.document import plural
 from fluxres.documents.source import Source
 from fluxres.formats.format import Fact, Hold
 from fluxres.graph.auxiliary import Subsystem
@@ -50,10 +51,10 @@ def lines(
     if "graphs" not in carries:
         found += _graphs(structure)
     if "uuids" not in carries:
-        found.append(f"uuids: {_count(structure.n, 'pool')}; reading the file generates new ones")
+        found.append(f"uuids: {plural(structure.n, 'pool')}; reading the file generates new ones")
     if "allocations" not in carries and allocations:
         jobs = list(dict.fromkeys(hold.job for hold in allocations))
-        found.append(f"allocations: {_count(len(jobs), 'job')}, {'such as ' * (len(jobs) > 1)}{jobs[0]}")
+        found.append(f"allocations: {plural(len(jobs), 'job')}, {'such as ' * (len(jobs) > 1)}{jobs[0]}")
     return found
 
 
@@ -67,19 +68,15 @@ def concern(structure: Structure, fact: str, concerned: Mask, what: str = "") ->
     if not count:
         return []
     first = structure.where(int(concerned.argmax()))
-    return [f"{fact}: {what + '; ' if what else ''}{_count(count, 'pool')}, {'such as ' * (count > 1)}{first}"]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return [f"{fact}: {what + '; ' if what else ''}{plural(count, 'pool')}, {'such as ' * (count > 1)}{first}"]
 
 
 def _graphs(structure: Structure) -> Iterator[str]:
     if structure.subsystems:
         edges = sum(len(graph) for graph in structure.subsystems.values())
-        yield f"graphs: {', '.join(structure.subsystems)}, with {_count(edges, 'edge')}"
+        yield f"graphs: {', '.join(structure.subsystems)}, with {plural(edges, 'edge')}"
     if structure.tree_end < structure.n:
-        outside = _count(structure.n - structure.tree_end, "pool")
+        outside = plural(structure.n - structure.tree_end, "pool")
         yield f"graphs: {outside} outside the tree, such as {structure.where(structure.tree_end)}"
 
 
@@ -161,7 +158,7 @@ def endless_attributes(graph: Subsystem) -> list[str]:
     for key, column in graph.attributes.items():
         count = sum(isinstance(value, float) and math.isinf(value) for value in column.tolist())
         if count:
-            found.append(f"graphs: infinite values of {key}, of {_count(count, 'edge')} of {graph.name}")
+            found.append(f"graphs: infinite values of {key}, of {plural(count, 'edge')} of {graph.name}")
     return found
 
 

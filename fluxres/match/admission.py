@@ -11,11 +11,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import seconds
+from fluxres.documents.document import plural
 from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match.result import Placement
 from fluxres.match.typology import Typology
+from fluxres.syntax import duration
 from fluxres.syntax.count import Count
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.range import Range
@@ -79,10 +81,10 @@ def objections(
         found += _of_time(partition, length)
     least, most = nodes_of(request)
     if partition.max_nodes is not None and least > partition.max_nodes:
-        text = f"allows at most {_nodes(partition.max_nodes)} per job, requested {least}"
+        text = f"allows at most {plural(partition.max_nodes, 'node')} per job, requested {least}"
         found.append(Objection(partition.name, "max_nodes", text, is_lasting=True))
     if 0 < most < partition.min_nodes:
-        text = f"needs at least {_nodes(partition.min_nodes)} per job, requested {most:g}"
+        text = f"needs at least {plural(partition.min_nodes, 'node')} per job, requested {most:g}"
         found.append(Objection(partition.name, "min_nodes", text, is_lasting=True))
     return found
 
@@ -98,26 +100,9 @@ def not_accepted(partition: Partition, request: Request, length: int) -> list[Ob
 def _of_time(partition: Partition, length: int) -> list[Objection]:
     if partition.max_time_s == inf or seconds(length) <= partition.max_time_s:
         return []
-    asked = "no end" if length >= FOREVER else _span(seconds(length))
-    text = f"allows at most {_span(partition.max_time_s)} per job, requested {asked}"
+    asked = duration.exact(seconds(length))
+    text = f"allows at most {duration.exact(partition.max_time_s)} per job, requested {asked}"
     return [Objection(partition.name, "max_time", text, is_lasting=True)]
-
-
-def _span(length_s: float) -> str:
-    """A duration in days, hours, minutes and seconds.
-
-    >>> _span(90061), _span(1800)
-    ('1 d 1 h 1 min 1 s', '30 min')
-    """
-    parts, left = [], length_s
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        number, left = divmod(left, size)
-        parts += [f"{number:.0f} {unit}"] if number else []
-    return " ".join([*parts, f"{left:g} s"] if left or not parts else parts)
-
-
-def _nodes(number: int) -> str:
-    return f"{number} node{'s' * (number != 1)}"
 
 
 def nodes_of(request: Request) -> tuple[int, float]:
@@ -201,13 +186,13 @@ def number_of_nodes(typology: Typology, found: Placement) -> int:
 
 
 def beyond_limits(partition: Partition, nodes: int) -> Objection | None:
-    """The objection to a match in so many nodes, for a request that does not name its number of nodes."""
+    """The objection to the number of nodes of a match, for a request that does not state one."""
     if partition.max_nodes is not None and nodes > partition.max_nodes:
-        most = _nodes(partition.max_nodes)
+        most = plural(partition.max_nodes, "node")
         text = f"allows at most {most} per job, and what was found lies in {nodes}: ask for nodes, such as -N1"
         return Objection(partition.name, "max_nodes", text, is_lasting=False)
     if 0 < nodes < partition.min_nodes:
-        least = _nodes(partition.min_nodes)
+        least = plural(partition.min_nodes, "node")
         text = (
             f"needs at least {least} per job, and what was found lies in {nodes}: ask for nodes, such as -N{partition.min_nodes}"
         )

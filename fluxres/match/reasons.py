@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import clock, limits
+from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded
 from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.match.admission import Objection
@@ -156,21 +157,21 @@ class PartReport:
             return f"{what}, suppliers have room for {only}{room}"
         if self.type == "slot":
             if not self.room:
-                return f"requested {number_of(self.asked, 'slot')}, none of {number_of(self.candidates, 'node')} has room for one"
-            nodes = f"{self.left} of {number_of(self.candidates, 'node')}"
-            return f"requested {number_of(self.asked, 'slot')}, {nodes} have room for {only}{room}"
+                return f"requested {plural(self.asked, 'slot')}, none of {plural(self.candidates, 'node')} has room for one"
+            nodes = f"{self.left} of {plural(self.candidates, 'node')}"
+            return f"requested {plural(self.asked, 'slot')}, {nodes} have room for {only}{room}"
         if self.is_amount or self.room != self.left:
             what = _units_of(self.asked, self.type, self.unit)
-            return f"requested {what}, {only}{room} available in {self.left} of {number_of(self.candidates, 'pool')}"
-        asked = f"requested {number_of(self.asked, self.type)}"
+            return f"requested {what}, {only}{room} available in {self.left} of {plural(self.candidates, 'pool')}"
+        asked = f"requested {plural(self.asked, self.type)}"
         if self.is_short and self.room == self.candidates:
             return f"{asked}, there {'is' if self.room == 1 else 'are'} only {self.room}"
         found = f"{only}{self.room}" if self.room else "none"
         return f"{asked}, {found} of {self.candidates} {'is' if self.room == 1 else 'are'} available"
 
     def counted(self, number: int) -> str:
-        """So many of what the part asks for, such as `4 nodes` or `1 TiB of memory`."""
-        return _units_of(number, self.type, self.unit) if self.is_amount else number_of(number, self.type)
+        """An amount of what the part asks for, such as `4 nodes` or `1 TiB of memory`."""
+        return _units_of(number, self.type, self.unit) if self.is_amount else plural(number, self.type)
 
     def ruled_out(self, until: Until | None = None) -> list[str]:
         """The causes in words, each with the number of candidates; `until` as for :meth:`Cause.sentence`."""
@@ -258,7 +259,7 @@ class Refusal(Shown):
     def _smaller(self, parts: dict[str, PartReport], place: str, count: int) -> str:
         if (part := parts.get(place)) is None:  # a slot that may span nodes, which has no candidates of its own
             slots = sum(place not in parts for place in self.enough)
-            return number_of(count, "slot") + f" at {place}" * (slots > 1)
+            return plural(count, "slot") + f" at {place}" * (slots > 1)
         return part.counted(count) + " each" * (part.repeats > 1) + f" at {place}" * bool(self.marked(part))
 
     def together(self) -> str:
@@ -279,20 +280,7 @@ class Refusal(Shown):
 
 
 def _units_of(amount: int, kind: str, of_unit: str | None) -> str:
-    return f"{number_of(amount, 'unit') if of_unit is None else unit.exact(amount, of_unit)} of {kind}"
-
-
-def number_of(count: int, noun: str) -> str:
-    """A count with its noun.
-
-    >>> number_of(1, "node"), number_of(2, "switch"), number_of(3, "memory")
-    ('1 node', '2 switches', '3 memories')
-    """
-    if count == 1:
-        return f"1 {noun}"
-    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
-        return f"{count} {noun[:-1]}ies"
-    return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+    return f"{plural(amount, 'unit') if of_unit is None else unit.exact(amount, of_unit)} of {kind}"
 
 
 def explain(situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> tuple[PartReport, ...]:
@@ -576,7 +564,7 @@ class _Writer:
         """A part that pools have no room for; `v` is the first of these pools."""
         if demand.is_slot:
             number = demand.count.min
-            return f"room for {number} instance{'s' * (number > 1)} of slot {demand.label!r}"
+            return f"room for {plural(number, 'instance')} of slot {demand.label!r}"
         every = self.situation.typology.vertices(demand.kind)
         if not len(every) and demand.charged:
             every = np.array([givers[0] for givers in self.supplies.lacking(demand, v) or ()], np.int32)
@@ -588,7 +576,7 @@ class _Writer:
         if demand.charged or (self.situation.accounts.size[every] > 1).any():
             what = f"{unit.exact(least, of_unit)} to " * (most > least) + _units_of(most, demand.type, of_unit)
         else:
-            what = number_of(least, demand.type)
+            what = plural(least, demand.type)
         return what + self.short_on_the_way(demand, v)
 
     def short_on_the_way(self, demand: Demand, v: int) -> str:

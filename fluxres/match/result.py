@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.documents.document import plural
 from fluxres.errors import UsageError
 from fluxres.graph.accounts import Accounts
 from fluxres.match.demand import Plan
@@ -82,7 +83,7 @@ class Placement:
         return f"<{type(self).__name__} of {self._counted()}, {in_words(self.start, self.end)}, policy {self.policy}>"
 
     def _counted(self) -> str:
-        return f"{len(self)} pool{'s' * (len(self) != 1)}"
+        return plural(len(self), "pool")
 
     @property
     def pools(self) -> tuple[object, ...]:

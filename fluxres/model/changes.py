@@ -127,7 +127,7 @@ def _give(
     facts: JobFacts | None = None,
 ) -> None:
     start, end = window
-    require_job(graph, job)
+    refuse_reservation(graph, job)
     with supply.NamingConsumers(graph, drawn):
         planned = plans.allocate(graph.records, named, job, start, end, implies=implies)
     require_room(graph, (planned, window))
@@ -192,7 +192,7 @@ def commit_match(
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned: Batch | list[Change]
-    require_job(graph, job)
+    refuse_reservation(graph, job)
     if anew:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
         planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
@@ -222,7 +222,7 @@ def free(
         start, end: window in ticks; None for no bound.
         slots: number of slots freed, if a request selected the pools.
     """
-    require_job(graph, job)
+    refuse_reservation(graph, job)
     pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
     tell(graph, lambda: events.free(structure, job, named, start, end, slots), len(named or ()))
@@ -245,12 +245,12 @@ def refill(graph: ResourceGraph) -> None:
             graph.revision += 1
 
 
-def require_job(graph: ResourceGraph, job: str) -> None:
+def refuse_reservation(graph: ResourceGraph, job: object) -> None:
     """Refuse to change a reservation as if it were a job.
 
     Errors: UsageError.
     """
-    if job in graph.records.reservations:
+    if isinstance(job, str) and job in graph.records.reservations:
         raise UsageError(f"'{job}' is a maintenance reservation, not a job", hint=f"`reserve --remove {job}` gives it up")
 
 
@@ -270,7 +270,7 @@ def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:
 
 def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
     """Move the end of what a job holds; what has ended by now stays as it is."""
-    require_job(graph, job)
+    refuse_reservation(graph, job)
     move = extending.plan(graph, job, until, now)
     if move.longer or move.shorter:
         require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
@@ -339,7 +339,7 @@ def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window:
 
 def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> int:
     targets.job_id(job)
-    require_job(graph, job)
+    refuse_reservation(graph, job)
     require_end(graph, window)
     return min(graph.now() + positive_ticks(ttl_s, "ttl_s"), FOREVER)
 

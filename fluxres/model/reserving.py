@@ -18,7 +18,7 @@ from fluxres.allocation.reserved import Held, Rest
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
-from fluxres.model import changes, events
+from fluxres.model import changes, events, targets
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def remove(graph: ResourceGraph, name: str) -> None:
 
     Errors: UnknownJob.
     """
-    if name not in graph.records.reservations:
+    if targets.job_id(name) not in graph.records.reservations:
         raise UnknownJob(f"no reservation '{name}'", hint="`reserve` lists them")
     changes.tell(graph, lambda: events.unreserve(name))
     graph.records.drop_reservation(name)

@@ -1091,7 +1091,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Args:
             reason: why; :attr:`Pool.state_note` gives it until the state is set again.
-            user: who says so.
+            user: the user who sets it.
             since: now by default.
 
         Errors: UsageError for an unknown state, and one that a partition cannot have; UnknownPool.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
+from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.model.pool import Pool
@@ -119,7 +120,7 @@ class Selection(Tabular):
 
     def __repr__(self) -> str:
         number = len(self._vertices)
-        count = f"{number} pool{'s' * (number != 1)}"
+        count = plural(number, "pool")
         if self._generation != self.graph.generation:
             return f"<Selection of {count} of an earlier generation>"
         some = ", ".join(self[:_SHOWN].paths())

@@ -509,7 +509,7 @@ def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]], facts: JobFac
         shares = [share._replace(facts=facts) for share in shares]
     for share in shares:
         with located(share.place):
-            changes.require_job(graph, share.job)
+            changes.refuse_reservation(graph, share.job)
             changes.require_end(graph, (share.start, share.end))
     pools = sum(len(share.targets) for share in shares)
     windows: dict[Window, list[int]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fluxres.clock import seconds
+from fluxres.documents.document import plural
 from fluxres.graph.structure import Structure
 from fluxres.model.totals import Total
 from fluxres.model.values import Span
@@ -38,7 +39,7 @@ class Spans(Tabular):
 
     def __repr__(self) -> str:
         jobs = len({job for job, *_ in self.records})
-        return f"<Spans of {jobs} job{'s' * (jobs != 1)}: {len(self)} record{'s' * (len(self) != 1)}>"
+        return f"<Spans of {plural(jobs, 'job')}: {plural(len(self), 'record')}>"
 
 
 class Totals(Tabular):

@@ -17,6 +17,7 @@ from fluxres.allocation.resource_set import resource_set
 from fluxres.allocation.resource_set import scheduling as graph_of
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, now_ticks, seconds
+from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
 from fluxres.graph.auxiliary import Int32
 from fluxres.shown import Tabular
@@ -280,7 +281,7 @@ class Stage:
         if staged is None or staged.expires <= now_ticks(self.graph.clock):  # unlike now(), this does not ask the parent instance
             return f"{what}: committed, released or expired>"
         pools = len(staged.targets)
-        return f"{what}: {pools} pool{'s' * (pools != 1)}>"
+        return f"{what}: {plural(pools, 'pool')}>"
 
     @property
     def active(self) -> bool:

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from fluxres.documents.document import plural
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model.difference import Changed, Difference, EdgeChange, Part
 from fluxres.render.events import folded_paths
 from fluxres.render.folding import fold
-from fluxres.render.text import plural, printable
+from fluxres.render.text import printable
 
 _FOLDS_MAX: Final = 4
 """Texts of folded paths in one line; the pools of more are counted."""

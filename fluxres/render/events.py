@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.render.text import plural, when
+from fluxres.documents.document import plural
+from fluxres.render.text import when
 from fluxres.syntax import hostlist
 
 _PATHS_MAX: Final = 4

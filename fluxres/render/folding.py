@@ -158,7 +158,7 @@ def hosts(structure: Structure, vertices: Int32, every: Int32) -> str:
     """Nodes folded by name, or by path where another node has the same name.
 
     Args:
-        every: the nodes that must be told apart.
+        every: the nodes whose names must differ.
     """
     if len(np.unique(structure.id[every])) == len(every) or len({structure.name(v) for v in every.tolist()}) == len(every):
         return folded(structure, vertices)

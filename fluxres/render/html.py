@@ -8,7 +8,8 @@ from html import escape
 from typing import Final
 
 from fluxres import limits
-from fluxres.render.text import Cells, Style, plural, printable
+from fluxres.documents.document import plural
+from fluxres.render.text import Cells, Style, printable
 
 
 class Markup(str):
@@ -38,7 +39,7 @@ _CSS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HtmlStyle(Style):
-    """Tables as HTML elements, of at most so many rows.
+    """Tables as HTML elements, with a bounded number of rows.
 
     >>> from fluxres.render.text import Column, table
     >>> table([Column("TYPE")], [["a<b"]], style=HtmlStyle())

@@ -11,12 +11,14 @@ from typing import Any, Final
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
+from fluxres.documents.document import plural
 from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph
 from fluxres.model.holdings import Holding, nodes_held, of, overlapping
 from fluxres.model.node_states import nodes_of
 from fluxres.render.folding import hosts
-from fluxres.render.text import PLAIN, Column, Style, lasting, seconds_or_none, table, units, when
+from fluxres.render.text import PLAIN, Column, Style, seconds_or_none, table, units, when
+from fluxres.syntax import duration
 
 RUNNING: Final = "running"
 PLANNED: Final = "planned"
@@ -84,10 +86,7 @@ class JobView:
 
     def in_words(self) -> str:
         """What it holds, in a few words."""
-        words = [
-            units(amount, unit) + f" {name}" if unit else f"{amount} {name}" + "s" * (amount != 1)
-            for (name, unit), amount in self.holds.items()
-        ]
+        words = [f"{units(amount, unit)} {name}" if unit else plural(amount, name) for (name, unit), amount in self.holds.items()]
         return ", ".join(words[:_TYPES_MAX]) + (", …" if len(words) > _TYPES_MAX else "")
 
     def document(self) -> dict[str, Any]:
@@ -164,7 +163,7 @@ def _row(view: JobView) -> list[str]:
         one.facts.name or "",
         view.state,
         when(seconds(one.start)),
-        "" if left is None else lasting(left),
+        "" if left is None else duration.readable(left),
         str(len(view.on)),
         view.hosts,
         view.in_words(),
@@ -231,7 +230,7 @@ def pending(found: Sequence[Wait], *, style: Style = PLAIN) -> list[str]:
             wait.view.holding.facts.user or "",
             wait.view.holding.facts.name or "",
             when(seconds(wait.view.holding.start)),
-            lasting(seconds(wait.view.holding.start - wait.view.now)),
+            duration.readable(seconds(wait.view.holding.start - wait.view.now)),
             str(len(wait.view.on)),
             wait.view.hosts,
             wait.reason(),
@@ -257,7 +256,7 @@ def details(view: JobView, waits_for: str, command: str, *, style: Style = PLAIN
         ["submitted", "" if facts.submitted is None else when(seconds(facts.submitted))],
         ["start", when(seconds(one.start))],
         ["end", "none" if one.end >= FOREVER else when(seconds(one.end))],
-        ["time left", "" if left is None or one.end >= FOREVER else lasting(left)],
+        ["time left", "" if left is None or one.end >= FOREVER else duration.readable(left)],
         ["nodes", f"{len(view.on)}: {view.hosts}" if len(view.on) else ""],
         ["holds", view.in_words()],
         ["command", command],

@@ -11,6 +11,7 @@ import numpy as np
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, seconds
+from fluxres.documents.document import plural
 from fluxres.graph import state_notes
 from fluxres.graph.structure import Structure
 from fluxres.match import Placement
@@ -19,7 +20,7 @@ from fluxres.model.totals import available_units
 from fluxres.render import documents
 from fluxres.render.documents import Document
 from fluxres.render.folding import Fold, fold, fold_edges, looks, mixed, of_text
-from fluxres.render.text import PLAIN, Column, Style, plural, state_role, table, units, when
+from fluxres.render.text import PLAIN, Column, Style, state_role, table, units, when
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance

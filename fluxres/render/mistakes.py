@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from fluxres.documents.document import plural
 from fluxres.errors import InputError, TextPlace
-from fluxres.render.text import plural, printable, width
+from fluxres.render.text import printable, width
 
 #: columns of an excerpt besides its line number: it fits a terminal of 80
 _COLUMNS: Final = 70

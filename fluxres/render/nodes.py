@@ -12,7 +12,8 @@ from fluxres.graph import state_notes
 from fluxres.model import ResourceGraph
 from fluxres.model.node_states import NODE_STATES, NodeStates, nodes_of
 from fluxres.render.folding import hosts
-from fluxres.render.text import PLAIN, Column, Style, lasting, table, when
+from fluxres.render.text import PLAIN, Column, Style, table, when
+from fluxres.syntax import duration
 
 _ROLES: Final = {"down": "bad", "drained": "warn", "draining": "warn", "reserved": "job"}
 _SHOWN: Final = ("idle", "mixed", "allocated", "reserved", "draining", "drained", "down")
@@ -70,7 +71,7 @@ def _partitions(graph: ResourceGraph, found: NodeStates) -> Iterator[tuple[tuple
     for one in graph.partitions.values():
         is_member = one.covers(found.vertices)
         is_in_none &= ~is_member
-        yield (one.name + "*" * one.is_default, one.state, lasting(one.max_time_s)), found.only(is_member)
+        yield (one.name + "*" * one.is_default, one.state, duration.readable(one.max_time_s)), found.only(is_member)
     yield ("-" if graph.partitions else "", "", ""), found.only(is_in_none)
 
 

@@ -12,7 +12,8 @@ from fluxres.allocation.facts import Reservation
 from fluxres.clock import seconds
 from fluxres.model import ResourceGraph
 from fluxres.render.folding import fold_all
-from fluxres.render.text import PLAIN, Column, Style, lasting, table, when
+from fluxres.render.text import PLAIN, Column, Style, table, when
+from fluxres.syntax import duration
 
 
 def free_name(graph: ResourceGraph) -> str:
@@ -46,7 +47,7 @@ def _row(graph: ResourceGraph, name: str, one: Reservation) -> list[str]:
         fold_all(graph.structure, np.array(one.pools, np.int32).tolist()),
         when(seconds(start)),
         when(seconds(end)),
-        "" if every is None else lasting(every),
+        "" if every is None else duration.readable(every),
         "" if every is None else str(len(coming)),
         "ignored" if one.ignores_jobs else "",
         (facts.user if facts is not None else None) or "",

@@ -49,15 +49,6 @@ def pad(text: str, columns: int, *, right: bool = False) -> str:
     return blanks + text if right else text + blanks
 
 
-def plural(count: int, noun: str) -> str:
-    """A count with its noun.
-
-    >>> plural(1, "pool"), plural(2, "pool")
-    ('1 pool', '2 pools')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def units(amount: int, unit: str | None) -> str:
     """An amount with its unit, as people read it.
 
@@ -86,30 +77,6 @@ def when_from(seconds: float) -> str:
     ('3600', '1.5')
     """
     return when(float(math.ceil(seconds)) if moment.EPOCH_FROM_S < seconds < math.inf else seconds)
-
-
-_LENGTHS: Final = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
-
-
-def lasting(seconds: float) -> str:
-    """A length of time, in its two largest units.
-
-    >>> lasting(1047600.0), lasting(5400.0), lasting(59.7), lasting(0.25), lasting(float("inf"))
-    ('12 d 3 h', '1 h 30 min', '1 min', '0.25 s', 'no end')
-    """
-    if math.isinf(seconds):
-        return "no end"
-    if seconds < 10:
-        return f"{seconds:.3g} s"
-    left = round(seconds)
-    words: list[str] = []
-    for name, length in _LENGTHS:
-        count, left = divmod(left, length)
-        if count or words:
-            words.append(f"{count} {name}" if count else "")
-        if len(words) == 2:
-            break
-    return " ".join(word for word in words if word)
 
 
 def seconds_or_none(seconds: float) -> float | None:

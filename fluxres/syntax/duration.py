@@ -123,6 +123,41 @@ def format(seconds: float, digits: int = 6) -> str:  # noqa: A001 - read as dura
     return f"{seconds / 86400:.{digits}g}d"
 
 
+def readable(seconds: float) -> str:
+    """A length of time for people, in its two largest units.
+
+    >>> readable(1047600.0), readable(5400.0), readable(59.7), readable(0.25), readable(float("inf"))
+    ('12 d 3 h', '1 h 30 min', '1 min', '0.25 s', 'no end')
+    """
+    if math.isinf(seconds):
+        return "no end"
+    if seconds < 10:
+        return f"{seconds:.3g} s"
+    words = _in_units(float(round(seconds)))
+    largest = next(at for at, word in enumerate(words) if word)
+    return " ".join(word for word in words[largest : largest + 2] if word)
+
+
+def exact(seconds: float) -> str:
+    """A length of time for people without rounding.
+
+    >>> exact(90061.0), exact(1800.0), exact(0.0), exact(float("inf"))
+    ('1 d 1 h 1 min 1 s', '30 min', '0 s', 'no end')
+    """
+    if math.isinf(seconds):
+        return "no end"
+    return " ".join(word for word in _in_units(seconds) if word) or "0 s"
+
+
+def _in_units(seconds: float) -> list[str]:
+    """Days, hours, minutes and seconds, those that are 0 empty."""
+    words = []
+    for name, length_s in (("d", 86400), ("h", 3600), ("min", 60)):
+        count, seconds = divmod(seconds, length_s)
+        words.append(f"{count:.0f} {name}" if count else "")
+    return [*words, f"{seconds:g} s" if seconds else ""]
+
+
 def _number(found: re.Match[str], text: str) -> float:
     number = found["number"]
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fluxres.cli.program import COMMANDS, program
@@ -118,6 +118,7 @@ def lines(draw: st.DrawFn) -> list[str]:
 
 
 @given(lines())
+@example(["free", "/", "--end", "noon", "--ended", "--json", "--no-header"])
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_parsed_line_succeeds_or_reports_an_error(stored: Path, line: list[str]) -> None:
     result = CliRunner().invoke(program, line)

@@ -11,7 +11,8 @@ from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.sources import read_description, source_options
 from fluxres.cli.stores import changing, note_supply, reading, store, trying
-from fluxres.render.text import plural, when
+from fluxres.documents.document import plural
+from fluxres.render.text import when
 
 if TYPE_CHECKING:
     from fluxres.model.difference import Difference

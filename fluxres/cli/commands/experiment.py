@@ -11,7 +11,8 @@ from fluxres.cli.output import answer, answer_table, note
 from fluxres.cli.program import Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings
-from fluxres.render.text import Column, plural, table
+from fluxres.documents.document import plural
+from fluxres.render.text import Column, table
 
 if TYPE_CHECKING:
     from fluxres.experiments.comparison import Checked, Comparison

@@ -14,23 +14,27 @@ from fluxres.cli.program import Command
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file, store
 from fluxres.clock import FOREVER
+from fluxres.documents.document import plural
 from fluxres.errors import UsageError
-from fluxres.render.text import Style, plural, printable
+from fluxres.render.text import Style, printable
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-@click.command("tag", cls=Command)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
-@click.argument("tag", metavar="K[=V]")
-@click.option(
+_find_option = click.option(
     "--find",
     "criteria",
     metavar="CRITERIA",
     shell_complete=completing.criteria,
     help="Select all pools that meet the criteria instead of paths.",
 )
+
+
+@click.command("tag", cls=Command)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("tag", metavar="K[=V]")
+@_find_option
 @click.option("--remove", is_flag=True, help="Remove the tag.")
 @click.pass_obj
 def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: str | None, remove: bool) -> None:
@@ -59,15 +63,9 @@ def _complete_pool_or_state(ctx: click.Context, param: click.Parameter, incomple
 @click.command("state", cls=Command)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=_complete_pool_or_state)
 @click.argument("state", shell_complete=completing.state)
-@click.option(
-    "--find",
-    "criteria",
-    metavar="CRITERIA",
-    shell_complete=completing.criteria,
-    help="Select all pools that meet the criteria instead of paths.",
-)
+@_find_option
 @click.option("--reason", metavar="WHY", help="Why, for lists; until the state is set again.")
-@click.option("--user", metavar="U", help="Who says so. Default: who runs the command.")
+@click.option("--user", metavar="U", help="The user who sets it. Default: the user who runs the command.")
 @click.pass_obj
 def state_command(
     settings: Settings, pools: tuple[str, ...], state: str, criteria: str | None, reason: str | None, user: str | None
@@ -106,7 +104,7 @@ def state_command(
 
 @click.command("reserve", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
-@click.option("--find", "criteria", metavar="CRITERIA", help="Select all pools that meet the criteria instead of paths.")
+@_find_option
 @click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="End time.")
 @click.option("--duration", "duration_s", type=Duration(), metavar="D", help="Duration, instead of --end.")

@@ -15,8 +15,9 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings
+from fluxres.documents.document import plural
 from fluxres.errors import PolicyError, UsageError
-from fluxres.render.text import Column, Style, plural, table
+from fluxres.render.text import Column, Style, table
 
 if TYPE_CHECKING:
     from fluxres.simulation.machine import Machine

@@ -14,8 +14,9 @@ from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings
 from fluxres.cli.sources import read_description, source_options
 from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
+from fluxres.documents.document import plural
 from fluxres.errors import MergeConflict, StoreError, UsageError
-from fluxres.render.text import Column, plural, when
+from fluxres.render.text import Column, when
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph

@@ -15,6 +15,7 @@ from fluxres.cli.program import Command
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import at_once
 from fluxres.cli.watching import watchable
+from fluxres.clock import seconds
 from fluxres.errors import StoreError, UsageError
 
 _HOURS_S = 86_400.0
@@ -53,7 +54,7 @@ def timeline_command(
     if end is not None and duration is not None:
         raise UsageError("both --end and --duration were given", hint="give one of them")
     graph = at_once(settings)
-    first = graph.now() / 1e6 if start is None else start
+    first = seconds(graph.now()) if start is None else start
     last = first + (_HOURS_S if duration is None else duration) if end is None else end
     if last == float("inf"):
         raise UsageError("a picture needs an end", hint="give --end, or --duration 7d")

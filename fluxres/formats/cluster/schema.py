@@ -206,7 +206,7 @@ class PartitionEntry(Struct, forbid_unknown_fields=True):
     nodes: Annotated[
         str | list[str] | UnsetType,
         Meta(
-            description="Its nodes: host names as a hostlist, paths with [0-3] and * (a rack stands for its nodes), or all.",
+            description="Its nodes: host names as a hostlist, paths with [0-3] and * (a rack means its nodes), or all.",
             examples=["cpu[001-064]", "/demo/rack[0-1]", "all"],
         ),
     ] = UNSET
