@@ -9,10 +9,14 @@ import numpy as np
 
 from fluxres.allocation import plans, steps
 from fluxres.allocation.facts import JobFacts, Reservation
+from fluxres.allocation.planned import Change
 from fluxres.allocation.records import Records
+from fluxres.graph.kinds import EXCLUSIVE
 
 Held = tuple[int, int, list[tuple[int, int]]]
 """Start, end, and (pool, units)."""
+Planned = tuple[list[Change], int, int]
+"""Changes, start, end."""
 
 
 class Rest(NamedTuple):
@@ -27,27 +31,31 @@ class Rest(NamedTuple):
     owners: list[str]
 
 
-def apply(records: Records, name: str, reservation: Reservation, facts: JobFacts, held: Sequence[Held]) -> None:
-    """Record a reservation and what it holds."""
+def plan(records: Records, name: str, held: Sequence[Held]) -> list[Planned]:
+    """Check what a reservation takes."""
+    with records.structure.lifted():  # a pool that is down may be reserved
+        return [(plans.allocate(records, pools, name, start, end, implies=True), start, end) for start, end, pools in held]
+
+
+def hold(records: Records, name: str, planned: Sequence[Planned]) -> None:
+    """Record units that a reservation takes."""
+    for changes, start, end in planned:
+        records.allocate(changes, name, start, end, drawn_on=False, is_routed=False)
+
+
+def apply(records: Records, name: str, reservation: Reservation, facts: JobFacts, planned: Sequence[Planned]) -> None:
+    """Record a reservation and what it takes."""
     records.reservations[name] = reservation
     records.note_facts(name, facts)
-    for start, end, pools in held:
-        hold(records, name, start, end, pools)
+    hold(records, name, planned)
 
 
-def hold(records: Records, name: str, start: int, end: int, pools: list[tuple[int, int]]) -> None:
-    """Record units that a reservation takes."""
-    with records.structure.lifted():  # a pool that is down may be reserved
-        planned = plans.allocate(records, pools, name, start, end, implies=True)
-    records.allocate(planned, name, start, end, drawn_on=False, is_routed=False)
-
-
-def left_of(records: Records, reservation: Reservation, now: int) -> Rest:
+def left_of(records: Records, name: str, reservation: Reservation, now: int) -> Rest:
     """What nobody holds of the pools of a reservation in its windows, from now on.
 
     Cost: the records in these pools, and the children of pools that are held in part.
     """
-    seeker = _Seeker(records)
+    seeker = _Seeker(records, name)
     for start, end in reservation.windows:
         if end > now:
             for v in reservation.pools:
@@ -57,10 +65,14 @@ def left_of(records: Records, reservation: Reservation, now: int) -> Rest:
 
 
 class _Seeker:
-    """Looks for what nobody holds."""
+    """Looks for what nobody holds, and what a reservation may hold.
 
-    def __init__(self, records: Records) -> None:
+    An exclusive-only pool has one owner (rule A8): while another holds something in it, the reservation takes nothing there.
+    """
+
+    def __init__(self, records: Records, name: str) -> None:
         self.records = records
+        self.name = name
         self.accounts = records.accounts
         self.vertices = np.array(sorted(records.held), np.int64)
         self.found: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -75,6 +87,8 @@ class _Seeker:
                 whole = steps.whole(held, start, end, 0, self.accounts.size.item(u))
                 above += whole
                 self.owners += [owner] * bool(whole)
+        for u in self.accounts.exclusive_around(v):
+            above += [(s, e) for s, e, owner in self._spans(u, start, end) if owner != self.name]
         for lo, hi in steps.without(start, end, above):
             self._below(v, lo, hi)
 
@@ -82,13 +96,15 @@ class _Seeker:
         size = self.accounts.size.item(v)
         if not self.accounts.units.item(v):
             return
-        spans = list(self._spans(v, start, end))
-        if not spans:
+        found = list(self._spans(v, start, end))
+        if not found:
             self._take(v, size, start, end)
             return
+        spans = [(s, e) for s, e, _ in found]
         for lo, hi in steps.without(start, end, spans):
             self._take(v, size, lo, hi)
-        full: list[tuple[int, int]] = []
+        is_exclusive = self.accounts.flags.item(v) & EXCLUSIVE
+        full = [(s, e) for s, e, owner in found if is_exclusive and owner != self.name]
         for lo, hi, used in self.records.planner.segments(v):
             s, e = max(lo, start), min(hi, end)
             if s < e and used == size:
@@ -100,15 +116,15 @@ class _Seeker:
                 for child in self._children(v):
                     self._below(child, s, e)
 
-    def _spans(self, v: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """When something is held of a pool or below it."""
+    def _spans(self, v: int, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+        """When something is held of a pool or below it, and by whom."""
         lo, hi = self.vertices.searchsorted([v, self.accounts.end.item(v)]).tolist()
         for u in self.vertices[lo:hi].tolist():
             for owner, held in self.records.held[u].items():
                 for s, e, _ in held:
                     if s < end and start < e:
                         self.owners.append(owner)
-                        yield max(s, start), min(e, end)
+                        yield max(s, start), min(e, end), owner
 
     def _children(self, v: int) -> Iterator[int]:
         child, stop = v + 1, self.accounts.end.item(v)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _OPTION_WORDS: Final = re.compile(r"-.*\s.*", re.DOTALL)
 _POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/|[^\s/{}=;]+@/")
-_MAY_BE_POOL: Final = re.compile(r"[^\s/{}=;-][^\s/{}=;]*(=[0-9][0-9.]*\s*[A-Za-z/]*)?")
+_MAY_BE_POOL: Final = re.compile(r"([^\s/\[\]{}()=:;,]+:[^{}=;]+|[^\s/{}=;-][^\s/{}=;]*)(=[0-9][0-9.]*\s*[A-Za-z/]*)?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(=[0-9]+)?")
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 _AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)

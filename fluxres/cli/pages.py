@@ -11,7 +11,7 @@ import click
 
 from fluxres.cli.examples import EXAMPLES, Example
 from fluxres.cli.program import COMMANDS, GROUPS, STAND_INS
-from fluxres.cli.settings import PLAIN_OUTPUTS, EverywhereOption, everywhere
+from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, EverywhereOption, everywhere
 from fluxres.cli.words import command_name
 
 Terms = tuple[tuple[str, str], ...]
@@ -102,7 +102,7 @@ def _examples(name: str) -> tuple[Example, ...]:
 def common_terms() -> Terms:
     """The options of every command."""
     ctx = click.Context(click.Command("fluxres"))
-    return tuple(_term(option, ctx) for option in everywhere(PLAIN_OUTPUTS) if isinstance(option, click.Option))
+    return tuple(_term(option, ctx) for option in everywhere(PLAIN_OUTPUTS, ALL_OUTPUTS) if isinstance(option, click.Option))
 
 
 def common_line(outputs: Sequence[str]) -> str:

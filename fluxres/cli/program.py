@@ -16,7 +16,7 @@ import click
 
 from fluxres import __version__
 from fluxres.cli.failures import report, tell
-from fluxres.cli.settings import PLAIN_OUTPUTS, Settings, everywhere, keep
+from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, Settings, everywhere, keep, no_output
 from fluxres.cli.words import OLD_COMMANDS, command_name, note_old, old_options
 from fluxres.errors import FluxresError, InputWarning
 
@@ -103,7 +103,12 @@ class _WithCommonOptions(click.Command):
         super().__init__(*args, **settings)
         self.outputs = tuple(outputs)
         self.own_params = tuple(self.params)
-        self.params = [*self.params, *everywhere(self.outputs)]
+        self.params = [*self.params, *everywhere(self.outputs, self.accepted_outputs)]
+
+    @property
+    def accepted_outputs(self) -> tuple[str, ...]:
+        """The values of `-o`: a group passes it to a command that is not known yet."""
+        return ALL_OUTPUTS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
@@ -124,13 +129,17 @@ class _WithCommonOptions(click.Command):
 class Command(_WithCommonOptions):
     """A command with the common options."""
 
+    @property
+    def accepted_outputs(self) -> tuple[str, ...]:
+        return self.outputs
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, unless it does not support the requested form of output."""
         settings, name = ctx.ensure_object(Settings), command_name(ctx)
         if name in OLD_COMMANDS:
             note_old(ctx, name, OLD_COMMANDS[name])
         if settings.output not in self.outputs:
-            raise click.UsageError(f"{self.name} has no output '{settings.output}', only {', '.join(self.outputs)}", ctx)
+            raise no_output(ctx, settings.output, self.outputs)
         return super().invoke(ctx)
 
 

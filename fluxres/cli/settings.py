@@ -32,7 +32,8 @@ RECORD_OUTPUTS: Final = (*POOL_OUTPUTS, *R_OUTPUTS)
 """Forms of output of commands that list allocations."""
 JOB_OUTPUTS: Final = ("csv", "swf")
 """Forms of output of commands that list jobs, besides the metrics."""
-_OUTPUTS: Final = (*RECORD_OUTPUTS, "swf")
+ALL_OUTPUTS: Final = (*RECORD_OUTPUTS, "swf")
+"""Forms of output of all commands."""
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Settings:
         argv: the words after `fluxres`.
         store: address of the store; None is the default one.
         graph: its graph; None is the one in use.
-        output: one of `_OUTPUTS`.
+        output: one of `ALL_OUTPUTS`.
         header: whether tables have a line of headings.
         color: auto, always or never.
         wait_s: how long to wait for the lock of the store.
@@ -128,6 +129,31 @@ class Duration(click.ParamType[float]):
         return value if isinstance(value, float) else duration.read(value)
 
 
+class OutputFormat(click.ParamType[str]):
+    """A form of output.
+
+    Args:
+        accepted: those of the command; before the name of a command, those of all.
+    """
+
+    name = "format"
+
+    def __init__(self, accepted: Sequence[str]) -> None:
+        self.accepted = accepted
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The same text, if the command has this form."""
+        if value not in self.accepted:
+            raise no_output(ctx, value, self.accepted)
+        return str(value)
+
+
+def no_output(ctx: click.Context | None, output: str, accepted: Sequence[str]) -> click.UsageError:
+    """The error for a form of output that a command does not have."""
+    name = ctx.info_name if ctx is not None else "it"
+    return click.UsageError(f"{name} has no output '{output}', only {', '.join(accepted)}", ctx)
+
+
 _COMMON: Final = ("store", "graph", "json", "output", "no_header", "color", "wait_s")
 
 
@@ -147,8 +173,8 @@ def _completer(name: str) -> Callable[[click.Context, click.Parameter, str], lis
     return complete
 
 
-def everywhere(outputs: Sequence[str]) -> list[click.Parameter]:
-    """New options, for one command with these forms of output."""
+def everywhere(outputs: Sequence[str], accepted: Sequence[str]) -> list[click.Parameter]:
+    """New options, for one command with these forms of output, and of what `-o` accepts."""
     return [
         _option(
             "--store",
@@ -163,7 +189,7 @@ def everywhere(outputs: Sequence[str]) -> list[click.Parameter]:
         _option(
             "-o",
             "--output",
-            type=click.Choice(_OUTPUTS),
+            type=OutputFormat(accepted),
             metavar="FORMAT",
             shell_complete=lambda _ctx, _param, text: [form for form in outputs if form.startswith(text)],
             help=f"Output format: {', '.join(outputs)}. Default: {outputs[0]}.",

@@ -145,7 +145,9 @@ class ShortNames:
         return UnknownPool(f"no pool '{_short(name)}' below {self._s.where(top)}", where=_short(f"{name}{AT}{host}"), hint=hint)
 
     def _unknown(self, name: str) -> UnknownPool:
-        return UnknownPool("no pool has this name", where=_short(name), hint=self.nearest(name))
+        is_type = any(kind.type == name for kind in self._s.kinds)
+        hint = f"it is a type: `find type={name}`" if is_type else self.nearest(name)
+        return UnknownPool("no pool has this name", where=_short(name), hint=hint)
 
     def _ambiguous(self, name: str, found: Sequence[int]) -> UnknownPool:
         shown = ", ".join(self._s.where(v) for v in found[:_SHOWN_MAX])

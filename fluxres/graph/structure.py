@@ -675,7 +675,7 @@ class Lookup:
             if colon and (graph in self._s.subsystems or graph in (self._s.hierarchy, OUTSIDE)):
                 return graph, path if path or separator == ":/" else None
         graph, colon, path = where.partition(":/")
-        return graph, path if colon else None
+        return graph, path if colon and "@" not in graph else None
 
     def is_placed(self, text: str) -> bool:
         """Whether a text is a path, a URI or a uuid, rather than a name."""

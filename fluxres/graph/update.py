@@ -2,7 +2,7 @@
 
 The result has the pools of the description, in its order, and those pools of the present machine that are to be kept although
 they are not described any more.  A pool that both have keeps what belongs to the machine and not to its description: uuid, rank,
-a state other than `up`, and tags.
+a state other than `up`, and tags that the description does not have.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Update:
     def _with_own_tags(self, tags: dict[int, dict[str, str | None]]) -> dict[int, dict[str, str | None]]:
         made = {v: dict(values) for v, values in tags.items()}
         for v, values in self._of_present(self.s.tags).items():
-            made[v] = {**made.get(v, {}), **values}
+            made[v] = {**values, **made.get(v, {})}
         return made
 
     def _settle_names(self, made: Structure) -> None:

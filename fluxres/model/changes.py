@@ -238,10 +238,12 @@ def refill(graph: ResourceGraph) -> None:
         return
     now, structure = graph.now(), graph.structure
     for name, reservation in list(graph.records.reservations.items()):
-        for start, end, pools in reserved.left_of(graph.records, reservation, now).held if reservation.ignores_jobs else ():
-            event = partial(events.allocate, structure, name, pools, start, end)
-            tell(graph, event, len(pools))
-            reserved.hold(graph.records, name, start, end, pools)
+        held = reserved.left_of(graph.records, name, reservation, now).held if reservation.ignores_jobs else []
+        for one in held:
+            start, end, pools = one
+            planned = reserved.plan(graph.records, name, [one])
+            tell(graph, partial(events.allocate, structure, name, pools, start, end), len(pools))
+            reserved.hold(graph.records, name, planned)
             graph.revision += 1
 
 

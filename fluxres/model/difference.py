@@ -351,18 +351,20 @@ class Difference:
 
     def _tags(self) -> list[Changed]:
         s, to_s = self.same.s, self.same.to_s
-        found: dict[tuple[str, str | None], list[int]] = {}
+        found: dict[tuple[str, bool | str | None, bool | str], list[int]] = {}
         for w, tags in self.same.other.tags.items():
             v = int(to_s[w])
             if v >= 0:
                 own = s.tags.get(v, {})
                 for key, value in tags.items():
-                    if key not in own:
-                        found.setdefault((key, value), []).append(v)
-        return [
-            Changed(f"tag {key}", None, True if value is None else value, np.array(sorted(at), np.int32), s)
-            for (key, value), at in found.items()
-        ]
+                    if key not in own or own[key] != value:
+                        old = _tag_shown(own[key]) if key in own else None
+                        found.setdefault((key, old, _tag_shown(value)), []).append(v)
+        return [Changed(f"tag {key}", old, new, np.array(sorted(at), np.int32), s) for (key, old, new), at in found.items()]
+
+
+def _tag_shown(value: str | None) -> bool | str:
+    return True if value is None else value
 
 
 def _counted(mask: NDArray[np.bool_]) -> NDArray[np.int64]:

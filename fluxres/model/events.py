@@ -278,7 +278,8 @@ def _apply_reserve(graph: ResourceGraph, e: Event) -> None:
     pools = tuple(sorted(graph.vertex(where) for where in e["pools"]))
     windows = tuple((start, _until(end)) for start, end in e["windows"])
     held = [(start, _until(end), _targets(graph, named)) for start, end, named in e["held"]]
-    reserved.apply(graph.records, e["job"], Reservation(pools, windows, e["ignores_jobs"]), _facts(e) or JobFacts(), held)
+    planned = reserved.plan(graph.records, e["job"], held)
+    reserved.apply(graph.records, e["job"], Reservation(pools, windows, e["ignores_jobs"]), _facts(e) or JobFacts(), planned)
 
 
 def _apply_unreserve(graph: ResourceGraph, e: Event) -> None:

@@ -82,14 +82,14 @@ def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: Jo
             f"{len(reservation.windows)} windows of {len(reservation.pools)} pools are more than {limits.RESERVATION_SPANS_MAX}"
         )
         raise LimitExceeded(message, hint="name the racks instead of their nodes, or let it repeat for a shorter time")
-    rest = reserved.left_of(records, reservation, 0)
+    rest = reserved.left_of(records, name, reservation, 0)
     if rest.owners and not reservation.ignores_jobs:
         _refuse(graph, reservation, rest)
     _require_room(graph, rest.held)
-    structure = graph.structure
-    held = rest.held
+    structure, held = graph.structure, rest.held
+    planned = reserved.plan(records, name, held)
     changes.tell(graph, lambda: events.reserve(structure, name, reservation, facts, held), len(reservation.pools))
-    reserved.apply(records, name, reservation, facts, held)
+    reserved.apply(records, name, reservation, facts, planned)
     graph.revision += 1
 
 

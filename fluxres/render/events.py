@@ -8,7 +8,7 @@ from typing import Any, Final
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import plural
 from fluxres.render.text import when
-from fluxres.syntax import hostlist
+from fluxres.syntax import folded
 
 _PATHS_MAX: Final = 4
 """Maximal number of folded paths in one line; more are counted."""
@@ -38,7 +38,7 @@ def folded_paths(paths: Sequence[str]) -> str:
         by_parent.setdefault(parent + slash, []).append(name)
     if len(by_parent) > _PATHS_MAX:
         return f"{plural(len(paths), 'pool')}, the first {paths[0]}"
-    return ",".join(parent + hostlist.fold(names) for parent, names in by_parent.items())
+    return ",".join(parent + folded.fold(names) for parent, names in by_parent.items())
 
 
 def _held(pools: Sequence[Sequence[Any]] | None) -> str:

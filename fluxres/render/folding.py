@@ -20,7 +20,8 @@ from fluxres.graph.accounts import ARROW
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import around_id
 from fluxres.graph.structure import Structure
-from fluxres.syntax import hostlist, template
+from fluxres.syntax import folded as folded_text
+from fluxres.syntax import template
 
 UInt64 = NDArray[np.uint64]
 
@@ -166,23 +167,23 @@ def hosts(structure: Structure, vertices: Int32, every: Int32) -> str:
 
 
 def _spelled(names: list[str], count: int) -> str:
-    text = hostlist.fold(dict.fromkeys(names))
+    text = folded_text.fold(dict.fromkeys(names))
     return text if count <= len(names) else f"{text},… {count - len(names)} more"
 
 
 def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
     kind = structure.kinds[number]
     affixes = around_id(kind)
-    if affixes is None:
+    if affixes is None or not folded_text.is_plain(f"{affixes[0]}0{affixes[2]}"):
         return _spelled([structure.name(v) for v in vertices[:_SPELLED_MAX].tolist()], len(vertices))
     prefix, width, suffix = affixes
     ids = np.unique(structure.id[vertices])
     alone = [structure.name(int(vertices[structure.id[vertices] < 0][0]))] if ids[0] < 0 else []
     ids = ids[ids >= 0]
     if len(ids) < 2:
-        return hostlist.fold(alone + [f"{prefix}{number:0{width}}{suffix}" for number in ids.tolist()])
+        return folded_text.fold(alone + [f"{prefix}{number:0{width}}{suffix}" for number in ids.tolist()])
     inside = ",".join([f"{ids[a]:0{width}}" if a == b else f"{ids[a]:0{width}}-{ids[b]:0{width}}" for a, b in runs(ids)])
-    return ",".join([hostlist.fold([name]) for name in alone] + [f"{prefix}[{inside}]{suffix}"])
+    return ",".join([folded_text.fold([name]) for name in alone] + [f"{prefix}[{inside}]{suffix}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +322,13 @@ def _outside(structure: Structure, vertices: Int32, looks: UInt64, typeable: boo
             else:
                 by_place.setdefault(where[:split], []).append((where[split:] if split else structure.name(v), v))
         found += [
-            Fold(place + hostlist.fold(name for name, _ in members), len(members), members[0][1])
+            Fold(_quoted(place) + folded_text.fold(name for name, _ in members), len(members), members[0][1])
             for place, members in by_place.items()
         ]
     return sorted(found, key=lambda item: item.vertex)
+
+
+def _quoted(place: str) -> str:
+    """The start of a URI, with names in quotes that a hostlist cannot have."""
+    graph, colon, path = place.partition(":")
+    return graph + colon + "/".join(name and folded_text.fold([name]) for name in path.split("/"))

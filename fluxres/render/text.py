@@ -137,12 +137,14 @@ class Column:
         right: whether its cells are aligned to the right, as numbers are.
         role: gives the colour role of a cell from its text.
         drop: the order in which columns are left out where the terminal is too narrow, 1 first; columns of 0 always stay.
+        cut: whether long texts are cut there, with an ellipsis, instead of folded; these columns become narrow first.
     """
 
     title: str
     right: bool = False
     role: Callable[[str], str | None] | None = None
     drop: int = 0
+    cut: bool = False
 
 
 Cells = tuple[Column, Sequence[str]]
@@ -188,24 +190,23 @@ def _fitting(kept: list[Cells], most: int, *, has_head: bool) -> list[Cells]:
         return max([width(column.title)] * has_head + [width(text) for text in texts], default=0)
 
     widths = [needed(column, texts) for column, texts in kept]
-    excess = sum(widths) + len(_GAP) * (len(kept) - 1) - most
+    _narrow(widths, [min(own, _CELL_MIN) if column.cut else own for (column, _), own in zip(kept, widths, strict=True)], most)
+    excess = _across(widths) - most
     for i in sorted((i for i, (column, _) in enumerate(kept) if column.drop), key=lambda i: kept[i][0].drop):
         if excess > 0 and widths.count(-1) < len(widths) - 1:
             excess -= widths[i] + len(_GAP)
             widths[i] = -1
     kept, widths = [one for one, own in zip(kept, widths, strict=True) if own >= 0], [own for own in widths if own >= 0]
-    if excess <= 0:
-        return kept
     for floor in (_CELL_MAX, _CELL_MIN):  # long words are broken only if nothing else helps
         least = [
-            own if column.right else min(own, floor, needed(column, _parts(texts)))
+            own if column.right or column.cut else min(own, floor, needed(column, _parts(texts)))
             for (column, texts), own in zip(kept, widths, strict=True)
         ]
-        while excess > 0 and widths != least:
-            widest = max((i for i in range(len(kept)) if widths[i] > least[i]), key=widths.__getitem__)
-            widths[widest] -= 1
-            excess -= 1
-    folded = [[_folded(text, own) for text in texts] for (_, texts), own in zip(kept, widths, strict=True)]
+        _narrow(widths, least, most)
+    folded = [
+        [[_cut(text, own)] if column.cut else _folded(text, own) for text in texts]
+        for (column, texts), own in zip(kept, widths, strict=True)
+    ]
     heights = [max(map(len, row)) for row in zip(*folded, strict=True)]
     return [
         (column, [line for lines, height in zip(cells, heights, strict=True) for line in lines + [""] * (height - len(lines))])
@@ -213,8 +214,33 @@ def _fitting(kept: list[Cells], most: int, *, has_head: bool) -> list[Cells]:
     ]
 
 
+def _across(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _narrow(widths: list[int], least: list[int], most: int) -> None:
+    """Take from the widest columns until all of them fit, or each has its least width."""
+    while _across(widths) > most and widths != least:
+        widest = max((i for i in range(len(widths)) if widths[i] > least[i]), key=widths.__getitem__)
+        widths[widest] -= 1
+
+
 def _parts(texts: Iterable[str]) -> set[str]:
     return {part.rstrip() for text in texts for part in _PART.findall(text)}
+
+
+def _cut(text: str, columns: int) -> str:
+    """The beginning of a text, with an ellipsis if something is missing.
+
+    >>> _cut("class=3 ssd", 8), _cut("ssd", 8)
+    ('class=3…', 'ssd')
+    """
+    if width(text) <= columns:
+        return text
+    kept = text
+    while width(kept) >= columns:
+        kept = kept[:-1]
+    return f"{kept.rstrip()}…"
 
 
 def _folded(text: str, columns: int) -> list[str]:

@@ -82,13 +82,13 @@ def draw(graph: ResourceGraph, lines: Iterator[Branch], *, style: Style = PLAIN)
     columns = [
         Column("name"),
         Column("count", right=True),
-        Column("type"),
-        Column("size", right=True),
-        Column("edge"),
+        Column("type", drop=2),
+        Column("size", right=True, drop=3),
+        Column("edge", cut=True),
         Column("state", role=state_role),
-        Column("held", role=lambda _text: "job"),
-        Column("tags", role=lambda _text: "warn"),
-        Column("properties", role=lambda _text: "faint"),
+        Column("held", role=lambda _text: "job", cut=True),
+        Column("tags", role=lambda _text: "warn", cut=True),
+        Column("properties", role=lambda _text: "faint", cut=True, drop=1),
     ]
     return table(columns, [_cells(graph, line, now) for line in lines], header=False, style=style)
 

@@ -21,6 +21,7 @@ from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
 from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records, schema
 from fluxres.store.disk import make_folder
@@ -429,8 +430,7 @@ class SqliteStore:
         Errors: UnknownGraph; StoreError for damage.
         """
         graph, _ = self.open(name, clock=clock)
-        for stage in graph.records.expired_stages(graph.now()):
-            graph.records.release(stage)
+        changes.expire_stages(graph)
         return graph
 
     def open(self, name: str | None = None, *, clock: Clock | None = None) -> tuple[ResourceGraph, Position]:

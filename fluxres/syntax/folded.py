@@ -4,8 +4,10 @@ may be joined with commas.
 
 from __future__ import annotations
 
+import ast
 import re
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, product
 from math import prod
 from typing import Final, NamedTuple
 
@@ -15,24 +17,62 @@ from fluxres.syntax import hostlist
 
 
 def folds(text: str) -> bool:
-    """Whether a text may name several pools."""
-    return "[" in text or "," in text
+    """Whether a text may name several pools, or has quoted names."""
+    return any(mark in text for mark in "[,'\"")
+
+
+def fold(names: Iterable[str]) -> str:
+    """Names of pools in one text, which :func:`expand` reads: neighbours with one prefix share brackets, odd names are quoted.
+
+    >>> fold(["node0", "node1", "left over"])
+    "node[0-1],'left over'"
+    """
+    found = list(names)
+    if len(found) == 1 and found[0][:1] not in _QUOTES:
+        return hostlist.fold(found)
+    texts: list[str] = []
+    for is_listed, group in groupby(found, is_plain):
+        neighbours = list(group)
+        texts += [hostlist.format(neighbours)] if is_listed else [repr(name) for name in neighbours]
+    return ",".join(texts)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a list of pools may have this name without quotes: it is a host name, and starts no path, URI or quote.
+
+    >>> [is_plain(name) for name in ("node0", "left over", "core0@node0", "a:b", "'a'")]
+    [True, False, False, False, False]
+    """
+    return hostlist.is_name(name) and ":" not in name and "@" not in name and name[0] not in _QUOTES
 
 
 def expand(where: str) -> list[str]:
-    """The paths or URIs that a text with brackets or commas names.
+    """The paths or URIs that a text with brackets, commas or quotes names.
 
     Errors: InputError for invalid brackets; LimitExceeded beyond IDSET_COUNT_MAX paths.
 
-    >>> expand("power:/pdu0/node[0-1]")
-    ['power:/pdu0/node0', 'power:/pdu0/node1']
+    >>> expand("power:/pdu0/node[0-1]"), expand("network:leaf0,leaf1"), expand("/m/'a b',c")
+    (['power:/pdu0/node0', 'power:/pdu0/node1'], ['network:leaf0', 'network:leaf1'], ['/m/a b', '/m/c'])
     """
     if not folds(where):
         return [where]
-    parts = _outside_brackets(where)
-    if prod(hostlist.count(part) if folds(part) else 1 for part in parts) > limits.IDSET_COUNT_MAX:
+    graph = _GRAPH.match(where)
+    start = graph[0] if graph is not None else ""
+    steps = [list(_items(step)) for step in _outside_brackets(where[len(start) :])]
+    if prod(sum(len(item) for item in items) for items in steps) > limits.IDSET_COUNT_MAX:
         raise _too_many(where)
-    return ["/".join(names) for names in product(*(hostlist.parse(part) if folds(part) else [part] for part in parts))]
+    return [start + "/".join(names) for names in product(*([name for item in items for name in item] for items in steps))]
+
+
+def _items(step: str) -> Iterator[Sequence[str] | hostlist.Expression]:
+    """The names that one step of a path lists."""
+    for item in _outside_brackets(step, ","):
+        if _QUOTED.fullmatch(item) is not None:
+            yield [str(ast.literal_eval(item))]
+        elif folds(item) or item != step:
+            yield from hostlist.expressions(item)
+        else:
+            yield [item]
 
 
 class Folded(NamedTuple):
@@ -57,7 +97,8 @@ def listed(text: str) -> list[Folded]:
     """
     parts: list[str] = []
     for part in _outside_brackets(text, ","):
-        if parts and _is_path(parts[-1]) and not _is_path(part) and "@" not in part:
+        name, *host = _outside_brackets(part, "@")
+        if parts and _is_path(parts[-1]) and not _is_path(part) and (not host or "/" in name):
             parts[-1] += f",{part}"
         else:
             parts.append(part)
@@ -84,7 +125,11 @@ def _names(part: str) -> Folded:
     return found
 
 
-_PATH: Final = re.compile(r"/|[^\s/\[\]{}()=:;,@]+:")
+_GRAPH: Final = re.compile(r"[^\s/\[\]{}()=:;,@'\"]+:")
+_PATH: Final = re.compile(rf"/|{_GRAPH.pattern}")
+_QUOTES: Final = ("'", '"')
+_QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+"""A name as Python writes it, where a hostlist cannot have it."""
 
 
 def _is_path(text: str) -> bool:
@@ -96,10 +141,17 @@ def _too_many(where: str) -> LimitExceeded:
 
 
 def _outside_brackets(where: str, separator: str = "/") -> list[str]:
-    parts, start, depth = [], 0, 0
-    for at, character in enumerate(where):
+    """The parts between separators outside brackets and quoted names."""
+    parts, start, depth, at = [], 0, 0, 0
+    while at < len(where):
+        character = where[at]
+        quoted = _QUOTED.match(where, at) if character in "'\"" and (at == 0 or where[at - 1] in "/,:@") else None
+        if quoted is not None:
+            at = quoted.end()
+            continue
         depth += (character == "[") - (character == "]")
         if character == separator and depth == 0:
             parts.append(where[start:at])
             start = at + 1
+        at += 1
     return [*parts, where[start:]]

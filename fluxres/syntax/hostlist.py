@@ -145,6 +145,15 @@ def fold(names: Iterable[str]) -> str:
     return ",".join([*out, *_groups(plain)])
 
 
+def is_name(name: str) -> bool:
+    """Whether a hostlist can have this name.
+
+    >>> is_name("node0"), is_name("left over")
+    (True, False)
+    """
+    return _wrong(name) is None
+
+
 class Hostname(NamedTuple):
     """The parts of a host name: the text before its trailing digits, and these digits as a number and as written.
 

@@ -178,6 +178,17 @@ def test_the_tasks_of_a_day_work_on_a_terminal_of_80_columns() -> None:
 
 
 @pytest.mark.usefixtures("clone")
+def test_the_commands_offered_for_habits_of_other_tools_succeed() -> None:
+    assert run("fluxres load data/clusters/demo.yaml").returncode == 0
+    rows = [line for line in (ROOT / "specs" / "habits.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    typed = [command for row in rows for command in re.findall(r"`(fluxres .*?)`", row)]
+    assert len(typed) > len(rows)
+    failed = {command: done.stdout for command in typed if (done := run(command)).returncode}
+    asked_in_vain = "fluxres why -N8 -x -t 1h"  # status 1: not now
+    assert list(failed) == [asked_in_vain], failed
+
+
+@pytest.mark.usefixtures("clone")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_python_does_what_the_document_shows(document: Path) -> None:
     check_doctests(document)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -12,15 +13,17 @@ import pytest
 
 import fluxres
 from fluxres import InsufficientResources, LimitExceeded, Resource, ResourceGraph, UnknownJob, UsageError, limits
+from fluxres.allocation.records import STAGE_OWNER
 from fluxres.clock import TICKS_PER_S
+from fluxres.store import open_store
 from fluxres.store.records import capture
 
 START, END = 100, 200
 TYPES = ("node", "core", "memory")
 
 
-def machine() -> ResourceGraph:
-    node = Resource("node", 3, children=[Resource("core", 2), Resource("memory", size=4)])
+def machine(*, exclusive: bool = False) -> ResourceGraph:
+    node = Resource("node", 3, children=[Resource("core", 2), Resource("memory", size=4)], exclusive=exclusive)
     return fluxres.build(Resource("rack", 2, children=[node]), name="lab")
 
 
@@ -32,12 +35,24 @@ def free_units(graph: ResourceGraph, at: int) -> dict[str, int]:
     return {graph.structure.where(v): int(n) for v, n in zip(np.arange(lo, hi)[leaves], free[leaves], strict=True) if n}
 
 
+def is_of_a_job(graph: ResourceGraph, path: str, at: int) -> bool:
+    """Whether the node around this pool is exclusive, and a job holds something of it."""
+    node = graph.pool(path).parent
+    assert node is not None
+    return node.exclusive_required and any(
+        owner != "m" and any(start <= at * TICKS_PER_S < end for start, end, _ in steps)
+        for v in range(node.vertex, graph.structure.end.item(node.vertex))
+        for owner, steps in graph.records.held.get(v, {}).items()
+    )
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared nodes", "exclusive nodes"])
 @pytest.mark.parametrize("seed", range(40))
-def test_nothing_is_left_in_the_window_whatever_jobs_hold_and_release(seed: int) -> None:
-    random, graph = Random(seed), machine()
+def test_nothing_is_left_in_the_window_whatever_jobs_hold_and_release(seed: int, exclusive: bool) -> None:
+    random, graph = Random(seed), machine(exclusive=exclusive)
     events: list[dict[str, object]] = []
     graph.sink = events.append
-    replica = machine()
+    replica = machine(exclusive=exclusive)
     wanted = ["/lab/rack0", "/lab/rack0/node1", "/lab/rack0/node0/core0", "/lab/rack1/node3", "/lab/rack0/node2/core1"]
     jobs = []
     for number in range(8):
@@ -54,7 +69,7 @@ def test_nothing_is_left_in_the_window_whatever_jobs_hold_and_release(seed: int)
             pass
     graph.reserve("/lab/rack0", name="m", start=START, end=END, ignore_jobs=True)
     for _ in range(4):
-        assert not any(free_units(graph, at) for at in range(START, END, 5))
+        assert all(is_of_a_job(graph, path, at) for at in range(START, END, 5) for path in free_units(graph, at))
         assert graph.check() == []
         with pytest.raises(InsufficientResources):
             graph.allocate("/lab/rack0/node0/core0", job="late", start=START + 1, end=START + 2)
@@ -86,6 +101,34 @@ def test_a_job_that_runs_into_it_is_a_reason_to_refuse_and_nothing_changes() -> 
     with pytest.raises(InsufficientResources, match="j holds something there between 100 s and 200 s"):
         graph.reserve("/lab/rack0", name="m", start=100, end=200)
     assert (graph.revision, graph.reservations(), graph.jobs()) == (revision, {}, ["j"])
+
+
+def test_a_part_of_an_exclusive_node_is_reserved_when_its_job_ends() -> None:
+    graph = machine(exclusive=True)
+    graph.allocate(["/lab/rack0/node0/core0", "/lab/rack0/node0/core1"], job="j", start=0, end=150)
+    before = _held(graph)
+    with pytest.raises(InsufficientResources, match="j holds something there"):
+        graph.reserve("/lab/rack0/node0/memory", name="m", start=START, end=END)
+    assert (graph.reservations(), _held(graph)) == ({}, before)
+    graph.reserve(["/lab/rack0/node0/core0", "/lab/rack0/node0/memory"], name="m", start=START, end=END, ignore_jobs=True)
+    assert {owner for _, owner, steps in _held(graph) if steps[0][0] < 150 * TICKS_PER_S} == {"j"}
+    graph.free("j", "/lab/rack0/node0/core0")
+    graph.free("j")
+    assert graph.allocation("m", at=START).start == START
+    assert graph.check() == []
+
+
+def test_what_an_expired_stage_held_is_reserved_for_readers_of_a_store_too(tmp_path: Path) -> None:
+    store, now = open_store(str(tmp_path / "lab.db")), [0.0]
+    store.put("lab", machine())
+    with store.writing("lab", clock=lambda: now[0]) as transaction:
+        transaction.graph.stage("/lab/rack0/node0", job="s", ttl_s=10)
+        transaction.graph.reserve("/lab/rack0", name="m", start=START, end=END, ignore_jobs=True)
+    staged, now[0] = store.load(clock=lambda: now[0]), 20.0
+    late = store.load(clock=lambda: now[0])
+    node = late.vertex("/lab/rack0/node0")
+    assert [list(graph.records.held.get(node, {})) for graph in (staged, late)] == [[f"{STAGE_OWNER}s0"], ["m"]]
+    assert late.why_not("-N6 -x", at=START, duration_s=1) is not None
 
 
 def test_its_windows_repeat() -> None:

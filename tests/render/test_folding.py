@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fluxres
+from fluxres.errors import FluxresError
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe
 from fluxres.graph.recipe import expand as build
 from fluxres.graph.structure import Structure
-from fluxres.model import ResourceGraph
+from fluxres.model import ResourceGraph, targets
 from fluxres.render import tree
 from fluxres.render.folding import Subtrees, fold, fold_all, folded, groups, looks, mixed, runs
 from fluxres.syntax import hostlist
@@ -148,3 +152,43 @@ def test_names_that_grow_by_a_digit_are_one_run() -> None:
     structure = build(Recipe("cluster", children=nodes), origin=uuids.new_origin())
     structure.names = {v: name for v, name in structure.names.items() if name < "n10"}
     assert folded(structure, structure.of_type("node")) == "n[08-12]"
+
+
+ODD_NAMES = [
+    "a b",
+    "x,y",
+    "n[0-3]",
+    "it's",
+    'q"r',
+    "a",
+    "b",
+    "node@3",
+    "k=3",
+    "ü",
+    "#17",
+    "x{y}",
+    "'a'",
+    "-x",
+    "c:d",
+    "a\\b",
+    "n1",
+    "n2",
+]
+ODD_TYPES = ["node", "core", "a b", "c:d", "x@y", "n[0]", "'q'", "t,u"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_a_folded_text_names_the_pools_again(random: Random) -> None:
+    def some(type_name: str, *below: dict[str, Any]) -> dict[str, Any]:
+        how = {"count": random.randint(1, 3)} if random.random() < 0.4 else {"names": random.sample(ODD_NAMES, 2)}
+        return {"type": type_name, **how, "with": list(below)}
+
+    resources = [some(random.choice(ODD_TYPES), some(random.choice(ODD_TYPES))) for _ in range(2)]
+    pools = [some("switch", some("port"))]
+    try:
+        graph = fluxres.load({"fluxres": 1, "name": "m", "resources": resources, "graphs": {"net": {"pools": pools}}})
+    except FluxresError:  # two names are equal
+        return
+    chosen = sorted(random.sample(range(len(graph)), random.randint(1, min(8, len(graph)))))
+    assert sorted(targets.accounts_named(graph.structure, fold_all(graph.structure, chosen))) == chosen

@@ -17,7 +17,7 @@ from fluxres.cli.watching import watchable
 
 @click.command("nodes", cls=Command, outputs=POOL_OUTPUTS)
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
-@click.option("-l", "--reasons", is_flag=True, help="Also why nodes take no work, who said so, and since when.")
+@click.option("-l", "-R", "--reasons", is_flag=True, help="Also why nodes take no work, which user set that, and since when.")
 @click.option("--start", "at", type=Moment(), metavar="T", help="At this time. Default: now.")
 @click.pass_obj
 @watchable
