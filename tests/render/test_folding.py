@@ -154,7 +154,7 @@ def test_names_that_grow_by_a_digit_are_one_run() -> None:
     assert folded(structure, structure.of_type("node")) == "n[08-12]"
 
 
-ODD_NAMES = ["a b", "x,y", "n[0-3]", "it's", 'q"r', "a", "b", "node@3", "k=3", "ü", "#17", "x{y}", "'a'", "-x", "c:d", "a\\b"]
+ODD_NAMES = [
     "a b",
     "x,y",
     "n[0-3]",
