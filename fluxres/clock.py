@@ -193,7 +193,7 @@ def _read(parse: Callable[[], float], what: str) -> float:
 
 def _since_1970(moment: datetime, what: str) -> float:
     if moment != moment:  # noqa: PLR0124 - pandas.NaT, which is a datetime
-        raise UsageError(f"{what}: expected a moment, got {moment!r}")
+        raise UsageError(f"{what}: expected a time, got {moment!r}")
     try:
         if moment.utcoffset() is None:
             return datetime.timestamp(moment)  # a Timestamp of pandas overrides the method and takes its time for UTC

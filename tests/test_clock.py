@@ -64,7 +64,7 @@ def test_values_of_other_types_are_no_durations(bad: object) -> None:
 
 @pytest.mark.parametrize("bad", ["", "x", "30m", "2030-13-01", "yesterdays", "-1h", "1e9"])
 def test_text_that_is_no_moment_is_refused_by_the_name_of_the_value(bad: str) -> None:
-    with pytest.raises(UsageError, match=r"^at: expected a moment"):
+    with pytest.raises(UsageError, match=r"^at: expected a time"):
         clock.ticks(bad, "at", now=0)
 
 

@@ -21,7 +21,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.kinds import EXCLUSIVE
+from fluxres.graph.kinds import EXCLUSIVE, is_state
 from fluxres.planner.lines import FEW_POOLS_MAX
 from fluxres.syntax.moment import in_message
 
@@ -411,7 +411,7 @@ def _barred(records: Records, v: int, by: int) -> InsufficientResources:
     """The state of the pool, or of the one above it that is `by`, forbids new work (rule A7)."""
     accounts = records.accounts
     state, at = accounts.pools.state_name(by), accounts.where(by)
-    reason = f"it is {state}" if by == v else f"{at} is {state}"
+    reason = f"it is {is_state(state)}" if by == v else f"{at} is {is_state(state)}"
     return InsufficientResources(
         f"not available: {reason}", where=accounts.where(v), hint=f"set the state of {at} to up", reasons={at: state}
     )

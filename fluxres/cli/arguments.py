@@ -62,7 +62,7 @@ class Moment(click.ParamType[float]):
         """Seconds of `now`, `+30m`, `3600`, `2026-12-01T08:00`, `tomorrow 08:00` or `-`."""
         if isinstance(value, float):
             return value
-        asked, now = moment.read(value), clock.system()
+        asked, now = moment.read(value), _now(ctx)
         start = ctx.params.get(self.after) if ctx is not None and self.after is not None and asked.is_next else None
         # While click parses, an option that is not given has a value of its own.
         found = asked.resolve(start if isinstance(start, float) and start < inf else now)
@@ -73,13 +73,17 @@ class Moment(click.ParamType[float]):
         return found
 
 
+def _now(ctx: click.Context | None) -> float:
+    return clock.system() if ctx is None else ctx.ensure_object(Settings).now()
+
+
 class Window(click.ParamType[tuple[float, float]]):
     """A window `A..B`, as seconds."""
 
     name = "window"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        return value if isinstance(value, tuple) else moment.parse_window(value, clock.system())
+        return value if isinstance(value, tuple) else moment.parse_window(value, _now(ctx))
 
 
 def vertices(graph: ResourceGraph, words: Iterable[str]) -> list[int]:

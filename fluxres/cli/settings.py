@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fluxres import limits
+from fluxres import clock, limits
 
 if TYPE_CHECKING:
     from fluxres.render.text import Style
@@ -48,6 +48,7 @@ class Settings:
         header: whether tables have a line of headings.
         color: auto, always or never.
         wait_s: how long to wait for the lock of the store.
+        now_s: what "now" means in the options, once one of them depends on it: a command has one present.
     """
 
     argv: tuple[str, ...] = ()
@@ -57,6 +58,13 @@ class Settings:
     header: bool = True
     color: str = "auto"
     wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT
+    now_s: float | None = None
+
+    def now(self) -> float:
+        """The wall clock time of this command, in whole microseconds."""
+        if self.now_s is None:
+            self.now_s = round(clock.system(), 6)
+        return self.now_s
 
     @property
     def command(self) -> str:

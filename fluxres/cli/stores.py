@@ -12,6 +12,7 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from fluxres.clock import Clock
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
     from fluxres.store import Holder, SqliteStore
@@ -52,15 +53,20 @@ def os_user() -> str:
 def changing(settings: Settings) -> Iterator[ResourceGraph]:
     """The same graph under the lock: when the block ends, its changes are on disk; if it raises, none are made."""
     with store(settings).writing(
-        settings.graph, command=settings.command, wait_s=settings.wait_s, clock=clock.system
+        settings.graph, command=settings.command, wait_s=settings.wait_s, clock=_present(settings)
     ) as transaction:
         yield transaction.graph
+
+
+def _present(settings: Settings) -> Clock:
+    """The clock of a change: it stands still if an option depends on the present, so that both agree on `now`."""
+    return clock.system if settings.now_s is None else clock.fixed(settings.now_s)
 
 
 @contextmanager
 def trying(settings: Settings) -> Iterator[ResourceGraph]:
     """The same graph, read for a dry run: changes stay in memory."""
-    yield reading(settings)
+    yield store(settings).load(settings.graph, clock=_present(settings))
 
 
 def is_file(dest: str) -> bool:

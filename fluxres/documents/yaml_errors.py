@@ -159,7 +159,7 @@ def _value_not_allowed(fault: _Fault) -> Explanation:
 
 def _no_blank(fault: _Fault, glued: re.Match[str], line: int) -> Explanation:
     message = f"no blank after the ':' of {excerpt(glued[1])}"
-    return fault.said(message, f"write '{glued[1]}: {glued[2]}'", (line, glued.end(1)))
+    return fault.said(message, f"write {excerpt(f'{glued[1]}: {glued[2]}', 80)}", (line, glued.end(1)))
 
 
 def _no_key(fault: _Fault) -> Explanation:

@@ -20,6 +20,16 @@ STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknow
 #: states in which a pool takes no new work (rule A7)
 UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown", "inactive"})
 
+
+def is_state(state: str) -> str:
+    """A state after the word "is".
+
+    >>> is_state("down"), is_state("drain"), is_state("unknown")
+    ('down', 'drained', 'in state unknown')
+    """
+    return {"drain": "drained", "unknown": "in state unknown", "null": "in state null"}.get(state, state)
+
+
 DRAW = "draw."
 """Prefix of a property ``draw.TYPE``: the units of that type that a pool draws from its suppliers, whichever job holds it."""
 

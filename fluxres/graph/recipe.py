@@ -409,10 +409,10 @@ class Check:
         for child in recipe.children:
             self._above.setdefault(child, recipe)
             below.append(self._measure(child, level + 1))
-        before = len(self._mistakes)
+        measure = None
         with self._mistakes:
             measure = self._measured(recipe, below)
-        if len(self._mistakes) > before:
+        if measure is None:
             self._wrong.add(recipe)
             measure = self._measured(Recipe("wrong", ids=None), below)
         self.measures[recipe] = measure

@@ -25,6 +25,7 @@ from fluxres import clock, limits
 from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded
 from fluxres.graph.draws import ONLY_A_WAY
+from fluxres.graph.kinds import is_state
 from fluxres.match.admission import Objection
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
@@ -35,6 +36,7 @@ from fluxres.shown import Shown
 from fluxres.syntax import unit
 from fluxres.syntax.constraint import required
 from fluxres.syntax.moment import in_message
+from fluxres.syntax.vertex import SLOT
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
 """(job, until in ticks) of the jobs that hold units of a vertex in a window."""
@@ -84,14 +86,14 @@ class Cause:
             "id": f"{have} another id",
             "property": f"{'does' if one else 'do'} not have the requested properties{unknown}",
             "unit": f"{are} counted in a unit that does not convert",
-            "state": f"{are} {listed(self.detail)}, or below a pool that is",
+            "state": f"{are} {listed([is_state(state) for state in self.detail])}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
             "partition": f"{are} not in partition {listed(self.detail)}",
             "constraint": f"{'does' if one else 'do'} not satisfy the constraint{unknown}",
             "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
             "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
             "held": f"{are} held{by}",
-            "held-in-part": f"{are} held in part{by}",
+            "held-in-part": f"of those available {are} held in part{by}",
             "route": f"of the pools that request it {have} no route to {listed(self.detail)}",
             "below": f"cannot be allocated exclusively: something in {'it' if one else 'them'} is held{by}",
             "supply": f"{have} too little to give ({tightest}{listed(self.detail, self.number)}){', held' * bool(by)}{by}",
@@ -137,6 +139,11 @@ class PartReport:
         """Whether this part cannot be satisfied even on its own."""
         return self.room < self.asked
 
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether pools above are the only cause."""
+        return bool(self.causes) and all(cause.code in {"held-above", "state"} for cause in self.causes)
+
     def head(self) -> str:
         """What the part asks for and what is available, without the causes.
 
@@ -159,7 +166,8 @@ class PartReport:
             if not self.room:
                 return f"requested {plural(self.asked, 'slot')}, none of {plural(self.candidates, 'node')} has room for one"
             nodes = f"{self.left} of {plural(self.candidates, 'node')}"
-            return f"requested {plural(self.asked, 'slot')}, {nodes} have room for {only}{room}"
+            has = "has" if self.left == 1 else "have"
+            return f"requested {plural(self.asked, 'slot')}, {nodes} {has} room for {only}{room}"
         if self.is_amount or self.room != self.left:
             what = _units_of(self.asked, self.type, self.unit)
             return f"requested {what}, {only}{room} available in {self.left} of {plural(self.candidates, 'pool')}"
@@ -241,9 +249,14 @@ class Refusal(Shown):
 
     @property
     def obstacles(self) -> list[PartReport]:
-        """The parts that are short; if none is, those with pools that something rules out."""
+        """The parts that are short; if none is, those with pools that something rules out.
+
+        What is missing only because the pools around it are, such as the cores of nodes that are held, is left out.
+        """
         short = [part for part in self.parts if part.is_short]
-        return short or [part for part in self.parts if part.causes]
+        around = [f"{part.place}.with[" for part in short if part.type != SLOT]
+        own = [part for part in short if not part.is_out_of_reach or not part.place.startswith(tuple(around))]
+        return own or [part for part in self.parts if part.causes]
 
     def marked(self, part: PartReport) -> str:
         """The place of a part with a colon where the type does not identify it, else nothing."""
@@ -275,7 +288,7 @@ class Refusal(Shown):
         """What is short, by place; for errors that carry reasons."""
         if self.objections:
             return {f"partition {each.partition}: {each.code}": each.sentence() for each in self.objections}
-        short = [part for part in self.parts if part.is_short] or list(self.parts)
+        short = [part for part in self.obstacles if part.is_short] or list(self.parts)
         return {part.place: part.sentence() for part in short}
 
 
@@ -491,7 +504,7 @@ class _Writer:
             detail = tuple(dict.fromkeys(structure.state_name(structure.unavailable_above(v)) for v in some))
         elif code == "cut-off":
             culprits = dict.fromkeys(u for v in some for u in structure.unavailable_because(v))
-            detail = tuple(f"{situation.accounts.said(u)}, which is {structure.state_name(u)}" for u in culprits)
+            detail = tuple(f"{situation.accounts.said(u)}, which is {is_state(structure.state_name(u))}" for u in culprits)
         elif code == "partition" and situation.eligible.partition is not None:
             detail = (f"'{situation.eligible.partition.name}'",)
         elif code == "constraint":

@@ -159,7 +159,7 @@ def _lasting(job: str, given: Mapping[int, Steps], now: int) -> dict[int, Steps]
 
 
 def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> None:
-    if end <= now:
+    if end < now:
         message = f"the end {in_message(seconds(end))} is in the past, now is {in_message(seconds(now))}"
         raise UsageError(message, hint="to end it now, free it")
     starts = [start for spans in lasting for start, stop, _ in spans if stop > now]

@@ -98,7 +98,7 @@ class Moment:
         else:
             time_s = now + self.offset_s if self.relative else self.offset_s
         if time_s < 0:
-            raise UsageError(f"time: expected a moment at or after 0, got {now - time_s:g} s before {now:g}")
+            raise UsageError(f"time: expected a time at or after 0, got {now - time_s:g} s before {now:g}")
         if limits.TIME_MAX_S < time_s < math.inf:
             raise UsageError(f"time: expected seconds <= {limits.TIME_MAX_S:.0f}, got {time_s:g}")
         return time_s
@@ -311,4 +311,4 @@ def _local(seconds: float) -> str:
 
 
 def _refused(text: str) -> InputError:
-    return InputError(f"expected a moment, got {excerpt(text)}", where="time", hint=_HINT)
+    return InputError(f"expected a time, got {excerpt(text)}", where="time", hint=_HINT)

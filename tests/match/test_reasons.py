@@ -137,7 +137,7 @@ def test_holders_of_a_part_are_named() -> None:
     assert parts("node=2/slot/memory=16")[0] == [("inside", 1, (a,))]
     assert parts("node=2/slot/[memory=16;core=4]")[0] == [("inside", 1, (a, b))]
     words = str(made.why_not(request("memory=30"), 0, 5 * S, holders=lambda v, start, end: [holders[v]] if v in holders else []))
-    assert "27 GiB available in 4 of 4 pools: 1 is held in part by a until 10 s." in words
+    assert "27 GiB available in 4 of 4 pools: 1 of those available is held in part by a until 10 s." in words
 
 
 def why_plain(made: Matcher, text: str) -> Refusal:

@@ -87,12 +87,12 @@ def test_job_on_a_drained_node_is_extended() -> None:
     [
         ({"job": "z", "end": 90}, UnknownJob, "no job 'z'"),
         ({"job": "over", "end": 90}, NotHeld, "job 'over' ended at 10 s, and now is 30 s"),
-        ({"job": "a", "end": 30}, UsageError, "the end 30 s is in the past"),
+        ({"job": "a", "end": 29}, UsageError, "the end 29 s is in the past"),
         ({"job": "later", "end": 40}, UsageError, "would end at 40 s, not after its beginning at 40 s"),
         ({"job": "later", "end": math.inf}, UsageError, "holds something from 40 s on, later than now"),
         ({"job": "a"}, UsageError, "neither an end nor a duration"),
         ({"job": "a", "end": 90, "duration_s": 9}, UsageError, "both an end and a duration"),
-        ({"job": "a", "end": "1h"}, UsageError, "end: expected a moment, got '1h'"),
+        ({"job": "a", "end": "1h"}, UsageError, "end: expected a time, got '1h'"),
         ({"job": "a", "duration_s": -1}, UsageError, "duration_s: expected 0 <= seconds"),
     ],
 )

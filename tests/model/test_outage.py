@@ -8,6 +8,7 @@ import pytest
 
 import fluxres
 from fluxres.errors import InsufficientResources
+from fluxres.graph.kinds import is_state
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph
 from tests import sites
@@ -111,13 +112,13 @@ def test_rule_f3_unsupplied_pools_take_no_new_work(site: ResourceGraph, state: s
     assert site.pool(RACK1[1]).available() == site.pool("/site/rack1").available() == 0
     assert [pool.name for pool in site.available() if pool.type == "core"] == [f"core{n}" for _ in range(4) for n in range(4)]
     for wanted in (RACK1[1], f"{RACK1[1]}/core0", "/site/rack1"):
-        with pytest.raises(InsufficientResources, match=f"{culprit} is {state}"):
+        with pytest.raises(InsufficientResources, match=f"{culprit} is {is_state(state)}"):
             site.allocate(wanted, job="j")
     for request in ("node=5", "slot=5/node", "slot=5/core=4", "slot=5/[node;power=1]", "[node=4{x};slot=1/core=4]"):
         refusal = site.why_not(request)
         assert refusal is not None
         assert not refusal.never
-        assert any(f"which is {state}" in sentence for sentence in refusal.sentences()), request
+        assert any(f"which is {is_state(state)}" in sentence for sentence in refusal.sentences()), request
         assert site.satisfiable(request)
     assert site.earliest("node=5") is None
     assert site.jobs() == ["before"]

@@ -228,5 +228,5 @@ def test_pandas_timestamps_are_datetimes() -> None:
     g = at_eight()
     for given in (pandas.Timestamp(SOON), pandas.Timestamp(SOON.astimezone().replace(tzinfo=None))):
         assert g.window(given, pandas.Timedelta("2h")) == g.window(SOON, "2h")
-    with pytest.raises(UsageError, match=r"^at: expected a moment, got NaT"):
+    with pytest.raises(UsageError, match=r"^at: expected a time, got NaT"):
         g.window(pandas.NaT, None)

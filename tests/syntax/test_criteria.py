@@ -200,7 +200,7 @@ def test_records(text: str, found: Criteria) -> None:
         ("job=''", "criteria:5: expected a job id of 1 to"),
         ("type=node at 3", "criteria:11: 'type' does not depend on time (at can be used with allocated, available, job,"),
         ("available>8 at", "criteria:15: expected a value after '8 at', got end of text"),
-        ("available>8 at 30m", "criteria:16: expected a moment, got '30m'"),
+        ("available>8 at 30m", "criteria:16: expected a time, got '30m'"),
         ("available>8 at -", "criteria:16: expected a finite moment, got '-'"),
         ("available>8 during 5", "criteria:20: expected a window A..B, got '5'"),
         ("available>8 during 9..5", "criteria:20: window: expected an end after its start, got 9..5"),

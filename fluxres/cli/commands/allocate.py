@@ -297,7 +297,7 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
     if change is not None and change.startswith("+"):
         duration = change
     elif change is not None and change != LATEST:
-        end = Moment().convert(change, None, None)
+        end = Moment().convert(change, None, click.get_current_context())
     sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
     length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
     with changing(settings) as graph:
