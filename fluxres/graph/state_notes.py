@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
 
 PREFIX: Final = "state."
-_REASON, _USER, _SINCE = (PREFIX + key for key in ("reason", "user", "since"))
+REASON, _USER, _SINCE = (PREFIX + key for key in ("reason", "user", "since"))
 
 
 class StateNote(NamedTuple):
@@ -35,12 +35,12 @@ class StateNote(NamedTuple):
 def put(structure: Structure, vertices: Int32 | Sequence[int], note: StateNote | None) -> None:
     """Replace the notes of these pools."""
     some = [int(v) for v in vertices if any(key.startswith(PREFIX) for key in structure.tags.get(int(v), ()))]
-    for key in (_REASON, _USER, _SINCE) if some else ():
+    for key in (REASON, _USER, _SINCE) if some else ():
         structure.drop_tag(some, key)
     if note is None:
         return
     since = None if note.since is None else f"{math.floor(note.since)}"
-    for key, value in ((_REASON, note.reason), (_USER, note.user), (_SINCE, since)):
+    for key, value in ((REASON, note.reason), (_USER, note.user), (_SINCE, since)):
         if value is not None:
             structure.set_tag(vertices, key, value)
 
@@ -51,7 +51,7 @@ def of(structure: Structure, v: int) -> StateNote | None:
     if not tags or not any(key.startswith(PREFIX) for key in tags):
         return None
     since = tags.get(_SINCE) or ""
-    return StateNote(tags.get(_REASON), tags.get(_USER), float(since) if since.isdecimal() else None)
+    return StateNote(tags.get(REASON), tags.get(_USER), float(since) if since.isdecimal() else None)
 
 
 def without(tags: dict[str, str | None]) -> dict[str, str | None]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
+from fluxres.model.totals import available_units
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -32,7 +33,7 @@ class NodeStates:
             it; reserved in a maintenance window; drained if it takes no new work, draining as long as jobs hold something there;
             down also if its supplier is.
         cores: number of cores.
-        free_cores: those that nobody holds, whatever the state.
+        free_cores: those that take new work: nobody holds them, and they are in service.
         because: the topmost pool whose state makes the node drained or down, -1 for none or a supplier.
     """
 
@@ -100,6 +101,7 @@ def of(graph: ResourceGraph, start: int, end: int) -> NodeStates:
     outage = structure.outage
     if len(outage.roots):
         _take_out(structure, nodes, codes, because, has_job)
+        left = _within(cores, available_units(graph, start, end, 0, structure.tree_end)[cores], nodes, stop)
     return NodeStates(nodes, codes, total, np.where(is_whole, 0, left), because)
 
 

@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fluxres import limits
 from fluxres.allocation import reserved
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.reserved import Held, Rest
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import FOREVER, TICKS_PER_S, seconds
 from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.model import changes, events, targets
-from fluxres.syntax.moment import in_message
+from fluxres.syntax.moment import EPOCH_FROM_S, in_message
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 _NAMES_MAX = 5
+_DAY_TICKS = 86_400 * TICKS_PER_S
 
 
 def repeated(start: int, end: int, every: int | None, until: int | None) -> tuple[tuple[int, int], ...]:
     """The windows of a reservation: the first one, and with `every` the same again until a moment.
+
+    Whole days count in local time: what begins at eight does so when the clocks have changed, too.
 
     Errors: UsageError for windows that overlap, or that repeat without an end; LimitExceeded.
 
@@ -41,15 +46,25 @@ def repeated(start: int, end: int, every: int | None, until: int | None) -> tupl
         return ((start, end),)
     if until is None or until >= FOREVER:
         raise UsageError("a reservation that repeats needs an end", hint="say until when it repeats")
-    if every < end - start:
-        raise UsageError("the windows would overlap", hint="repeat it at intervals that are longer than its duration")
     number = -(-(until - start) // every)
     if number > limits.RESERVATION_WINDOWS_MAX:
         message = f"the reservation would have {number} windows, the limit is {limits.RESERVATION_WINDOWS_MAX}"
         raise LimitExceeded(message, hint="let it end earlier, and reserve again then")
-    if number < 1:
+    begins = [begin for i in range(number + 1) if (begin := _repetition(start, every, i)) < until]
+    if not begins:
         raise UsageError("the repetition ends before the first window begins", hint="give a later end of the repetition")
-    return tuple((start + i * every, end + i * every) for i in range(number))
+    if any(after < begin + end - start for begin, after in pairwise(begins)):
+        raise UsageError("the windows would overlap", hint="repeat it at intervals that are longer than its duration")
+    return tuple((begin, begin + end - start) for begin in begins)
+
+
+def _repetition(start: int, every: int, number: int) -> int:
+    days, rest = divmod(every, _DAY_TICKS)
+    if rest or seconds(start) <= EPOCH_FROM_S:
+        return start + number * every
+    second, fraction = divmod(start, TICKS_PER_S)
+    begin = datetime.fromtimestamp(second) + timedelta(days=days * number)
+    return round(begin.timestamp()) * TICKS_PER_S + fraction
 
 
 def topmost(end: Int32, vertices: Sequence[int]) -> tuple[int, ...]:

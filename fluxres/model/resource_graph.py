@@ -1021,7 +1021,8 @@ class ResourceGraph(ShownDeep, Tabular):
             name: of the reservation; no job may have the same id.
             start: now by default.
             end, duration_s: one of them.
-            every_s, until: repeat the window at this interval, as long as it begins before `until`.
+            every_s, until: repeat the window at this interval, as long as it begins before `until`; whole days count in local
+                time if the start is a date.
             ignore_jobs: leave jobs there what they hold, also within the window; what they release before its end goes to the
                 reservation. By default a job that runs into a window is a reason to refuse.
             user: who reserves.

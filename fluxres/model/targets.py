@@ -19,6 +19,7 @@ from fluxres.errors import FluxresError, StaleHandle, UnknownPool, UsageError
 from fluxres.graph.accounts import ARROW, is_edge
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.forest import Forest
+from fluxres.graph.partitions import PARTITION
 from fluxres.graph.short_names import AT
 from fluxres.graph.structure import Structure
 from fluxres.model.pool import Pool
@@ -303,9 +304,19 @@ def pools(graph: ResourceGraph, targets: Targets | Sequence[Where], what: str) -
 
 
 def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]]:
-    """As :func:`resolve`, with the size of the pool if no amount was given."""
-    size = graph.structure.accounts.size
-    return [(v, size.item(v) if amount is None else amount) for v, amount in resolve(graph, targets)]
+    """As :func:`resolve`, with the size of the pool if no amount was given, for an allocation.
+
+    Errors: UsageError for a partition.
+    """
+    structure, found = graph.structure, resolve(graph, targets)
+    for v, _ in found:
+        if structure.tree_end <= v < structure.n and structure.kind_of(v).type == PARTITION:
+            name = structure.name(v)
+            raise UsageError(
+                "partitions cannot be allocated", where=structure.where(v), hint=f"request nodes of it: -N1 -p {name}"
+            )
+    size = structure.accounts.size
+    return [(v, size.item(v) if amount is None else amount) for v, amount in found]
 
 
 def _amount(amount: object) -> int | None:

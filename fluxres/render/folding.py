@@ -150,8 +150,10 @@ def folded(structure: Structure, vertices: Int32) -> str:
         if len(plain) and len(vertices) <= _SPELLED_MAX:
             return _spelled([structure.name(v) for v in vertices.tolist()], len(vertices))
     kinds = structure.kind[plain]
-    numbers = dict.fromkeys(kinds.tolist() if len(kinds) < 64 else np.unique(kinds).tolist())
-    texts += [_of_kind(structure, plain[kinds == number], number) for number in numbers]
+    alike: dict[object, list[int]] = {}
+    for number in dict.fromkeys(kinds.tolist() if len(kinds) < 64 else np.unique(kinds).tolist()):
+        alike.setdefault(around_id(structure.kinds[number]) or number, []).append(number)
+    texts += [_of_kinds(structure, plain[np.isin(kinds, numbers)], numbers[0]) for numbers in alike.values()]
     return ",".join(dict.fromkeys(texts))
 
 
@@ -171,7 +173,8 @@ def _spelled(names: list[str], count: int) -> str:
     return text if count <= len(names) else f"{text},… {count - len(names)} more"
 
 
-def _of_kind(structure: Structure, vertices: Int32, number: int) -> str:
+def _of_kinds(structure: Structure, vertices: Int32, number: int) -> str:
+    """Names of pools whose kinds make names as this one does."""
     kind = structure.kinds[number]
     affixes = around_id(kind)
     if affixes is None or not folded_text.is_plain(f"{affixes[0]}0{affixes[2]}"):

@@ -221,7 +221,7 @@ def test_states_and_reasons_of_nodes() -> None:
     found = loaded.structure
     states = [found.state_name(found.vertex(f"/cluster/{name}")) for name in ("a1", "a2", "a3", "b")]
     assert states == ["up", "down", "down", "drain"]
-    assert found.tags[found.vertex("/cluster/b")] == {"reason": "disc"}
+    assert found.tags[found.vertex("/cluster/b")] == {"state.reason": "disc"}
 
 
 # -- generic resources ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ held it before."""
 from __future__ import annotations
 
 import pickle
+import time
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from random import Random
 
@@ -138,6 +140,24 @@ def test_its_windows_repeat() -> None:
     assert graph.earliest("slot/node", after=105, duration_s=40) == 110
     assert graph.earliest("slot/node", after=105, duration_s=41) == 210
     assert graph.records.facts["m"].user == "ada"
+
+
+def test_whole_days_count_in_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        week = {"duration_s": "4h", "every_s": "7d", "until": "2027-04-08"}
+        found = machine().reserve("/lab/rack0", name="m", start="2027-03-23T08:00", **week)
+        starts = [datetime.fromtimestamp(start / TICKS_PER_S) for start, _ in found.windows]
+        assert [(start.day, start.hour) for start in starts] == [(23, 8), (30, 8), (6, 8)]
+        assert {end - start for start, end in found.windows} == {4 * 3600 * TICKS_PER_S}
+        hours = machine().reserve(
+            "/lab/rack0", name="m", start="2027-03-27T08:00", duration_s=60, every_s="25h", until="2027-03-30"
+        )
+        assert [datetime.fromtimestamp(start / TICKS_PER_S).hour for start, _ in hours.windows] == [8, 10, 11]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_it_is_no_job() -> None:

@@ -24,18 +24,23 @@ from fluxres.cli.watching import watchable
 def nodes_command(settings: Settings, pools: tuple[str, ...], reasons: bool, at: float | None) -> None:
     """List nodes by state: idle, mixed, allocated, reserved, draining, drained, down.
 
-    A node is mixed if jobs hold a part of it. Naming nodes, or pools around them or in them, lists only these nodes, with
-    reasons.
+    A node is mixed if jobs hold a part of it. Naming nodes, partitions, or pools around nodes or in them, lists only these
+    nodes, with reasons.
     """
     from fluxres.render import nodes
 
     graph = at_once(settings)
     window, found = graph.window(at, None), graph.node_states(at)
     if pools:
-        named = np.array(sorted(set(vertices(graph, pools))), np.int64)
         from fluxres.model.holdings import overlapping
 
-        found = found.only(overlapping(graph.structure, named, found.vertices.astype(np.int64)))
+        named = set(vertices(graph, pools))
+        is_shown = np.zeros(len(found.vertices), np.bool_)
+        for partition in graph.partitions.values():
+            if partition.vertex in named:
+                is_shown |= partition.covers(found.vertices)
+        is_shown |= overlapping(graph.structure, np.array(sorted(named), np.int64), found.vertices.astype(np.int64))
+        found = found.only(is_shown)
 
     def document() -> dict[str, Any]:
         return {"counts": found.counts(), "nodes": nodes.documents(graph, found, window)}

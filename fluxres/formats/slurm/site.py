@@ -29,7 +29,7 @@ from fluxres.formats.losses import Notes, listed
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.gres import Devices, Gres
 from fluxres.formats.slurm.lines import Line
-from fluxres.graph import uuids
+from fluxres.graph import state_notes, uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.partitions import PARTITION, PARTITIONS, SCHEDULES
@@ -206,7 +206,7 @@ def recipes(nodes: Sequence[SiteNode], devices: Sequence[Devices], notes: Notes)
         if room < 0:
             message = f"more than {limits.SLURM_ENTRIES_MAX} properties and generic resources of distinct nodes"
             raise LimitExceeded(message, where=same[0].where, hint="list equal nodes one after the other")
-        tags = {"reason": same[0].reason} if same[0].reason else {}
+        tags = {state_notes.REASON: same[0].reason} if same[0].reason else {}
         names = [node.name for node in same]
         made.append(
             Recipe("node", len(same), names=names, properties=properties, tags=tags, state=same[0].state, children=children)
