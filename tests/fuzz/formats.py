@@ -81,6 +81,8 @@ def examine(known: Format, data: bytes, *, by_content: bool) -> str:
         found = errors(loaded.structure)
     if found:
         raise Finding(f"check: {found[:3]}")
+    if by_content:  # what is left of a damaged file may be a file of another format
+        known = registry.detect(data) or known
     if known.writer is None:
         return "read"
     _require_same(known, loaded)
