@@ -85,7 +85,7 @@ class Cause:
         return {
             "id": f"{have} another id",
             "property": f"{'does' if one else 'do'} not have the requested properties{unknown}",
-            "unit": f"{are} counted in a unit that does not convert",
+            "unit": f"{are} counted in a unit that does not convert{unknown}",
             "state": f"{are} {listed([is_state(state) for state in self.detail])}, or below a pool that is",
             "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
             "partition": f"{are} not in partition {listed(self.detail)}",
@@ -511,6 +511,8 @@ class _Writer:
             detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
         elif code == "property":
             detail = tuple(unknown_properties(structure, situation.typology.vertices(demand.kind), demand.properties))
+        elif code == "unit":
+            detail = tuple(dict.fromkeys(situation.accounts.unit(v) or "none" for v in some))
         elif code == "held-above":
             held = [situation.planner.covered_by(v, situation.start, situation.end) for v in some]
         elif code == "held":

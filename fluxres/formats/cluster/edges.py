@@ -165,8 +165,14 @@ class Edges:
         return _Block(self._structure.parent[below].astype(np.int64), below, CONTAINS, {}, (*path, "pools"))
 
     def _block(self, edge: Edge, path: tuple[Key, ...]) -> _Block:
-        src = self._selected(edge.from_, (*path, "from"))
-        dst = self._selected(edge.to, (*path, "to"))
+        found = Mistakes()
+        with found:
+            src = self._selected(edge.from_, (*path, "from"))
+        with found:
+            dst = self._selected(edge.to, (*path, "to"))
+        with found:
+            attributes = attributes_of(self._document, edge, path)
+        found.require_none()
         with ErrorPlace(partial(self._document.where, path)):
             src, dst = pair(src, dst, None if edge.pairing is UNSET else edge.pairing)
         loops = np.flatnonzero(src == dst)
@@ -178,7 +184,7 @@ class Edges:
         elif edge.direction == "both":
             src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
         relation = LINK if edge.relation is UNSET else edge.relation
-        return _Block(src, dst, relation, attributes_of(self._document, edge, path), path)
+        return _Block(src, dst, relation, attributes, path)
 
     def _selected(self, texts: str | list[str], path: tuple[Key, ...]) -> Int64:
         found = []
@@ -191,8 +197,16 @@ class Edges:
                 if ":/" in text and graph not in (*self._graphs, OUTSIDE):
                     hint = f"there is {', '.join(self._graphs)}"
                     raise type(error)(f"no graph '{graph}'", where=where, hint=hint) from None
-                raise type(error)(error.message, where=where, hint=error.hint) from None
+                raise type(error)(error.message, where=where, hint=self._spelled_out(text, path) or error.hint) from None
         return np.concatenate(found)
+
+    def _spelled_out(self, text: str, path: tuple[Key, ...]) -> str:
+        """A hint with the path or URI of the only pool that has a name; empty if there is none."""
+        named = self._structure.named([text]) if ":" not in text and "/" not in text else []
+        if len(named) != 1:
+            return ""
+        is_inside = named[0] < self._structure.tree_end
+        return f"write {self._structure.path(named[0]) if is_inside else f'{path[1]}:{text}'}"
 
     def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int], path: tuple[Key, ...]) -> None:
         order = np.argsort(subsystem.dst, kind="stable")
