@@ -101,6 +101,15 @@ class _Reader:
             if vertex.count.max != 0  # a count of 0, which RFC 25 allows for gpus
         )
 
+    def _instead_of(self, vertex: Vertex) -> str:
+        """What to write for a type that the graph does not have, as a hint."""
+        known = self.typology.numbers
+        if vertex.type == "core" and "node" in known:
+            return "slot/node requests nodes without cores"
+        if vertex.children and self.typology.structure.named([vertex.type]):
+            return f"{vertex.type} is a pool; one in it is {vertex.children[0].type}@{vertex.type}"
+        return nearest(vertex.type, known)
+
     def demand(self, vertex: Vertex, place: str, in_node: bool, in_whole: bool) -> Demand:
         typology = self.typology
         numbers = typology.graphs if vertex.is_directed else typology.numbers
@@ -114,7 +123,7 @@ class _Reader:
             )
         if kind < 0 and not vertex.is_slot:
             message = f"no pool of type '{vertex.type:.{limits.NAME_LENGTH_MAX}}' in this graph"
-            raise UnknownType(message, where=place, hint=nearest(vertex.type, typology.numbers), reasons={place: message})
+            raise UnknownType(message, where=place, hint=self._instead_of(vertex), reasons={place: message})
         flow = kind in typology.flows
         if flow and (vertex.children or vertex.ids is not None or vertex.properties):
             raise InputError(
