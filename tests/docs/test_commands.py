@@ -169,6 +169,7 @@ def check_doctests(document: Path) -> None:
 def test_commands_do_what_the_document_shows(document: Path) -> None:
     if document.name == "README.md":  # its console begins after the first line of the page, which ends by loading the demo
         assert run(blocks(document)[0].text.rpartition("&& .venv/bin/")[2]).returncode == 0
+        assert run("fluxres allocate node0 --job j1 && fluxres copy /demo --as part").returncode == 0  # as by an earlier reader
     check_commands(document)
 
 
