@@ -619,7 +619,7 @@ class Check:
                 fitting.append(product)
         expected = " or ".join(map(str, fitting))
         hint = "one for each pool in a parent, or for those of several parents" if len(fitting) > 1 else "one for each pool"
-        self._fail(recipe, f"expected {expected} of them, got {length}", hint, key=what)
+        self._fail(recipe, f"expected {expected} entries, got {length}", hint, key=what)
 
 
 def _open(recipe: Recipe, lists: Iterable[object], below: Iterable[Expansion]) -> frozenset[int]:

@@ -93,7 +93,7 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
     now = graph.now()
     if end >= FOREVER and start > now:
         raise UsageError(
-            f"would begin at {in_message(seconds(start))}, later than now ({in_message(seconds(now))}), and has no end",
+            f"the allocation begins at {in_message(seconds(start))}, later than now ({in_message(seconds(now))}), and has no end",
             hint="give an end or a duration",
         )
     if end <= now:
@@ -253,7 +253,7 @@ def refuse_reservation(graph: ResourceGraph, job: object) -> None:
     Errors: UsageError.
     """
     if isinstance(job, str) and job in graph.records.reservations:
-        raise UsageError(f"'{job}' is a maintenance reservation, not a job", hint=f"`reserve --remove {job}` gives it up")
+        raise UsageError(f"'{job}' is a maintenance reservation, not a job", hint=f"`reserve --remove {job}` removes it")
 
 
 def free_pieces(graph: ResourceGraph, job: str, pieces: list[Piece]) -> None:

@@ -76,7 +76,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
 def _objected(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     reasons = refusal.reasons()
     message, hint = refusal.objections[0].text, refusal.outlook().removesuffix(".")
-    message = f"partition '{refusal.objections[0].partition}' {message}"
+    message, hint = f"partition '{refusal.objections[0].partition}' {message}", hint[:1].lower() + hint[1:]
     if refusal.never:
         return InfeasibleRequest(message, hint=hint, reasons=reasons, explanation=refusal)
     return InsufficientResources(message, hint=hint, earliest=refusal.earliest, reasons=reasons, explanation=refusal)

@@ -28,6 +28,7 @@ from fluxres.allocation.planned import Batch, Staged
 from fluxres.allocation.records import Records, empty_planner
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
+from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph import state_notes, surgery
 from fluxres.graph.auxiliary import Int32
@@ -156,7 +157,7 @@ class ResourceGraph(ShownDeep, Tabular):
         if isinstance(self.structure, _Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
         jobs = self._lasting(now_ticks(self.clock))  # unlike now(), this does not ask the parent instance
-        return f"<ResourceGraph {self.name}: {len(self)} pools, {len(jobs)} jobs>"
+        return f"<ResourceGraph {self.name}: {plural(len(self), 'pool')}, {plural(len(jobs), 'job')}>"
 
     # -- time --------------------------------------------------------------------------------------------------------
 

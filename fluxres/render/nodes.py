@@ -65,13 +65,17 @@ def lines(graph: ResourceGraph, found: NodeStates, window: tuple[int, int], *, r
     return table(columns, rows, style=style)
 
 
+def _limit(seconds: float) -> str:
+    return "unlimited" if seconds == float("inf") else duration.readable(seconds)
+
+
 def _partitions(graph: ResourceGraph, found: NodeStates) -> Iterator[tuple[tuple[str, str, str], NodeStates]]:
     """Name (with a star: the default), state and longest time of each partition, with its nodes; last, nodes in none."""
     is_in_none = np.ones(len(found), np.bool_)
     for one in graph.partitions.values():
         is_member = one.covers(found.vertices)
         is_in_none &= ~is_member
-        yield (one.name + "*" * one.is_default, one.state, duration.readable(one.max_time_s)), found.only(is_member)
+        yield (one.name + "*" * one.is_default, one.state, _limit(one.max_time_s)), found.only(is_member)
     yield ("-" if graph.partitions else "", "", ""), found.only(is_in_none)
 
 

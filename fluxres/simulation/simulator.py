@@ -169,7 +169,7 @@ class Simulator:
 
     Args:
         machine: what the workload runs on.
-        queue_policy, match_policy: of the instance, if there is no hierarchy.
+        queue_policy, match_policy: of the instance, if there is not a hierarchy.
         inventory: of all instances.
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.

@@ -153,7 +153,7 @@ class _Reader:
             if with_unit is not None and units.dimension(with_unit[2]) is None:
                 number, unit = with_unit.groups()
                 near = units.near(unit)
-                hint = f"did you mean {near}?" if near else f"write an own unit in braces: {number}{{unit:{unit}}}"
+                hint = f"did you mean {near}?" if near else f"write a unit of your own in braces: {number}{{unit:{unit}}}"
             raise type(error)(error.message, where=_at(start), hint=hint) from None
         if count.fixed is not None and text.isdigit():
             return counts.exactly(count.fixed) if self.keep_counts else count.fixed

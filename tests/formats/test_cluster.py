@@ -542,7 +542,7 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nresources:\n- {type: node, id: ''}", "3:20: resources[0].id", "expected at least one number"),
         ("fluxres: 1\nresources:\n- {type: node, id: -2}", "3:20: resources[0].id", "expected int >= 0, got -2"),
         ("fluxres: 1\nresources:\n- {type: node, id: 0-99999999999}", "3:20: resources[0].id", "numbers"),
-        ("fluxres: 1\nresources:\n- {type: node, count: 3, id: 0-1}", "3:30: resources[0].id", "expected 3 of them, got 2"),
+        ("fluxres: 1\nresources:\n- {type: node, count: 3, id: 0-1}", "3:30: resources[0].id", "expected 3 entries, got 2"),
         (
             "fluxres: 1\nresources:\n- {type: node, id: {within: rack}}",
             "3:29: resources[0].id.within",
@@ -554,7 +554,7 @@ def test_uuids_use_the_given_base() -> None:
         (
             "fluxres: 1\nresources:\n- {type: node, hosts: 'n[1-2]', count: 3}",
             "3:23: resources[0].hosts",
-            "expected 3 of them, got 2",
+            "expected 3 entries, got 2",
         ),
         ("fluxres: 1\nresources:\n- {type: node, name: 'a/b'}", "3:22: resources[0].name", "not allowed in a path"),
         ("fluxres: 1\nresources:\n- {type: node, name: '${x'}", "3:22: resources[0].name", "expected ${KEY}"),

@@ -90,7 +90,7 @@ def test_mistakes_of_names_and_lists_are_listed_together() -> None:
 - {type: f, id: [3, 3]}
 """
     assert mistakes(text) == [
-        "4:30 expected 2 of them, got 3",
+        "4:30 expected 2 entries, got 3",
         "5:19 name 'x/y' has a character not allowed in a path",
         "5:49 name '${nothing}' uses 'nothing', which neither the pool nor one above it has",
         "5:64 2 pools with the same name 'e'",

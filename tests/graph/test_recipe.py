@@ -242,7 +242,7 @@ BAD: list[tuple[str, Recipe, str, str]] = [
         "list too short",
         cluster(has("rack", 2, has("node", 3, ids=np.arange(4)))),
         "cluster/rack/node.id",
-        "expected 3 or 6 of them, got 4",
+        "expected 3 or 6 entries, got 4",
     ),
     ("negative id", cluster(has("node", 1, ids=np.array([-1]))), "cluster/node.id", "expected int >= 0, got -1"),
     ("id twice", cluster(has("node", 2, ids=np.array([4, 4]))), "cluster/node.id", "two node pools with id 4"),

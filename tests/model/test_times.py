@@ -118,7 +118,9 @@ def test_later_allocation_needs_an_end_and_past_window_is_refused(way: str) -> N
     g.allocate("/demo/rack/node1/core1", job="held")
     g.clock = clock.fixed(100.0)
     before = trace(g)
-    with pytest.raises(UsageError, match=r"would begin at 101 s, later than now \(100 s\), and has no end \(give an end"):
+    with pytest.raises(
+        UsageError, match=r"the allocation begins at 101 s, later than now \(100 s\), and has no end"
+    ):
         make(g, way, 101, None)
     with pytest.raises(UsageError, match=r"the window ends at 100 s, which is not after now \(100 s\)"):
         make(g, way, 50, 100)
@@ -137,9 +139,9 @@ def test_allocation_that_has_begun_needs_no_end(way: str) -> None:
 def test_reservation_needs_an_end() -> None:
     g = machine()
     g.allocate("slot=4/core", job="a", duration_s=10)
-    with pytest.raises(UsageError, match=r"would begin at 10 s, later than now \(0 s\), and has no end"):
+    with pytest.raises(UsageError, match=r"the allocation begins at 10 s, later than now \(0 s\), and has no end"):
         g.allocate_orelse_reserve("slot/core", job="b")
-    with pytest.raises(UsageError, match=r"request 1 \(b\): would begin at 10 s"):
+    with pytest.raises(UsageError, match=r"request 1 \(b\): the allocation begins at 10 s"):
         g.allocate_all_orelse_reserve([("slot/core", "b")])
     assert g.earliest("slot/core") == 10
     assert g.allocate_orelse_reserve("slot/core", job="b", duration_s=5).end == 15

@@ -67,7 +67,7 @@ def values() -> dict[str, Any]:
 
 VALUES = values()
 SHORT = {
-    "graph": "<ResourceGraph demo: 200 pools, 1 jobs>",
+    "graph": "<ResourceGraph demo: 200 pools, 1 job>",
     "allocation": "<Allocation j1: 32 core, 4 gpu, from 0 s until 3600 s>",
     "holdings": "<Spans of 1 job: 36 records>",
     "totals": "<Totals of 10 types>",

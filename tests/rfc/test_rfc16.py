@@ -342,7 +342,7 @@ def test_expired_pools_are_unheld_before_and_after_their_record_is_removed(g: Re
     g.clock = clock.fixed(100.0)
     revision = g.revision
     assert (g.jobs(), g.allocated().paths(), g.allocated("j1").paths()) == (["j3"], ["/demo/rack1/node3"], [])
-    assert repr(g) == "<ResourceGraph demo: 34 pools, 1 jobs>"
+    assert repr(g) == "<ResourceGraph demo: 34 pools, 1 job>"
     assert len(g.available()) == len(g)
     assert (g.allocation("j1").end, g.revision) == (100.0, revision)
     assert g.expire() == ["j1", "j2", "j3"]

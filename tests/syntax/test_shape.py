@@ -206,7 +206,7 @@ def test_a_count_with_a_unit(text: str, count: int, unit: str) -> None:
     ("text", "said"),
     [
         ("memory=8G", "did you mean GiB or GB?"),
-        ("licence=8seats", "write an own unit in braces: 8{unit:seats}"),
+        ("licence=8seats", "write a unit of your own in braces: 8{unit:seats}"),
         ("memory=8GiB{unit:MiB}", "expected one unit, got GiB and 'MiB'"),
         ("memory=0GiB", "expected an integer >= 1"),
         ("memory=1.00001B", "expected a whole number of B"),
@@ -302,7 +302,7 @@ def settled(values: Any) -> Any:
     ("text", "way_out"),
     [
         ("node[0-1]", "name pools by path, such as /demo/rack0/node[0-3], or request a number of them, such as node=4"),
-        ("slot/licence=10seats", "write an own unit in braces: 10{unit:seats}"),
+        ("slot/licence=10seats", "write a unit of your own in braces: 10{unit:seats}"),
     ],
 )
 def test_a_mistake_is_refused_with_a_remedy(text: str, way_out: str) -> None:
