@@ -167,7 +167,7 @@ def _seconds(properties: Mapping[str, PropertyValue], key: str, where: str) -> f
     if key not in properties or value is None:
         return None
     try:
-        found = duration.parse(value if isinstance(value, str) else str(float(value)))
+        found = duration.read(value if isinstance(value, str) else str(float(value)))
     except InputError:
         raise _refused(key, "a duration such as 30m, 24h or 7d", value, where) from None
     if found <= 0:

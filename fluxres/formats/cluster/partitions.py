@@ -96,7 +96,7 @@ def _seconds(document: Document, given: Any, path: tuple[Key, ...]) -> float:
     if given is UNSET:
         return np.inf if path[-1] == "max_time" else 0.0
     try:
-        found = duration.parse(given) if isinstance(given, str) else float(given)
+        found = duration.read(given) if isinstance(given, str) else float(given)
     except InputError as error:
         raise InputError(error.message, where=document.where(path), hint="such as 30m, 24h or 7d") from None
     if not 0 < found <= limits.TIME_MAX_S:
