@@ -329,7 +329,7 @@ class Oracle:
         if not last:
             raise Refused(["NotHeld"])
         starts = [s for found in last.values() for s, e, _ in found if e is None or e > self.now]
-        if (end is None and max(starts) > self.now) or (end is not None and end <= max(self.now, min(starts))):
+        if (end is None and max(starts) > self.now) or (end is not None and (end < self.now or end <= min(starts))):
             raise Refused(["UsageError"])
         stop = self.horizon + 1 if end is None else end
         before, held_on = self.given, []

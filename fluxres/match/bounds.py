@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fluxres.match.accumulator import Charger
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
-from fluxres.match.situation import Situation
+from fluxres.match.situation import Situation, having
 
 Int64 = NDArray[np.int64]
 NEVER = 2**62
@@ -52,7 +52,19 @@ class Bounds:
 
     def is_conceivable(self) -> bool:
         """Whether enough units of every type are free for all parts together.  Cost: the totals of the machine."""
-        return all(units <= self._free[kind] for kind, units in self._needed.items()) and self._can_be_looked_at()
+        enough = all(units <= self._free[kind] for kind, units in self._needed.items()) and self._can_be_looked_at()
+        return enough and all(map(self._are_there_with_properties, self._plan.all))
+
+    def _are_there_with_properties(self, demand: Demand) -> bool:
+        """Whether enough units are free in pools with the properties that a part requests, for one instance around it."""
+        number = self._counts[demand.number]
+        if not demand.properties or not number or demand.charged:
+            return True
+        typology, situation = self._situation.typology, self._situation
+        pools = typology.vertices(demand.kind)
+        worth = 1 if demand.children else typology.most_worth(demand)
+        free = int(situation.free_everywhere[pools[having(situation.structure, pools, demand.properties)]].sum())
+        return bool(worth) and ceil(number / worth) <= free
 
     def _can_be_looked_at(self) -> bool:
         """Whether there are enough pools for the demands that only look at pools on a supply path; these pools can be shared."""

@@ -118,9 +118,7 @@ def test_later_allocation_needs_an_end_and_past_window_is_refused(way: str) -> N
     g.allocate("/demo/rack/node1/core1", job="held")
     g.clock = clock.fixed(100.0)
     before = trace(g)
-    with pytest.raises(
-        UsageError, match=r"the allocation begins at 101 s, later than now \(100 s\), and has no end"
-    ):
+    with pytest.raises(UsageError, match=r"the allocation begins at 101 s, later than now \(100 s\), and has no end"):
         make(g, way, 101, None)
     with pytest.raises(UsageError, match=r"the window ends at 100 s, which is not after now \(100 s\)"):
         make(g, way, 50, 100)
