@@ -58,11 +58,11 @@ def page(
 
 
 _OVER_TIME: Final = (
-    "<p>First run of each setting. Time starts with the first submission; all settings have the same axes. Dotted lines are"
-    " limits.</p>"
+    "<p>First run of each setting. Time starts with the first submission; all settings have the same axes. Dotted"
+    " lines, if there are any, are limits.</p>"
 )
 _GANTTS: Final = (
-    "<p>First run of each setting, on one time axis. Without a legend, colours only tell neighbouring jobs apart; of very many"
+    "<p>First run of each setting, on one time axis. Without a legend, colours only distinguish neighbouring jobs; of very many"
     " jobs, the shade shows how much of each point is in use.</p>"
 )
 

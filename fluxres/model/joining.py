@@ -24,7 +24,7 @@ from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
-from fluxres.graph.structure import Structure
+from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.model import changes, targets
 from fluxres.model.supply import Ends, require_drawn, require_kept
 from fluxres.syntax.moment import in_message
@@ -424,7 +424,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     v = targets.vertex(graph, where)
     if hierarchy is None and isinstance(where, str) and ":/" in where:
         named = where.partition(":/")[0]
-        hierarchy = None if named == graph.structure.hierarchy else named
+        hierarchy = None if named in (graph.structure.hierarchy, OUTSIDE) else named
     structure, old_to_new = surgery.unlink(graph.structure, v, hierarchy)
     _carry_from_parent(structure, (graph.structure, old_to_new))
 
