@@ -7,7 +7,7 @@ need not distinguish edges from pools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final, NamedTuple, Protocol
@@ -74,6 +74,7 @@ class Pools(Protocol):
     def wheres(self, vertices: Sequence[int]) -> list[str]: ...
     def uuid(self, v: int) -> str: ...
     def vertex(self, where: str) -> int: ...
+    def named(self, names: Iterable[str], block: slice | None = None, type_name: str | None = None) -> list[int]: ...
 
 
 class Edge(NamedTuple):

@@ -8,7 +8,7 @@ members: a node, or a pool with everything in it. Its state is that of the pool,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, PropertyValue
 from fluxres.syntax import duration
 
 if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
+    from fluxres.graph.accounts import Pools
 
 PARTITIONS: Final = "partitions"
 """The auxiliary graph of partitions."""
@@ -57,7 +57,7 @@ class Partition:
     max_time_s: float
     min_nodes: int
     max_nodes: int | None
-    _structure: Structure
+    _structure: Pools
     _tops: Int32
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class Partition:
         return found
 
 
-def partitions_of(structure: Structure) -> dict[str, Partition]:
+def partitions_of(structure: Pools) -> dict[str, Partition]:
     """The partitions of a machine by name, in the order of their pools.
 
     Errors: InputError for a limit that is none, and for two partitions of one name.
@@ -126,11 +126,11 @@ def partitions_of(structure: Structure) -> dict[str, Partition]:
     return found
 
 
-def require_state(structure: Structure, vertices: Iterable[int], state: str) -> None:
+def require_state(structure: Pools, partitions: Collection[Partition], vertices: Iterable[int], state: str) -> None:
     """Refuse a state that a partition cannot have. Errors: UsageError."""
-    if state in PARTITION_STATES or not structure.partitions:
+    if state in PARTITION_STATES or not partitions:
         return
-    pools = {partition.vertex for partition in structure.partitions.values()}
+    pools = {partition.vertex for partition in partitions}
     wrong = next((int(v) for v in vertices if int(v) in pools), None)
     if wrong is not None:
         hint = f"states of a partition are {', '.join(PARTITION_STATES)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ from fluxres import limits
 from fluxres.errors import UnknownPool
 
 if TYPE_CHECKING:
-    from fluxres.graph.structure import Structure
+    from fluxres.graph.accounts import Pools
 
 AT: Final = "@"
 NODE: Final = "node"
@@ -43,10 +43,12 @@ class ShortNames:
 
     Args:
         structure: its shape and names must not change.
+        is_placed: whether a text is a path, a URI or a uuid, rather than a name.
     """
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Pools, is_placed: Callable[[str], bool]) -> None:
         self._s = structure
+        self._is_placed = is_placed
         self._lookups = 0
 
     def meant(self, name: str) -> list[int]:
@@ -78,7 +80,7 @@ class ShortNames:
         return sorted(found)
 
     def _tops(self, host: str) -> list[int]:
-        return [self._s.vertex(host)] if self._s.lookup.is_placed(host) else self._named(host)
+        return [self._s.vertex(host)] if self._is_placed(host) else self._named(host)
 
     def _by_name(self, names: Iterable[str], top: int = -1, type_name: str | None = None) -> dict[str, list[int]]:
         """The pools with these names, of a type or of any, below `top` or everywhere."""
@@ -127,7 +129,7 @@ class ShortNames:
         Errors: as :meth:`vertex`.
         """
         found: list[int] = []
-        tops = [self._s.vertex(host) for host in hosts] if self._s.lookup.is_placed(hosts[0]) else self.all(hosts)
+        tops = [self._s.vertex(host) for host in hosts] if self._is_placed(hosts[0]) else self.all(hosts)
         for host, top in zip(hosts, tops, strict=True):
             below = self._by_name(names, top)
             for name in names:

@@ -280,7 +280,7 @@ class Structure:
 
     @cached_property
     def short_names(self) -> ShortNames:
-        return ShortNames(self)
+        return ShortNames(self, self.lookup.is_placed)
 
     def vertex(self, where: str) -> int:
         """The pool with this path, URI or uuid.

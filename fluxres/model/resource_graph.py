@@ -1109,7 +1109,8 @@ class ResourceGraph(ShownDeep, Tabular):
             self.structure.set_state(vertices, state)
             state_notes.put(self.structure, vertices, note)
 
-        self._mark("state", where, apply, fields, partial(require_state, self.structure, state=state))
+        allowed = partial(require_state, self.structure, self.structure.partitions.values(), state=state)
+        self._mark("state", where, apply, fields, allowed)
         if self._matcher is not None:
             self._matcher.forget()
 
