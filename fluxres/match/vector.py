@@ -136,8 +136,7 @@ class Search:
             if self.clear or self.node_table.ideal:
                 self._peaks[kind] = None
             else:
-                level = self.node_table.planner.levels.counted(self.level, kind)
-                self._peaks[kind] = level.peaks(kind, self.start, self.end, self._open)
+                self._peaks[kind] = self.level.peaks(kind, self.start, self.end, self._open)
         return self._peaks[kind]
 
     def candidates(self, needs: dict[int, int]) -> Words:
@@ -194,8 +193,7 @@ class Search:
             return policy.scores(self._situation, self.level.vertices)
         if kind < 0:
             return None
-        levels = self.node_table.planner.levels
-        peaks = None if self.node_table.ideal else levels.counted(self.level, kind).peaks(kind, self.start, self.end)
+        peaks = None if self.node_table.ideal else self.level.peaks(kind, self.start, self.end)
         if peaks is None:
             room = self.node_table.units(kind)
             if self.node_table.is_even(kind):
