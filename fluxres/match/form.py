@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import groupby
 from math import ceil
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Supply
+from fluxres.match.result import SlotGroup
 from fluxres.match.typology import Typology
+
+Int64 = NDArray[np.int64]
+UNITS_MAX: Final = 1024
+"""Requests for more units take the general path, so that nothing is cached for counts that no machine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +35,14 @@ class LeafDemand:
         slot: the innermost slot around it below the node or bundle, or None.
         worth: how many requested units one unit of a pool is.
         shares: pools are looked at, not taken.
+        is_single: each pool has one unit, so that free pools are bits.
     """
 
     demand: Demand
     slot: Demand | None
     worth: Fraction
     shares: bool
+    is_single: bool
 
     def units(self, counts: tuple[int, ...]) -> int:
         """Units of pools for one instance."""
@@ -106,6 +115,20 @@ class Load:
                 self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
 
 
+class Single(NamedTuple):
+    """What a request takes of a single node, known in advance except for the numbers of the pools.
+
+    Args:
+        needs: units by type number; empty for the node itself, exclusively.
+        amounts, whole, slots: of the match, shared by all matches of the request.
+    """
+
+    needs: dict[int, int]
+    amounts: Int64
+    whole: NDArray[np.bool_]
+    slots: tuple[SlotGroup, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A request as the vector path reads it.
@@ -116,6 +139,10 @@ class Form:
         outer: the slot around the nodes, or the slot of the bundle.
         parts: what is requested in each node or bundle, in the order written.
         draws: what is charged for each.
+        single: what it takes of one node, if it needs just one and its counts leave no choice.
+        groups: the parts by the slot that they are in, in the order written.
+        kinds: type numbers of the parts.
+        bits: those of them whose pools have one unit each.
     """
 
     sort: Literal["nodes", "bundles", "units"]
@@ -123,13 +150,18 @@ class Form:
     outer: Demand | None
     parts: tuple[LeafDemand, ...]
     draws: tuple[Draw, ...] = ()
+    single: Single | None = field(default=None, compare=False, repr=False)
+    groups: list[tuple[LeafDemand, ...]] = field(init=False, compare=False, repr=False)
     kinds: list[int] = field(init=False, compare=False, repr=False)
-    """Type numbers of the parts."""
+    bits: frozenset[int] = field(init=False, compare=False, repr=False)
     _needs: dict[tuple[int, ...], dict[int, int]] = field(default_factory=dict, compare=False, repr=False)
     _loads: dict[tuple[int, ...], Load] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", sorted({part.demand.kind for part in self.parts}))
+        object.__setattr__(self, "bits", frozenset(part.demand.kind for part in self.parts if part.is_single))
+        slots = groupby(self.parts, lambda part: part if part.slot in (None, self.outer) else part.slot)
+        object.__setattr__(self, "groups", [tuple(parts) for _, parts in slots])
 
     def number(self, counts: tuple[int, ...]) -> int:
         """The total number of nodes, bundles or units."""
@@ -176,6 +208,11 @@ class Form:
 
 def form(plan: Plan, typology: Typology) -> Form | None:
     """The form of a request, or None if only the traverser can match it."""
+    found = _form(plan, typology)
+    return None if found is None else replace(found, single=_single(plan, found))
+
+
+def _form(plan: Plan, typology: Typology) -> Form | None:
     if len(typology.structure.exclusive_composites):
         return None  # numbers of units do not say whether another job is in a pool
     sought, charged = split(plan.demands)
@@ -249,7 +286,33 @@ def _part(demand: Demand, slot: Demand | None, typology: Typology) -> LeafDemand
     if len(units) != 1 or not (ones or (least > 1 and not demand.whole)):
         return None
     worth = demand.per_unit(next(iter(units)))
-    return None if worth is None else LeafDemand(demand, slot, worth, demand.shared and ones)
+    return None if worth is None else LeafDemand(demand, slot, worth, demand.shared and ones, ones)
+
+
+def _single(plan: Plan, form: Form) -> Single | None:
+    """What a request takes of one node; None if it may take more than one node, or pools with several units."""
+    counts = plan.lowest
+    if plan.loose or form.number(counts) != 1:
+        return None
+    if len(plan.slots) != (form.outer is not None) or any(draw.inner or draw.slot is not form.outer for draw in form.draws):
+        return None
+    if form.node is not None:
+        if form.node.children or form.node.shared:
+            return None
+        return _of_one_node(plan, {})
+    needs = form.needs(counts)
+    is_plain = all(not part.shares and part.worth == 1 and part.is_single for part in form.parts)
+    fits = sum(needs.values()) <= UNITS_MAX and len(needs) == len(form.parts)
+    return _of_one_node(plan, needs) if is_plain and fits else None
+
+
+def _of_one_node(plan: Plan, needs: dict[int, int]) -> Single:
+    number = sum(needs.values()) or 1
+    amounts, whole = np.ones(number, np.int64), np.ones(number, np.bool_)
+    starts, picks = np.array([0, number]), np.arange(number)
+    for shared in (amounts, whole, starts, picks):
+        shared.flags.writeable = False  # shared by all matches of this request
+    return Single(needs, amounts, whole, tuple([SlotGroup(slot.label, starts, picks) for slot in plan.slots]))
 
 
 def is_simple(demand: Demand, typology: Typology) -> bool:

@@ -447,6 +447,12 @@ class BitBlock(Block):
         units.fill(1)
         return (ordinals, units) if ordinals.size else None
 
+    def unused(self, lo: int, hi: int, start: int, end: int) -> Ints:
+        """The ordinals in [lo, hi) that are not used in the window, ascending."""
+        words = self._fold(np.bitwise_or, *self.window(start, end), lo >> 6, (hi + 63) >> 6)
+        found: Ints = (unpack(words)[lo & 63 : hi - (lo & ~63)] == 0).nonzero()[0] + lo
+        return found
+
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.bitwise_and, lo, hi, start, end)
 

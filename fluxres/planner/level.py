@@ -45,11 +45,11 @@ class Level:
     Args:
         columns: of the planner.
         kind: the type number.
+        cover: timelines of the pools held exclusively, by type number, created on first use.
         held_whole: (start, end) over all time where a pool is held exclusively, from the planner.
-        ever_whole: whether any pool of a type number is ever held exclusively.
     """
 
-    def __init__(self, columns: Columns, kind: int, held_whole: HeldWhole, ever_whole: Callable[[int], bool]) -> None:
+    def __init__(self, columns: Columns, kind: int, cover: Sequence[Timeline | None], held_whole: HeldWhole) -> None:
         self.kind = kind
         self.vertices = columns.vertices(kind)
         self.ends = columns.ends[self.vertices]
@@ -58,7 +58,7 @@ class Level:
         self.touched = Marks(self.length)
         self._columns = columns
         self._held_whole = held_whole
-        self._ever_whole = ever_whole
+        self._cover = cover
         #: By type number: the units used below each pool; only types of which some were ever used.
         self._counts: dict[int, Timeline] = {}
         # The pools of the level and the gaps between them, alternating, so that one `repeat` fills the column.
@@ -129,6 +129,18 @@ class Level:
                 pools = distinct(columns.parents[pools])
             found = self._between[kind] = sorted(types)
         return found
+
+    def may_cover(self, kinds: Iterable[int]) -> bool:
+        """Whether any pool below this level and above pools of these types may be held exclusively at some moment."""
+        for kind in kinds:  # noqa: SIM110  # called for every request: a generator is slower
+            if any(map(self._ever_whole, self.between(kind))):
+                return True
+        return False
+
+    def _ever_whole(self, kind: int) -> bool:
+        """Whether any pool of a type is ever held exclusively."""
+        line = self._cover[kind]
+        return line is not None and line.breakpoints > 0
 
     def moments(self, start: int, end: int) -> set[int]:
         """Breakpoints of the marks in [start, end)."""
@@ -340,18 +352,11 @@ class Levels:
         if kind not in self._levels:
             level = None
             if Level.is_flat(self._columns, kind):
-                level = Level(self._columns, kind, self._held_whole, self._ever_whole)
+                level = Level(self._columns, kind, self._cover, self._held_whole)
                 self._recall(level)
                 self._made.append(level)
             self._levels[kind] = level
         return self._levels[kind]
-
-    def covers_between(self, level: Level, kinds: Iterable[int]) -> bool:
-        """Whether any pool below the level and above pools of these types may be held exclusively at some moment."""
-        for kind in kinds:  # noqa: SIM110  # called for every request: a generator is slower
-            if any(map(self._ever_whole, level.between(kind))):
-                return True
-        return False
 
     def moments(self, level: Level, kinds: Iterable[int], start: int, end: int) -> list[int]:
         """The moments in [start, end) that matter to a request for these types in pools of a level, ascending.
@@ -373,10 +378,6 @@ class Levels:
     def _lines(self, level: Level, kinds: Iterable[int]) -> list[Timeline]:
         lines = [line for kind in kinds for line in (self._used[kind], *(self._cover[above] for above in level.between(kind)))]
         return [line for line in lines if line is not None]
-
-    def _ever_whole(self, kind: int) -> bool:
-        line = self._cover[kind]
-        return line is not None and line.breakpoints > 0
 
     def _recall(self, level: Level) -> None:
         """Pass everything held already to a new level."""

@@ -480,6 +480,11 @@ class Planner:
 
     # -- whole machine, audit ---------------------------------------------------------------------------------
 
+    def free_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> Ints:
+        """The ordinals in [lo, hi) of a type, all of whose pools have size 1, that are not used themselves in the window."""
+        line = self._used[kind]
+        return np.arange(lo, hi) if line is None else line.unused(lo, hi, start, end)
+
     def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Ints, npt.NDArray[Any]] | None:
         """The ordinals in [lo, hi) of a type used in the window, ascending, and the maximum use of each; or None."""
         line = self._used[kind]

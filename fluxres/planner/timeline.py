@@ -129,6 +129,14 @@ class Timeline:
             return np.zeros(0, np.int64), np.zeros(0, np.uint8)
         return np.concatenate(ordinals), np.concatenate(units)
 
+    def unused(self, lo: int, hi: int, start: int, end: int) -> Ints:
+        """The ordinals in [lo, hi) that are not used in the window, ascending."""
+        number = lo // self.span
+        block, base = self.blocks.get(number), number * self.span
+        if isinstance(block, BitBlock) and hi <= base + self.span:
+            return block.unused(lo - base, hi - base, start, end) + base
+        return np.setdiff1d(np.arange(lo, hi), self.held(lo, hi, start, end)[0], assume_unique=True)
+
     def split(self, ordinals: Ints) -> Iterator[tuple[int, slice]]:
         """Split ascending ordinals at block boundaries: (block number, slice of them)."""
         if not ordinals.size:
