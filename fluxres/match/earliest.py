@@ -110,11 +110,15 @@ class WindowSkipper:
         self._query, self._form, self._node_table = query, query.form, query.node_table
         self._counts = query.plan.lowest
         self._level = self._node_table.level
-        self._number = self._form.number(self._counts)
-        needs = self._form.needs(self._counts)
-        kinds = tuple(sorted(needs))
+        amounts = self._form.amounts(self._counts)
+        self._number, self._needs = amounts.number, amounts.needs
+        kinds = tuple(sorted(self._needs))
         drawn = tuple(sorted(self._form.draws, key=lambda draw: draw.demand.channel))
-        self._amounts = (self._number, *(needs[kind] for kind in kinds), *(self._counts[draw.demand.number] for draw in drawn))
+        self._amounts = (
+            self._number,
+            *(self._needs[kind] for kind in kinds),
+            *(self._counts[draw.demand.number] for draw in drawn),
+        )
         self._failures = failures((self._form.sort, self._clear, kinds, *(draw.key(self._counts) for draw in drawn)))
 
     def first_start(self, duration: int, after: int) -> int | None:
@@ -167,7 +171,7 @@ class WindowSkipper:
     def _wanted(self) -> Words:
         """The nodes that would be suitable if nothing were held."""
         found = self._node_table.open(self._query.eligible, whole=self._clear)
-        for kind, units in self._form.needs(self._counts).items():
+        for kind, units in self._needs.items():
             capacity, least = self._node_table.capacity(kind)
             if units > least:
                 found = found & self._level.roof.words(np.flatnonzero(capacity >= units))

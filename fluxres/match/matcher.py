@@ -138,8 +138,9 @@ class Matcher:
         Errors: InfeasibleRequest for a type that the machine does not have; LimitExceeded for competing parts that stay
         undecided; UsageError for an invalid window or policy, and for a partition that the machine does not have.
         """
-        _require_window(start, end)
-        partition = self.partition_for(request)
+        if not 0 <= start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
+        partition = self.partition_for(request) if self.structure.partitions or request.attributes else None
         if partition is None:
             return self._answer(self._query(request, how), start, end, reference=reference)
         if admission.objections(partition, request, _length(start, end), is_queued=is_queued, ideal=self.ideal):
@@ -236,6 +237,8 @@ class Matcher:
         """
         if duration < 1:
             raise UsageError(f"duration: expected at least one tick, got {duration}")
+        if not 0 <= after < FOREVER:
+            raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
         if partition is not None:
             if admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
@@ -246,7 +249,6 @@ class Matcher:
 
         def attempt(start: int, end: int) -> Placement | None:
             try:
-                _require_window(start, end)
                 return self._allowed(self._answer(query, start, end, reference=reference), partition)
             except LimitExceeded as error:
                 undecided.append(error)
@@ -297,7 +299,8 @@ class Matcher:
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        _require_window(start, end)
+        if not 0 <= start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
         partition, undecided = self.partition_for(request), False
         if partition is not None and (found := self._objections(request, start, end, how)):
             return self._objected(request, found, start, end, how)
@@ -412,7 +415,8 @@ class Matcher:
             partition: whose members it may use, as far as its constraint allows.
             eligible: use these targets instead.
         """
-        self.follow_suppliers()
+        if self.structure.outage is not self._outage:
+            self.follow_suppliers()
         if request.attributes:
             _require_allowed(self.structure, request)
         named = how if isinstance(how, str) else id(how)
@@ -543,7 +547,6 @@ def _length(start: int, end: int) -> int:
     return end - start if end < FOREVER else FOREVER
 
 
-def _require_window(start: int, end: int) -> None:
-    if not 0 <= start < end or start >= FOREVER:
-        said = f"[{seconds(start):g} s, {seconds(end):g} s)"
-        raise UsageError(f"window {said}: expected 0 <= start < end and a finite start")
+def _wrong_window(start: int, end: int) -> UsageError:
+    said = f"[{seconds(start):g} s, {seconds(end):g} s)"
+    return UsageError(f"window {said}: expected 0 <= start < end and a finite start")

@@ -20,6 +20,7 @@ class Query:
         form: as the vector path reads it; None if the traverser has to answer, for its form or for the policy.
         eligible: the targets that its constraint and its partition allow.
         policy: the order of candidates.
+        between: type numbers of the pools between a node and what the form requests in it.
     """
 
     node_table: NodeTable
@@ -27,6 +28,7 @@ class Query:
     form: Form | None
     eligible: Eligible
     policy: Policy
+    between: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, node_table: NodeTable, plan: Plan, form: Form | None, eligible: Eligible, policy: Policy) -> Query:
@@ -34,7 +36,8 @@ class Query:
         if form is not None and form.sort == "units" and policy.score is not None and not policy.by_node:
             is_plain = policy.score is POLICIES["variation"].score and not node_table.is_varied(form.kinds[0])
             form = form if is_plain else None
-        return cls(node_table, plan, form, eligible, policy)
+        between = () if form is None else map(node_table.level.between, form.kinds)
+        return cls(node_table, plan, form, eligible, policy, frozenset[int]().union(*between))
 
     def situation(self, start: int, end: int) -> Situation:
         """What is available to it in a window."""

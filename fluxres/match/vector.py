@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.match.drawing import FEW, Drawing
-from fluxres.match.form import LeafDemand, NeedsTraverser, Single
+from fluxres.match.form import Amounts, LeafDemand, NeedsTraverser, Single
 from fluxres.match.plan import settle
 from fluxres.match.policy import POLICIES, nearest
 from fluxres.match.query import Query
@@ -71,7 +71,7 @@ class Search:
             #: Nodes in service and eligible that holdings do not rule out.
             self._open = self._open & ~marks.folded(start, end)
             #: Whether a pool between a node and what is requested in it may be held exclusively.
-            self._covered = not self.clear and self.level.may_cover(self.form.kinds)
+            self._covered = not self.clear and self.level.is_ever_held(query.between)
         self._peaks: dict[int, Int64 | None] = {}
         self._pools: dict[tuple[int, int], Pools] = {}
 
@@ -89,11 +89,11 @@ class Search:
     def _is_plain(self, single: Single) -> bool:
         """Whether the policy orders nodes by number and takes only what is requested."""
         policy = self.policy
+        if policy.node_exclusive and not single.takes_node:
+            return False
         if policy.near:
-            return not self.form.draws and (not policy.node_exclusive or not single.needs)
-        if policy.score is None:
-            return not policy.node_exclusive or not single.needs
-        return not policy.node_exclusive and self.scores is None
+            return not self.form.draws
+        return policy.score is None or (not policy.node_exclusive and self.scores is None)
 
     def _of_one_node(self, single: Single) -> Placement | None:
         """The match of a request for a single node, or None."""
@@ -133,10 +133,9 @@ class Search:
 
     def _first_pools(self, node: int, single: Single) -> NDArray[np.int32]:
         """Vertices of the pools that a request takes of a node, ascending."""
-        if not single.needs:
+        if single.takes_node:
             return self.level.vertices[node : node + 1]
-        vertices = self.node_table.typology.vertices
-        found = [vertices(kind)[self.pools(node, kind)[0][:units]] for kind, units in single.needs.items()]
+        found = [part.pools[self.pools(node, part)[0][: single.needs[part.demand.kind]]] for part in self.form.parts]
         return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(single.amounts) > 1 else found[0]
 
     def match(self, counts: tuple[int, ...]) -> Placement | None:
@@ -144,18 +143,18 @@ class Search:
 
         Errors: NeedsTraverser if only a search can decide.
         """
-        number = self.form.number(counts) if self.form.sort == "nodes" else 1
-        if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
+        amounts = self.form.amounts(counts)
+        if self.form.sort == "nodes" and amounts.number > 1 and int(np.bitwise_count(self._open).sum()) < amounts.number:
             return None
         drawing = self.drawing(counts) if self.form.draws else None
-        chosen = self._choose(counts, drawing)
+        chosen = self._choose(amounts, drawing)
         if chosen is None:
             return None
         rows = MatchBuilder(self.node_table.typology.accounts)
         if self.form.sort == "nodes":
-            self._take_nodes(rows, counts, chosen.nodes, drawing)
+            self._take_nodes(rows, counts, amounts, chosen.nodes, drawing)
         else:
-            self._take_bundles(rows, counts, chosen, drawing)
+            self._take_bundles(rows, counts, amounts, chosen, drawing)
         return rows.match(self.plan, counts, self.start, self.end, self.policy)
 
     def fits(self, counts: tuple[int, ...]) -> bool:
@@ -163,9 +162,10 @@ class Search:
 
         Errors: NeedsTraverser if only a search can decide.
         """
+        amounts = self.form.amounts(counts)
         if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
-            return int(np.bitwise_count(self._open).sum()) >= self.form.number(counts)
-        return self._choose(counts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
+            return int(np.bitwise_count(self._open).sum()) >= amounts.number
+        return self._choose(amounts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
 
     def drawing(self, counts: tuple[int, ...]) -> Drawing:
         """What is charged.
@@ -259,7 +259,7 @@ class Search:
 
     def fits_into(self, node: int, needs: dict[int, int]) -> int:
         """How many times what is needed is free in one node, counted unit by unit."""
-        return min(int(self.pools(node, kind)[1].sum()) // units for kind, units in needs.items())
+        return min(int(self.pools(node, self.form.part_of[kind])[1].sum()) // units for kind, units in needs.items())
 
     def room_at_most(self, nodes: Int64, needs: dict[int, int]) -> Int64:
         """How many times what is needed fits into each node by count, which may be too optimistic."""
@@ -310,18 +310,17 @@ class Search:
 
     # -- the choice of nodes -------------------------------------------------------------------------------------------
 
-    def _choose(self, counts: tuple[int, ...], drawing: Drawing | None, *, any_will_do: bool = False) -> Chosen | None:
+    def _choose(self, amounts: Amounts, drawing: Drawing | None, *, any_will_do: bool = False) -> Chosen | None:
         """The nodes to use; None if there are too few.
 
         Args:
-            counts: how many of each demand.
+            amounts: what the form asks for.
             drawing: what is charged; None for nothing.
             any_will_do: only test whether there are enough; the order of the policy may be ignored.
 
         Errors: NeedsTraverser if only a search can decide.
         """
-        form = self.form
-        number, needs = form.number(counts), form.needs(counts)
+        form, number, needs = self.form, amounts.number, amounts.needs
         one_each = form.sort == "nodes"
         words = self.candidates(needs)
         if not words.any():
@@ -486,30 +485,29 @@ class Search:
 
     # -- pools of one node ---------------------------------------------------------------------------------------------
 
-    def pools(self, node: int, kind: int) -> Pools:
-        """Pools of a type in one node with units free through the window, in the order of the policy."""
+    def pools(self, node: int, part: LeafDemand) -> Pools:
+        """Pools for a part in one node with units free through the window, in the order of the policy."""
+        kind = part.demand.kind
         found = self._pools.get((node, kind))
         if found is None:
             first, stop = self.level.edges(kind)
-            found = self._free_pools(node, kind, first.item(node), stop.item(node))
-            order = self._inner_order(found[0], kind)
+            found = self._free_pools(node, part, first.item(node), stop.item(node))
+            order = self._inner_order(part, found[0])
             found = self._pools[node, kind] = found if order is None else (found[0][order], found[1][order])
         return found
 
-    def _free_pools(self, node: int, kind: int, first: int, stop: int) -> Pools:
-        """Pools of a type in one node, which are the ordinals [first, stop), with free units, ascending."""
-        node_table, level = self.node_table, self.level
-        planner, up = node_table.planner, node_table.up_pools(kind)
-        is_idle = not self.is_doubtful(node, (kind,))
-        if kind in self.form.bits and up is None and not self._covered:
+    def _free_pools(self, node: int, part: LeafDemand, first: int, stop: int) -> Pools:
+        """Pools for a part in one node, which are the ordinals [first, stop), with free units, ascending."""
+        kind, planner, level = part.demand.kind, self.node_table.planner, self.level
+        up, is_idle = self.node_table.up_pools(kind), not self.is_doubtful(node, (kind,))
+        if part.is_single and up is None and not self._covered:
             ordinals = np.arange(first, stop) if is_idle else planner.free_ordinals(kind, first, stop, self.start, self.end)
             return ordinals, np.ones(len(ordinals), np.int64)
-        table = node_table.typology.vertices(kind)
         if self._covered:
             v = level.vertices.item(node)
-            units = planner.free_slice(v, level.ends.item(node), self.start, self.end)[table[first:stop] - v]
+            units = planner.free_slice(v, level.ends.item(node), self.start, self.end)[part.pools[first:stop] - v]
         else:
-            units = node_table.typology.structure.size[table[first:stop]]
+            units = self.node_table.typology.structure.size[part.pools[first:stop]]
             held = None if is_idle else planner.held_ordinals(kind, first, stop, self.start, self.end)
             if held is not None:
                 units[held[0] - first] -= held[1].astype(np.int64)
@@ -518,18 +516,19 @@ class Search:
         ordinals = units.nonzero()[0]
         return ordinals + first, units[ordinals]
 
-    def _inner_order(self, ordinals: Int64, kind: int) -> Int64 | slice | None:
-        policy = self.policy
+    def _inner_order(self, part: LeafDemand, ordinals: Int64) -> Int64 | slice | None:
+        policy, is_varied = self.policy, self.node_table.is_varied
         if policy.score is None:
             return slice(None, None, -1) if policy.descending else None
-        if policy.by_node or (policy.score is POLICIES["variation"].score and not self.node_table.is_varied(kind)):
+        if policy.by_node or (policy.score is POLICIES["variation"].score and not is_varied(part.demand.kind)):
             return None
-        table = self.node_table.typology.vertices(kind)
-        return np.argsort(policy.scores(self._situation, table[ordinals]), kind="stable")
+        return np.argsort(policy.scores(self._situation, part.pools[ordinals]), kind="stable")
 
     # -- what is taken -------------------------------------------------------------------------------------------------
 
-    def _take_nodes(self, rows: MatchBuilder, counts: tuple[int, ...], nodes: Int64, drawing: Drawing | None) -> None:
+    def _take_nodes(
+        self, rows: MatchBuilder, counts: tuple[int, ...], amounts: Amounts, nodes: Int64, drawing: Drawing | None
+    ) -> None:
         """Take nodes exclusively, or parts of nodes that the request counts."""
         form, number = self.form, len(nodes)
         vertices = self.level.vertices[nodes]
@@ -553,26 +552,25 @@ class Search:
         if form.outer is not None:
             rows.empty_slot(form.outer.number, counts[form.outer.number])
         if self._are_even(nodes).all():
-            self._take_evenly(rows, counts, nodes, outer)
+            self._take_evenly(rows, amounts, nodes, outer)
             return
         for at, node in enumerate(nodes.tolist()):
             taker = Taker(self, rows, node)
-            for parts in form.groups:
-                repeats = form.repeats(parts[0], counts)
-                for again in range(repeats):
-                    for part in parts:
-                        instance = int(outer[at]) if part.slot is form.outer else at * repeats + again
-                        taker.take(part, part.units(counts), instance)
-        for parts in form.groups:
-            if parts[0].slot is not None and parts[0].slot is not form.outer:
-                rows.empty_slot(parts[0].slot.number, number * form.repeats(parts[0], counts))
+            for group in form.groups:
+                for again in range(amounts.repeats[group[0]]):
+                    for number in group:
+                        part, times = form.parts[number], amounts.repeats[number]
+                        instance = int(outer[at]) if part.slot is form.outer else at * times + again
+                        taker.take(part, amounts.units[number], instance)
+        for part, times in zip(form.parts, amounts.repeats, strict=True):
+            if part.slot is not None and part.slot is not form.outer:
+                rows.empty_slot(part.slot.number, len(nodes) * times)
 
-    def _take_evenly(self, rows: MatchBuilder, counts: tuple[int, ...], nodes: Int64, outer: Int64) -> None:
+    def _take_evenly(self, rows: MatchBuilder, amounts: Amounts, nodes: Int64, outer: Int64) -> None:
         """Take the same lowest (or highest) pools of each node at once, where every node has all of them free."""
         form = self.form
-        for part in form.parts:
-            units = part.units(counts)
-            vertices = self._even_pools(nodes, part, form.repeats(part, counts) * units).reshape(-1)
+        for part, units, times in zip(form.parts, amounts.units, amounts.repeats, strict=True):
+            vertices = self._even_pools(nodes, part, times * units).reshape(-1)
             if part.shares:
                 rows.share(vertices)
             else:
@@ -602,10 +600,12 @@ class Search:
         first, stop = self.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self.policy.descending else first[nodes][:, None] + steps
-        pools: NDArray[np.int32] = self.node_table.typology.vertices(part.demand.kind)[at]
+        pools: NDArray[np.int32] = part.pools[at]
         return pools
 
-    def _take_bundles(self, rows: MatchBuilder, counts: tuple[int, ...], chosen: Chosen, drawing: Drawing | None) -> None:
+    def _take_bundles(
+        self, rows: MatchBuilder, counts: tuple[int, ...], asked: Amounts, chosen: Chosen, drawing: Drawing | None
+    ) -> None:
         """Take bundles, or units."""
         form, (nodes, amounts, turns) = self.form, chosen
         if drawing is not None and form.sort == "bundles":
@@ -618,19 +618,19 @@ class Search:
             return
         first = np.cumsum(amounts) - amounts
         even = self._are_even(nodes)
-        self._take_even_bundles(rows, counts, Chosen(nodes[even], amounts[even], turns), first[even])
+        self._take_even_bundles(rows, asked, Chosen(nodes[even], amounts[even], turns), first[even])
         for node, amount, instance in zip(nodes[~even].tolist(), amounts[~even].tolist(), first[~even].tolist(), strict=True):
             taker = Taker(self, rows, node)
             if form.sort == "units":
                 taker.take(form.parts[0], amount, 0)
                 continue
             for number in range(instance, instance + amount):
-                for part in form.parts:
-                    taker.take(part, part.units(counts), number if turns is None else int(turns[number]))
+                for part, units in zip(form.parts, asked.units, strict=True):
+                    taker.take(part, units, number if turns is None else int(turns[number]))
         if form.outer is not None:
             rows.empty_slot(form.outer.number, int(amounts.sum()))
 
-    def _take_even_bundles(self, rows: MatchBuilder, counts: tuple[int, ...], chosen: Chosen, first: Int64) -> None:
+    def _take_even_bundles(self, rows: MatchBuilder, asked: Amounts, chosen: Chosen, first: Int64) -> None:
         """Take a number of bundles in each of these nodes, all of whose lowest (or highest) pools are free.
 
         Args:
@@ -639,14 +639,14 @@ class Search:
         form, (nodes, amounts, turns) = self.form, chosen
         if not len(nodes):
             return
-        for part in form.parts:
-            units = 1 if form.sort == "units" else part.units(counts)
+        for part, each in zip(form.parts, asked.units, strict=True):
+            units = 1 if form.sort == "units" else each
             lower, upper = self.level.edges(part.demand.kind)
             lengths = amounts * units
             at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             down = self.policy.descending
             ordinals = np.repeat(upper[nodes] - 1, lengths) - at if down else np.repeat(lower[nodes], lengths) + at
-            vertices = self.node_table.typology.vertices(part.demand.kind)[ordinals]
+            vertices = part.pools[ordinals]
             if part.shares:
                 rows.share(vertices)
                 continue
@@ -714,12 +714,11 @@ class Taker:
     def take(self, part: LeafDemand, units: int, instance: int) -> None:
         """Take units for one instance of the part's slot."""
         kind = part.demand.kind
-        ordinals, free = self._search.pools(self._node, kind)
+        ordinals, free = self._search.pools(self._node, part)
         at, gone = self._at.get(kind, (0, 0))
-        table = self._search.node_table.typology.vertices(kind)
         slot = -1 if part.slot is None else part.slot.number
         if part.is_single:
-            vertices = table[ordinals[at : at + units]]
+            vertices = part.pools[ordinals[at : at + units]]
             if part.shares:
                 self._rows.share(vertices)
             else:
@@ -730,7 +729,7 @@ class Taker:
             return
         while units > 0:
             step = min(units, int(free[at]) - gone)
-            vertices = table[ordinals[at : at + 1]]
+            vertices = part.pools[ordinals[at : at + 1]]
             self._rows.add(vertices, np.array([step]))
             if slot >= 0:
                 self._rows.slot(slot, np.array([instance]), vertices)

@@ -130,17 +130,13 @@ class Level:
             found = self._between[kind] = sorted(types)
         return found
 
-    def may_cover(self, kinds: Iterable[int]) -> bool:
-        """Whether any pool below this level and above pools of these types may be held exclusively at some moment."""
-        for kind in kinds:  # noqa: SIM110  # called for every request: a generator is slower
-            if any(map(self._ever_whole, self.between(kind))):
+    def is_ever_held(self, kinds: Iterable[int]) -> bool:
+        """Whether any pool of these types is held exclusively at some moment."""
+        for kind in kinds:
+            line = self._cover[kind]
+            if line is not None and line.breakpoints:
                 return True
         return False
-
-    def _ever_whole(self, kind: int) -> bool:
-        """Whether any pool of a type is ever held exclusively."""
-        line = self._cover[kind]
-        return line is not None and line.breakpoints > 0
 
     def moments(self, start: int, end: int) -> set[int]:
         """Breakpoints of the marks in [start, end)."""
@@ -160,23 +156,24 @@ class Level:
         return counts
 
     def change(self, pools: Pools, start: int, end: int) -> None:
-        """Record that the own use of a few pools grew (or shrank) over the window."""
+        """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
         types, sizes, ordinal_of = self._columns.type, self._columns.size, self._ordinal_of
-        #: By pool of the level and type.
-        below: dict[tuple[int, int], int] = {}
+        #: By pool of the level, the units by type.
+        below: dict[int, dict[int, int]] = {}
         for v, amount in pools:
             pool, kind = ordinal_of[v], types[v]
             if kind == self.kind:
                 self._roof_one(pool, amount > 0, start, end)
             elif pool >= 0:
-                below[pool, kind] = below.get((pool, kind), 0) + amount
+                units = below.setdefault(pool, {})
+                units[kind] = units.get(kind, 0) + amount
             elif sizes[v] == 1:
                 self.cover(v, amount > 0, start, end)
-        for (pool, kind), units in below.items():
-            counts = self._counts.get(kind) or self.open(kind)
-            counts.change(pool, 1, units, UNITS_MAX, start, end, 2)
-        for pool in {pool for pool, _ in below}:
-            if pools[0][1] > 0:
+        for pool, units in below.items():
+            for kind, amount in units.items():
+                counts = self._counts.get(kind) or self.open(kind)
+                counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
+            if amount > 0:
                 self.touched.mark_one(pool, True, start, end)
             else:
                 self._clear_one(pool, start, end)
@@ -225,14 +222,14 @@ class Level:
             self.touched.mark(words, True, start, end)
             return
         # A pool that was released itself is not held any more, so only the pools above it need to be checked.
-        if any(map(self._ever_whole, self._types_above if own else (self.kind, *self._types_above))):
+        if self.is_ever_held(self._types_above if own else (self.kind, *self._types_above)):
             for pool in pools.tolist():
                 self._roof_again(pool, start, end)
         self._clear_many(pools, start, end)
 
     def _roof_again(self, pool: int, start: int, end: int) -> None:
         """Over a window in which the mark was just cleared, mark a pool where it or one above it is still held."""
-        if not any(map(self._ever_whole, (self.kind, *self._types_above))):
+        if not self.is_ever_held((self.kind, *self._types_above)):
             return
         v = int(self.vertices[pool])
         while v >= 0:

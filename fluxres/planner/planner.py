@@ -190,10 +190,12 @@ class Planner:
             raise UsageError(f"vertex {v}: expected 0 <= vertex < {self._n}")
         if amount < 1:
             raise UsageError(f"pool {v}: expected amount >= 1, got {amount}")
-        require_window(start, end)
+        if not BEGINNING < start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
 
     def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
-        require_window(start, end)
+        if not BEGINNING < start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
         which = np.asarray(vertices, np.int64).ravel()
         units = np.asarray(amounts, np.int64)
         if units.shape != which.shape:
@@ -201,7 +203,7 @@ class Planner:
         if not which.size:
             return
         # An impossible change of a few pools falls through to the code below, which raises with the reason.
-        if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), units.tolist(), start, end, sign):
+        if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), (sign * units).tolist(), start, end, sign):
             return
         gaps = which[1:] - which[:-1]
         if gaps.size and gaps.min() <= 0:
@@ -241,9 +243,11 @@ class Planner:
 
     def _change_few(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
         """Change each of a few pools, all up or all down; False, without a change, if one of the changes is impossible."""
-        if vertices[0] < 0 or vertices[-1] >= self._n or min(units) < 1 or vertices != sorted(set(vertices)):
+        if vertices[0] < 0 or vertices[-1] >= self._n or vertices != sorted(set(vertices)):
             return False
-        pools = [(v, sign * amount) for v, amount in zip(vertices, units, strict=True)]
+        if (min(units) if sign > 0 else -max(units)) < 1:
+            return False
+        pools = list(zip(vertices, units, strict=True))
         done: list[tuple[int, int, int]] = []
         for v, number, amount in self._runs(pools):
             try:
@@ -512,7 +516,5 @@ def shown(start: int, end: int) -> str:
     return f"[{start}, {'for ever' if end >= FOREVER else end})"
 
 
-def require_window(start: int, end: int) -> None:
-    """Raise UsageError unless start < end and start is a finite tick."""
-    if not BEGINNING < start < end or start >= FOREVER:
-        raise UsageError(f"window {shown(start, end)}: expected start < end and a finite start")
+def _wrong_window(start: int, end: int) -> UsageError:
+    return UsageError(f"window {shown(start, end)}: expected start < end and a finite start")
