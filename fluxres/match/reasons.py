@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 from typing import NamedTuple
 
@@ -339,13 +340,20 @@ class _Writer:
         self.structure = situation.structure
         self.plan = plan
         self.holders = holders
-        self.trial = Traverser(situation, plan, plan.lowest, policy)
-        self.supplies = Supplies(situation, plan)
+        self.policy = policy
         planner = situation.planner
         n = self.structure.n
         self.busy = np.zeros(0, np.int32) if situation.ideal else planner.busy(0, n, situation.start, situation.end)
         self.free = self.structure.units if situation.ideal else planner.free_slice(0, n, situation.start, situation.end)
-        self.node_exclusive = policy.node_exclusive
+
+    @cached_property
+    def trial(self) -> Traverser:
+        """Looks at single pools."""
+        return Traverser(self.situation, self.plan, self.plan.lowest, self.policy)
+
+    @cached_property
+    def supplies(self) -> Supplies:
+        return Supplies(self.situation, self.plan)
 
     def reports(self, demands: tuple[Demand, ...], times: int) -> Iterator[PartReport]:
         for demand in demands:
@@ -460,9 +468,9 @@ class _Writer:
         whole = (demand.whole or (not demand.children and not demand.shared)) and not demand.is_slot
         single = (structure.size[pools] == 1) | demand.whole
         yield "held", (self.free[pools] < structure.units[pools]) if demand.whole else none_free
-        if whole or self.node_exclusive:
+        if whole or self.policy.node_exclusive:
             first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(structure.end[pools])
-            yield "below", (first < stop) & (single | self.node_exclusive)
+            yield "below", (first < stop) & (single | self.policy.node_exclusive)
 
     def room(self, demand: Demand, pools: NDArray[np.int32]) -> NDArray[np.int64]:
         """What each remaining pool has: 1 for itself, or its free units in the unit of the request."""

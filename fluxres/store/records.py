@@ -68,6 +68,10 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     Errors: UsageError if units exceed the size of a pool.
     """
     graph = ResourceGraph(structure, name=name, clock=clock)
+    graph.records.stages_made = stored.stages_made
+    graph.records.facts, graph.records.reservations = dict(stored.facts), dict(stored.reservations)
+    if not stored.owners:
+        return graph
     before = Records(structure, graph.planner)
     columns = (stored.owner, stored.vertex, stored.start, stored.end, stored.amount)
     below = _below_whole(structure, stored).tolist()
@@ -85,8 +89,6 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     graph.records.pools_of = {owner: set() for owner in stored.owners}
     graph.records.take(before, np.arange(structure.n, dtype=np.int32))
     graph.records.slots_of = dict(stored.slots_of)
-    graph.records.facts, graph.records.reservations = dict(stored.facts), dict(stored.reservations)
-    graph.records.stages_made = max(graph.records.stages_made, stored.stages_made)
     return graph
 
 
