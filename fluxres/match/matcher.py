@@ -351,7 +351,7 @@ class Matcher:
         if self._is_never(request):
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)
-            parts = reasons.explain(query.situation(0, FOREVER), idle._widest(query.plan), query.policy, None)
+            parts = reasons.explain(query, idle._widest(query.plan), 0, FOREVER, None)
             return Refusal(parts, idle._enough(query, 0, FOREVER)[0], True, partition=name)
         less, given_up = self._enough(query, start, end)
         first = None
@@ -360,7 +360,7 @@ class Matcher:
         except LimitExceeded:
             undecided = True
         return Refusal(
-            reasons.explain(query.situation(start, end), self._widest(query.plan), query.policy, holders),
+            reasons.explain(query, self._widest(query.plan), start, end, holders),
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,10 @@ from fluxres.graph.kinds import is_state
 from fluxres.match.admission import Objection
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
-from fluxres.match.policy import Policy
+from fluxres.match.query import Query
 from fluxres.match.situation import Situation, having, unknown_properties
 from fluxres.match.traverser import Traverser
+from fluxres.match.vector import Search
 from fluxres.shown import Shown
 from fluxres.syntax import unit
 from fluxres.syntax.constraint import required
@@ -79,28 +80,58 @@ class Cause:
         end = until or _until
         holders = listed([f"{job} {end(seconds)}" for job, seconds in self.holders])
         by = f" by {holders}" if holders else ""
-        one = self.number == 1
-        are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
-        tightest = "" if one else "tightest first: "
-        unknown = f" ({listed(self.detail)})" if self.detail else ""
-        return {
-            "id": f"{have} another id",
-            "property": f"{'does' if one else 'do'} not have the requested properties{unknown}",
-            "unit": f"{are} counted in a unit that does not convert{unknown}",
-            "state": f"{are} {listed([is_state(state) for state in self.detail])}, or below a pool that is",
-            "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
-            "partition": f"{are} not in partition {listed(self.detail)}",
-            "constraint": f"{'does' if one else 'do'} not satisfy the constraint{unknown}",
-            "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
-            "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
-            "held": f"{are} held{by}",
-            "held-in-part": f"of those available {are} held in part{by}",
-            "route": f"of the pools that request it {have} no route to {listed(self.detail)}",
-            "below": f"cannot be allocated exclusively: something in {'it' if one else 'them'} is held{by}",
-            "supply": f"{have} too little to give ({tightest}{listed(self.detail, self.number)}){', held' * bool(by)}{by}",
-            "inside": f"{lack} {listed(self.detail) or 'what is requested in ' + ('it' if one else 'them')}"
-            f"{', some of it held' * bool(by)}{by}",
-        }[self.code]
+        said = [is_state(state) for state in self.detail] if self.code == "state" else self.detail
+        detail = listed(said, self.number if self.code == "supply" else 0)
+        return _CAUSES[self.code].format(
+            **(_ONE if self.number == 1 else _SEVERAL),
+            detail=detail,
+            parts=detail or ("what is requested in it" if self.number == 1 else "what is requested in them"),
+            unknown=f" ({detail})" if detail else "",
+            by=by,
+            apart=f",{by}" if by else "",
+            held=f", held{by}" if by else "",
+            some_held=f", some of it held{by}" if by else "",
+        )
+
+
+_CAUSES: Final = {
+    "id": "{have} another id",
+    "property": "{do} not have the requested properties{unknown}",
+    "unit": "{are} counted in a unit that does not convert{unknown}",
+    "state": "{are} {detail}, or below a pool that is",
+    "cut-off": "{get} nothing from {detail}",
+    "partition": "{are} not in partition {detail}",
+    "constraint": "{do} not satisfy the constraint{unknown}",
+    "way": "{are_ways} in this part of the machine",
+    "held-above": "{are} held through a pool above{apart}",
+    "held": "{are} held{by}",
+    "held-in-part": "of those available {are} held in part{by}",
+    "route": "of the pools that request it {have} no route to {detail}",
+    "below": "cannot be allocated exclusively: something in {them} is held{by}",
+    "supply": "{have} too little to give ({tightest}{detail}){held}",
+    "inside": "{lack} {parts}{some_held}",
+}
+"""The causes in words, by code."""
+_ONE: Final = {
+    "are": "is",
+    "have": "has",
+    "lack": "lacks",
+    "do": "does",
+    "get": "gets",
+    "them": "it",
+    "tightest": "",
+    "are_ways": "is only a pass-through",
+}
+_SEVERAL: Final = {
+    "are": "are",
+    "have": "have",
+    "lack": "lack",
+    "do": "do",
+    "get": "get",
+    "them": "them",
+    "tightest": "tightest first: ",
+    "are_ways": "are only pass-throughs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,12 +328,15 @@ def _units_of(amount: int, kind: str, of_unit: str | None) -> str:
     return f"{plural(amount, 'unit') if of_unit is None else unit.exact(amount, of_unit)} of {kind}"
 
 
-def explain(situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> tuple[PartReport, ...]:
+def explain(query: Query, plan: Plan, start: int, end: int, holders: Holders | None) -> tuple[PartReport, ...]:
     """A report for every part of a request.
+
+    Args:
+        plan: of the query, or another one of the same request.
 
     Cost: vector operations over the pools of each requested type, and `limits.WHY_POOLS_MAX` pools inspected for each cause.
     """
-    writer = _Writer(situation, plan, policy, holders)
+    writer = _Writer(query, plan, start, end, holders)
     return tuple(writer.reports(plan.demands, 1))
 
 
@@ -335,12 +369,13 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
 
 
 class _Writer:
-    def __init__(self, situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> None:
-        self.situation = situation
+    def __init__(self, query: Query, plan: Plan, start: int, end: int, holders: Holders | None) -> None:
+        self.query = query
+        self.situation = situation = query.situation(start, end)
         self.structure = situation.structure
         self.plan = plan
         self.holders = holders
-        self.policy = policy
+        self.policy = query.policy
         planner = situation.planner
         n = self.structure.n
         self.busy = np.zeros(0, np.int32) if situation.ideal else planner.busy(0, n, situation.start, situation.end)
@@ -442,7 +477,7 @@ class _Writer:
 
     def unit_of(self, demand: Demand, pools: NDArray[np.int32]) -> str | None:
         """The unit in which a demand is counted: its own, or that of the pools."""
-        found = set(map(self.situation.accounts.unit, _some_of(pools)))
+        found = self.situation.typology.units_of(pools)
         return demand.wanted_unit or (found.pop() if len(found) == 1 else None)
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
@@ -490,10 +525,16 @@ class _Writer:
         return found
 
     def instances(self, demand: Demand, pools: NDArray[np.int32], most: int) -> NDArray[np.int64]:
-        """How many instances each pool has room for, up to `most`; of pools with equal contents, one is inspected.
+        """How many instances each pool has room for, up to `most`, by numbers where the vector path knows the form.
 
-        Beyond `limits.WHY_POOLS_MAX` different ones, the rest are assumed to have room for one.
+        Otherwise, of pools with equal contents, one is inspected.  Beyond `limits.WHY_POOLS_MAX` different ones, the rest are
+        assumed to have room for one.
         """
+        form = self.query.form
+        if form is not None and not form.draws and demand is (form.outer if form.node is None else form.node):
+            search = Search(self.query, self.situation.start, self.situation.end)
+            room = search.room(search.level.vertices.searchsorted(pools), form.amounts(self.plan.lowest).needs)
+            return np.minimum(room, most)
         known: dict[object, int] = {}
         found = np.ones(len(pools), np.int64)
         for at, v in enumerate(pools.tolist()):

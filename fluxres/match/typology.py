@@ -398,11 +398,11 @@ class Typology:
         """The units in which pools of a type are counted."""
         found = self._units.get(kind)
         if found is None:
-            found = self._units[kind] = self._units_of(kind)
+            found = self._units[kind] = self.units_of(self.drawn_from(kind))
         return found
 
-    def _units_of(self, kind: int) -> set[str | None]:
-        every = self.drawn_from(kind)
+    def units_of(self, every: Int32) -> set[str | None]:
+        """The units in which some pools and edges are counted."""
         pools, edges = every[every < self.structure.n], every[every >= self.structure.n]
         kinds = distinct(self.structure.kind[pools]).tolist() if len(pools) else []
         return {self.structure.kinds[number].unit for number in kinds}.union(map(self.accounts.unit, edges.tolist()))
