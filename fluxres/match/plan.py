@@ -42,8 +42,9 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
     for demand in reader.all:
         if demand.confined:
             demand.inside, demand.beside = reader.split(demand)
-    for part in parts:
-        reader.charge(part, -1, in_node=False)
+    if any(demand.upstream for demand in reader.all):
+        for part in parts:
+            reader.charge(part, -1, in_node=False)
     _set_totals(demands, ())
     leaves = [demand.kind for demand in reader.all if not demand.children and demand.kind in typology.in_node]
     return Plan(
@@ -127,7 +128,7 @@ class _Reader:
                 where=place,
                 hint=f"such as [node;{vertex.type}=10]",
             )
-        ranges = vertex.id_ranges
+        ranges = None if vertex.ids is None else vertex.id_ranges
         made = Demand(
             len(self.all),
             place,
@@ -144,7 +145,7 @@ class _Reader:
             channel=kind,
             to=vertex.to,
             flow=flow,
-            properties=self._selective(vertex.properties, kind),
+            properties=self._selective(vertex.properties, kind) if vertex.properties else (),
         )
         if vertex.to is not None:
             made.channel = typology.paths.channel(kind, self._named(vertex.type, vertex.to, place))
@@ -167,8 +168,6 @@ class _Reader:
 
     def _selective(self, properties: tuple[str, ...], kind: int) -> tuple[str, ...]:
         """The properties, or none if all pools of the type have them: then pools are as interchangeable as without."""
-        if not properties:
-            return ()
         return () if having(self.typology.structure, self.typology.vertices(kind), properties).all() else properties
 
     def _charge_between(self, demand: Demand) -> None:
@@ -201,7 +200,7 @@ class _Reader:
 
     def _add_draws(self, demand: Demand, vertex: Vertex) -> None:
         """Charge what exclusively taken pools draw on their own."""
-        in_units = not demand.children and (vertex.unit is not None or self.typology.least_and_most(demand.kind)[1] != 1)
+        in_units = not demand.children and (vertex.unit is not None or self.typology.facts(demand.kind).most != 1)
         if demand.flow or not (in_units or vertex.is_exclusive):
             return
         pools = self.typology.vertices(demand.kind)

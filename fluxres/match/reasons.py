@@ -478,7 +478,7 @@ class _Writer:
     def unit_of(self, demand: Demand, pools: NDArray[np.int32]) -> str | None:
         """The unit in which a demand is counted: its own, or that of the pools."""
         found = self.situation.typology.units_of(pools)
-        return demand.wanted_unit or (found.pop() if len(found) == 1 else None)
+        return demand.wanted_unit or (next(iter(found)) if len(found) == 1 else None)
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """Each possible cause with a mask of the candidates it rules out, in the order in which causes count."""

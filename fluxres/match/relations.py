@@ -65,11 +65,11 @@ class _Relations:
             return True
         if demand.upstream:
             return self.typology.paths.is_forest
-        least, most = self.typology.least_and_most(demand.kind)
-        alike = len(self.typology.units(demand.kind)) == 1
-        if alike and least == most:
+        facts = self.typology.facts(demand.kind)
+        alike = len(facts.units) == 1
+        if alike and facts.least == facts.most:
             return True
-        return alike and not demand.whole and not self.typology.is_flagged(demand.kind)
+        return alike and not demand.whole and not facts.is_flagged
 
     def _is_supplied_alike(self, demand: Demand) -> bool:
         """Whether taking the first instance that can be supplied leaves the most to others.

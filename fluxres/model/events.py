@@ -107,9 +107,12 @@ def allocate(
     facts: JobFacts | None = None,
 ) -> Event:
     """Units of pools are allocated to a job."""
-    window = {"start": start, "end": _end(end)}
-    named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn), **_about(facts)}
-    return {"event": "allocate", "job": job, **named}
+    event = {"event": "allocate", "job": job, "pools": _named(structure, pools), "start": start, "end": _end(end)}
+    if slots:
+        event["slots"] = slots
+    if len(drawn):
+        event |= _drawn(structure, drawn)
+    return event if facts is None else event | _about(facts)
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
