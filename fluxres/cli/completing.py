@@ -107,7 +107,7 @@ workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
 subsystem = _of_graph(lambda graph: graph.subsystems)
 stage = _of_graph(lambda graph: graph.records.stages)
-machine = or_file(one_of(lambda: ("hwloc:",)))
+machine = or_file(one_of(lambda: ("this-machine", "hwloc:")))
 
 
 def graph(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
