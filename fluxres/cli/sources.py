@@ -80,6 +80,7 @@ def load_one(
         given: the format of a file, and options of the format.
     """
     from fluxres.formats import registry
+    from fluxres.render.text import printable
     from fluxres.store.files import load
 
     if registry.live_format(source) is None:
@@ -87,5 +88,5 @@ def load_one(
     given.pop("format", None)
     live = registry.read_live(source, **given)
     for line in live.seen if live is not None else ():
-        note(line)
+        note(printable(line))
     return load(live or source, name=name, clock=clock, changes=changes)

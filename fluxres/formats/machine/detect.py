@@ -26,7 +26,7 @@ from fluxres.formats.machine.cgroups import Cgroups, Limit
 from fluxres.formats.machine.cpus import SYSTEM, Core, cores, model, usable
 from fluxres.formats.machine.files import Files
 from fluxres.formats.machine.gpus import Gpu, Seen
-from fluxres.formats.machine.memory import Domain, memory
+from fluxres.formats.machine.memory import GPU, Domain, memory
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable, PropertyValue, properties_tuple
 from fluxres.syntax import idset
@@ -173,13 +173,13 @@ def _find_memory(files: Files, cgroups: Cgroups, found: _Found, counts: bool) ->
     if not counts:
         found.domains = [Domain(each.number, each.cpus, 0) for each in seen.domains]
         return
-    with_memory = [each for each in seen.domains if each.size_mib]
+    with_memory = [each for each in seen.domains if each.size_mib and each.kind != GPU]
     if not with_memory:
         files.note("no memory", "/proc/meminfo", "no memory is known")
         return
     total = sum(each.size_mib for each in with_memory)
     divided = f" in {len(with_memory)} NUMA domains" if len(with_memory) > 1 else ""
-    limited = f", limited to {seen.limited}" if seen.limited else ""
+    limited = f", limited by {seen.limited}" if seen.limited else ""
     found.say(f"memory of {total} MiB{divided}{limited}", seen.where)
 
 
@@ -252,8 +252,8 @@ class _Tree:
         for domain in found.domains:
             if domain.size_mib:
                 near = domain.near if domain.near is not None and domain.number not in place else domain.number
-                type_ = "gpumemory" if domain.kind == "GPU" else "memory"
-                properties = {"kind": domain.kind} if domain.kind not in ("", "GPU") else None
+                type_ = "gpumemory" if domain.kind == GPU else "memory"
+                properties = {"kind": domain.kind} if domain.kind not in ("", GPU) else None
                 self.add(place.get(near, usual), type_, domain.number, properties, size=domain.size_mib, unit="MiB")
 
     def _add_cores(self, found: _Found) -> dict[int, int]:
@@ -279,7 +279,9 @@ class _Tree:
                 properties["kind"] = core.kind
             self.add(rows[chain], "core", number, properties)
         place.pop(-1, None)
-        return place
+        # Domains of sockets without usable CPUs.
+        elsewhere = {} if found.is_time else {each.number: self.node for each in found.domains if each.cpus}
+        return elsewhere | place
 
 
 def _nesting(cores: Iterable[Core], domain_of: Iterable[int]) -> tuple[str, frozenset[int]]:

@@ -15,9 +15,13 @@ from typing import Final
 from fluxres.formats.machine.cgroups import Cgroups
 from fluxres.formats.machine.files import Files
 from fluxres.formats.machine.gpus import ADDRESS
+from fluxres.formats.machine.gpus import domain as numa_of
 
 SYSTEM: Final = "/sys/devices/system/node"
 MIB: Final = 1 << 20
+#: the kind of memory that is a GPU's
+GPU: Final = "GPU"
+_GPUS: Final = "/proc/driver/nvidia/gpus"
 _TOTAL: Final = re.compile(r"MemTotal:\s+([0-9]{1,15}) kB")
 _MASK: Final = re.compile(r"^Mems_allowed_list:\s*(\S*)$", re.MULTILINE)
 _INITIATOR: Final = re.compile(r"node[0-9]{1,6}")
@@ -46,7 +50,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The domains, and where their sizes are said."""
+    """The domains, where their sizes are said, and where the limit on all of them; the latter is empty if they are below it."""
 
     domains: list[Domain]
     where: str
@@ -69,22 +73,26 @@ def memory(files: Files, cgroups: Cgroups) -> Memory:
     allowed = _allowed(files, cgroups)
     if allowed and any(domain.number in allowed for domain in found):
         found = [domain if domain.number in allowed else _sized(domain, 0) for domain in found]
-    limits = [] if total is None else [(total // 1024, "/proc/meminfo")]
+    of_gpus = [domain for domain in found if domain.kind == GPU]
+    of_cpus = [domain for domain in found if domain.kind != GPU]
+    limits = [] if total is None else [(max(total // 1024 - sum(domain.size_mib for domain in of_gpus), 0), "/proc/meminfo")]
     limit = cgroups.memory()
     if limit is not None:
         limits.append((int(limit.value) // MIB, limit.file))
     bound, file = min(limits, default=(0, ""))
-    if not limits or bound >= sum(domain.size_mib for domain in found):
+    if not limits or bound >= sum(domain.size_mib for domain in of_cpus):
         return Memory(found, files.path(where))
-    return Memory(_divided(found, bound), files.path(where), f"{bound} MiB by {files.path(file)}")
+    return Memory(_divided(of_cpus, bound) + of_gpus, files.path(where), files.path(file))
 
 
 def _divided(domains: list[Domain], bound: int) -> list[Domain]:
     """The domains with `bound` in all, each with its part."""
-    total = sum(domain.size_mib for domain in domains)
-    made = [_sized(domain, domain.size_mib * bound // total) for domain in domains]
-    largest = max(range(len(made)), key=lambda at: made[at].size_mib)
-    made[largest] = _sized(made[largest], made[largest].size_mib + bound - sum(domain.size_mib for domain in made))
+    total, left = sum(domain.size_mib for domain in domains), bound
+    made = []
+    for domain in domains:
+        size_mib = domain.size_mib * left // total if total else 0
+        made.append(_sized(domain, size_mib))
+        total, left = total - domain.size_mib, left - size_mib
     return made
 
 
@@ -100,15 +108,23 @@ def _domain(files: Files, number: int) -> Domain:
         return Domain(number, cpus, size_mib)
     initiators = [int(name[4:]) for name in files.names(f"{place}/access0/initiators", _INITIATOR)]
     near = initiators[0] if initiators else None
+    gpu = _gpu_with(files, number)
+    if gpu:
+        return Domain(number, cpus, size_mib, numa_of(files, gpu) if near is None else near, GPU)
     return Domain(number, cpus, size_mib, near, _kind(files, number, near))
 
 
-def _kind(files: Files, number: int, near: int | None) -> str:
-    """What a domain without CPUs is: a GPU's memory, memory behind CXL, or memory with more bandwidth than that of the CPUs."""
-    for name in files.names("/proc/driver/nvidia/gpus", ADDRESS):
-        match = _GPU_NODE.search(files.text(f"/proc/driver/nvidia/gpus/{name}/numa_status") or "")
+def _gpu_with(files: Files, number: int) -> str:
+    """The address of the GPU whose memory a domain is; empty if it is not a GPU's."""
+    for name in files.names(_GPUS, ADDRESS):
+        match = _GPU_NODE.search(files.text(f"{_GPUS}/{name}/numa_status") or "")
         if match is not None and int(match[1]) == number:
-            return "GPU"
+            return name
+    return ""
+
+
+def _kind(files: Files, number: int, near: int | None) -> str:
+    """What memory without CPUs is: behind CXL, or with more bandwidth than that of the CPUs; empty for any other."""
     for name in files.names("/sys/bus/dax/devices", _DAX):
         place = f"/sys/bus/dax/devices/{name}"
         if "/cxl" in files.link(place) and files.number(f"{place}/target_node") == number:

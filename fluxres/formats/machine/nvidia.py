@@ -30,8 +30,9 @@ _ORDER: Final = "CUDA_DEVICE_ORDER"
 _FIELD: Final = re.compile(r"^([A-Z][A-Za-z ]*?):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _GI, _CI = re.compile(r"gi[0-9]{1,4}"), re.compile(r"ci[0-9]{1,4}")
 _LISTED: Final = re.compile(
-    r"^GPU [0-9]+: (.*?) \(UUID: (GPU-[0-9a-fA-F-]+)\)|^\s+MIG (\S+)\s.*\(UUID: (MIG-[^)\s]+)\)", re.MULTILINE
+    r"^GPU [0-9]+: (.*?) \(UUID: (GPU-[0-9a-fA-F-]+)\)|^\s+MIG (\S+)\s.*\(UUID: (MIG-[0-9A-Za-z/-]{1,128})\)", re.MULTILINE
 )
+_UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]{1,64}")
 #: of Windows, below which WSL has its own nvidia-smi
 _WSL, _WSL_BIN = "/dev/dxg", "/usr/lib/wsl/lib"
 #: creates the device files when the first program wants them
@@ -76,7 +77,13 @@ def gpus(files: Files, environ: Mapping[str, str]) -> Seen:
     chosen = cuda(value, [device for _, device in entries])
     note_ended(files, CUDA, value, chosen.ended, len(chosen.devices))
     _note_order(files, environ, cards, value)
-    return Seen([replace(entries[at][0], visible=word) for at, word in chosen.devices], f"{where}, {CUDA}={value[:80]}")
+    seen = []
+    for at, word in chosen.devices:
+        gpu, device = entries[at]
+        # The number of a partitioned GPU stands for its first instance.
+        is_name = not device.instance or word.startswith("MIG-")
+        seen.append(replace(gpu, visible=word) if is_name else gpu)
+    return Seen(seen, f"{where}, {CUDA}={value[:80]}")
 
 
 def _entries(cards: list[_Card]) -> Iterator[tuple[Gpu, Device]]:
@@ -122,7 +129,8 @@ def _cards(files: Files) -> Iterator[_Card]:
             denied.append(device)
             continue
         # Of a GPU that no program uses, the driver may not know the uuid yet: "GPU-????????-…".
-        uuid = "" if "?" in said.get("GPU UUID", "?") else said["GPU UUID"]
+        uuid = said.get("GPU UUID", "")
+        uuid = uuid if _UUID.fullmatch(uuid) else ""
         gpu = Gpu(VENDOR, str(index), domain(files, name.lower()), said.get("Model", ""), uuid, name.lower())
         yield _Card(index, gpu, int(minor), _instances(files, int(minor), uuid))
         index += 1

@@ -39,7 +39,7 @@ class Device(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The devices that a value chooses, by position, each with the word that chose it; and why the list ended early."""
+    """The devices that a value chooses, by position, each with its number or name in the value; and why the list ended early."""
 
     devices: list[tuple[int, str]]
     ended: str = ""
@@ -68,12 +68,12 @@ def cuda(value: str, devices: Sequence[Device]) -> Chosen:
     # The first word decides whether the list has numbers or names.
     prefix = next((each for each in ("GPU-", "MIG-") if value.lstrip().startswith(each)), "")
 
-    def find(word: str) -> int:
+    def find(word: str) -> tuple[int, str]:
         if prefix:
-            return _named(word, prefix, devices) if word.startswith(prefix) else -1
+            return (_named(word, prefix, devices) if word.startswith(prefix) else -1), word
         match = _LEADING.match(word)
-        index = -1 if match is None else int(match[1])
-        return next((at for at, device in enumerate(devices) if device.number == index), -1)
+        number = -1 if match is None else int(match[1])
+        return next((at for at, device in enumerate(devices) if device.number == number), -1), str(number)
 
     chosen = _chosen([part.strip() for part in value.split(",")], find)
     return Chosen([], chosen.ended) if chosen.ended.endswith("repeated") else chosen
@@ -84,33 +84,33 @@ def rocr(value: str, devices: Sequence[Device]) -> Chosen:
 
     >>> two = [Device(0, "GPU-00ab"), Device(1, "GPU-00cd")]
     >>> rocr("gpu-00c,0x0", two).devices, rocr("0,0,1", two)
-    ([(1, 'gpu-00c'), (0, '0x0')], Chosen(devices=[(0, '0')], ended="'0' is repeated"))
+    ([(1, 'gpu-00c'), (0, '0')], Chosen(devices=[(0, '0')], ended="'0' is repeated"))
     """
     if not value:
         return Chosen([], "it is empty")
     names = [Device(device.number, device.uuid.upper()) for device in devices]
 
-    def find(word: str) -> int:
+    def find(word: str) -> tuple[int, str]:
         if word[:1] in ("G", "g"):
-            return _named(word.upper(), "GPU-", names) if _ROCR_MIN <= len(word) <= _ROCR_MAX else -1
+            return (_named(word.upper(), "GPU-", names) if _ROCR_MIN <= len(word) <= _ROCR_MAX else -1), word
         match = _STRTOL.fullmatch(word)
         if match is None:
-            return -1
-        index = int(match[1], 16) if match[1] else int(match[2], 8) if match[2] else int(match[3])
-        return index if index < len(devices) else -1
+            return -1, word
+        number = int(match[1], 16) if match[1] else int(match[2], 8) if match[2] else int(match[3])
+        return (number if number < len(devices) else -1), str(number)
 
     return _chosen([part.strip() for part in value.split(",")], find)
 
 
-def _chosen(parts: Sequence[str], find: Callable[[str], int]) -> Chosen:
+def _chosen(parts: Sequence[str], find: Callable[[str], tuple[int, str]]) -> Chosen:
     found: dict[int, str] = {}
     for word in parts:
-        at = find(word)
+        at, name = find(word)
         if at < 0:
             return Chosen([*found.items()], f"{excerpt(word)} is no GPU here")
         if at in found:
             return Chosen([*found.items()], f"{excerpt(word)} is repeated")
-        found[at] = word
+        found[at] = name
     return Chosen([*found.items()])
 
 
