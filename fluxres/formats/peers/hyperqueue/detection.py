@@ -1,8 +1,8 @@
 """The resources that a worker of HyperQueue finds on this machine: the source ``hyperqueue:detect=all``.
 
 The files and masks are those of :mod:`fluxres.formats.machine`, and the rules are HyperQueue's, which differ: a CPU is a thread
-and not a core, groups are NUMA domains, quotas count only where the kernel has no NUMA, and the variables of the vendors are taken
-as they are, whether these devices exist or not. ``specs/this-machine.md`` lists the differences.
+and not a core, groups are NUMA domains, quotas count only where the kernel has no NUMA, and variables of vendors are taken as
+they are, whether these devices exist or not. ``specs/this-machine.md`` lists the differences.
 
 Source: HyperQueue, resources of workers (``--detect-resources``).
 """
