@@ -140,7 +140,7 @@ SLURM_ENTRIES_MAX: Final = 262_144
 GRES_LINES_MAX: Final = 512
 """Lines of gres.conf about one node: a few for each device; all of them are looked through for each node."""
 
-CPUS_MAX: Final = 65_536
+CPUS_MAX: Final = 16_384
 """CPU and NUMA numbers of the local machine are below it: Linux is built for at most 8,192 CPUs; a mask is a set in memory."""
 
 DETECTED_FILE_BYTES_MAX: Final = 4 << 20

@@ -123,7 +123,7 @@ def _by_sysfs(files: Files, cpus: Collection[int]) -> tuple[list[tuple[int, ...]
         if cpu in done:
             continue
         topology = f"{SYSTEM}/cpu{cpu}/topology"
-        siblings = (files.numbers(f"{topology}/{core_name}") or set()) & wanted - done
+        siblings = ((files.numbers(f"{topology}/{core_name}") or set()) & wanted) - done
         siblings.add(cpu)
         done |= siblings
         found.append(tuple(sorted(siblings)))

@@ -95,7 +95,7 @@ DAMAGES: list[Callable[[Path], None]] = [
     Path.unlink,
     *map(
         with_text,
-        [b"", b"\0\xff\xfe" * 300, b"9" * 400, b"-" * 50, b"0-99999999999\n", b"\n" * 3000, b"0,0,0,0\n", b"-1\n", b"0-65535\n"],
+        [b"", b"\0\xff\xfe" * 300, b"9" * 400, b"-" * 50, b"0-99999999999\n", b"\n" * 3000, b"0,0,0,0\n", b"-1\n", b"0-16383\n"],
     ),
 ]
 
@@ -140,8 +140,8 @@ def test_undamaged_machine_is_found_whole(machine: Tree) -> None:
     [
         (directory, "cannot be read: is a directory"),
         (loop, "cannot be read: too many levels of symbolic links"),
-        (with_text(b"x" * 300), "expected numbers such as 0-3,8 below 65536, got 'xxx"),
-        (with_text(b"\0\1\2"), "expected numbers such as 0-3,8 below 65536, got '"),
+        (with_text(b"x" * 300), "expected numbers such as 0-3,8 below 16384, got 'xxx"),
+        (with_text(b"\0\1\2"), "expected numbers such as 0-3,8 below 16384, got '"),
         (to_itself, f"ignored, since it has more than {limits.DETECTED_FILE_BYTES_MAX} bytes"),
     ],
     ids=["directory", "loop", "long", "binary", "endless"],
