@@ -9,7 +9,6 @@ import click
 
 from fluxres import limits
 from fluxres.cli import completing
-from fluxres.cli.arguments import complete_policy
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings, inventory_option
@@ -49,7 +48,7 @@ def instance_command() -> None:
     metavar="P",
     default="first",
     show_default=True,
-    shell_complete=complete_policy,
+    shell_complete=completing.match_policy,
     help="Match policy: the pools to prefer.",
 )
 @inventory_option

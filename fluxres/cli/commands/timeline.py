@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import Moment, complete_pool, vertices
+from fluxres.cli import completing
+from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
@@ -24,7 +25,7 @@ _PIXELS = 960
 
 
 @click.command("timeline", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=completing.pool)
 @click.option("--start", type=Moment(), metavar="T", help="Start of the window. Default: now.")
 @click.option("--end", type=Moment(), metavar="T", help="End of the window. Default: 24 hours after its start.")
 @click.option("--duration", type=Duration(), metavar="D", help="Length of the window, instead of --end.")
