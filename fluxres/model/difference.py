@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.documents.document import plural
 from fluxres.graph.accounts import capacities
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.correspondence import Correspondence
@@ -245,7 +246,7 @@ class Difference:
             (edges, "edge", "added, removed or changed"),
             (len(self.graphs), "auxiliary graph", "added, removed or changed"),
         ]
-        said = [f"{number} {what}{'' if number == 1 else 's'} {how}" for number, what, how in facts if number]
+        said = [f"{plural(number, what)} {how}" for number, what, how in facts if number]
         return ", ".join(said) or "no difference"
 
     @cached_property

@@ -18,6 +18,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds, stopwatch, ticks
+from fluxres.documents.document import listed
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -127,9 +128,7 @@ class Refusals:
 
     def listed(self, at_most: int = 10) -> str:
         """The ids of the first of them, as text."""
-        shown = self.ids[:at_most]
-        more = len(self) - len(shown)
-        return ", ".join(map(str, shown)) + f" and {more} more" * (more > 0)
+        return listed(self.ids, at_most, total=len(self))
 
     def __len__(self) -> int:
         return self.reasons.total()

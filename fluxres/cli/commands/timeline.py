@@ -17,6 +17,7 @@ from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import at_once
 from fluxres.cli.watching import watchable
 from fluxres.clock import seconds
+from fluxres.documents.document import plural
 from fluxres.errors import StoreError, UsageError
 
 _HOURS_S = 86_400.0
@@ -90,5 +91,5 @@ def _write_svg(settings: Settings, name: str, found: object, dest: str, pixels: 
     answer(
         settings,
         document=lambda: {"svg": dest, "rows": len(found.rows)},
-        lines=lambda _style: [f"{printable(dest)}: {len(found.rows)} rows"],
+        lines=lambda _style: [f"{printable(dest)}: {plural(len(found.rows), 'row')}"],
     )
