@@ -164,7 +164,7 @@ class _Update:
         origin[pairs], serial[pairs] = of_s[self.same.to_s[pairs]], s.serial[self.same.to_s[pairs]]
         new, old = np.flatnonzero(self.same.to_s < 0), np.concatenate([self.same.to_s[pairs], self.kept])
         keys_s, keys_other = uuid_keys([s, other])
-        clash = new[np.isin(keys_other[new], keys_s[old])]
+        clash = new[np.isin(keys_other[new], keys_s[old], kind="sort")]  # by range, NumPy 2.0 overflows for uint64
         if len(clash):  # the description gives the uuid of another pool of the machine to a new one
             self.origins.append(uuids.new_origin())
             origin[clash], serial[clash] = len(self.origins) - 1, clash
