@@ -215,7 +215,7 @@ class Feeds:
         """The pools whose suppliers decide whether a pool takes new work (rule F3); empty if nothing supplies it.
 
         That is the pool itself or its nearest ancestor with suppliers, or the cards of a node without any, whichever is nearer.
-        Unlike :meth:`entries`, it does not tell through which pools a charge of this pool goes.
+        Unlike :meth:`entries`, it does not include the pools through which a charge of this pool goes.
         """
         u = v
         while u >= 0:

@@ -130,7 +130,7 @@ class _Update:
         return self._column(described.astype(np.int32), present)
 
     def _states(self) -> NDArray[np.uint8]:
-        """A state that somebody set stays; a description without one has `up`."""
+        """A state that a user set stays; a description without one has `up`."""
         states, same = self.other.state.copy(), self.same
         present = self.s.state[same.to_s[same.pairs]]
         states[same.pairs] = np.where(present != UP, present, states[same.pairs])

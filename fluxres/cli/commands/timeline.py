@@ -1,4 +1,4 @@
-"""The command that draws who holds what over time."""
+"""The command that draws which jobs hold which nodes over time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def timeline_command(
     width: int | None,
     svg: str | None,
 ) -> None:
-    """Draw who holds what over the next day: jobs, reservations, maintenance, and nodes that take no work.
+    """Draw which jobs hold which nodes over the next day, with maintenance and nodes that take no work.
 
     Nodes with the same future share a row. Names at the start of a bar are those of jobs.
     """
