@@ -20,7 +20,7 @@ from fluxres.graph.structure import Structure
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubtreeChange:
     """A pool that appears or goes, with everything below it.
 
     Args:
@@ -250,18 +250,21 @@ class Difference:
         return ", ".join(said) or "no difference"
 
     @cached_property
-    def added(self) -> list[Part]:
+    def added(self) -> list[SubtreeChange]:
         """Pools that only the description has, without what is below them."""
         other, new = self.same.other, _counted(self.same.to_s < 0)
         tops = self.same.new_tops.tolist()
-        return [Part(path, int(new[other.end[w]] - new[w])) for w, path in zip(tops, other.wheres(tops), strict=True)]
+        return [SubtreeChange(path, int(new[other.end[w]] - new[w])) for w, path in zip(tops, other.wheres(tops), strict=True)]
 
     @cached_property
-    def removed(self) -> list[Part]:
+    def removed(self) -> list[SubtreeChange]:
         """Pools that the description does not have, without what is below them."""
         s, gone = self.same.s, _counted(self.same.to_other < 0)
         tops = self.same.gone_tops.tolist()
-        return [Part(path, int(gone[s.end[v]] - gone[v]), self.jobs_of(v)) for v, path in zip(tops, s.wheres(tops), strict=True)]
+        return [
+            SubtreeChange(path, int(gone[s.end[v]] - gone[v]), self.jobs_of(v))
+            for v, path in zip(tops, s.wheres(tops), strict=True)
+        ]
 
     @cached_property
     def moved(self) -> list[tuple[str, str]]:
