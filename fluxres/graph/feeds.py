@@ -67,10 +67,6 @@ class Feeds:
             found = np.union1d(found, up)
         return found.astype(np.int32)
 
-    def is_distributor(self, v: int) -> bool:
-        at = bisect_left(self.distributors.data, v)
-        return at < len(self.distributors) and self.distributors.item(at) == v
-
     @cached_property
     def attached(self) -> tuple[Int32, Int32]:
         """(supplier, pool) of pools outside the containment tree that an edge attaches to a supplier and that supply nothing
