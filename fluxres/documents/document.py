@@ -259,7 +259,6 @@ class Place(NamedTuple):
         return value
 
     def text(self, value: object, *, empty: bool = False, length: int = limits.VALUE_LENGTH_MAX) -> str:
-        """A text of bounded length."""
         if not isinstance(value, str):
             raise self.expected("text", value)
         if not value and not empty:

@@ -235,7 +235,6 @@ class Feeds:
         return found
 
     def is_in_node(self, v: int) -> bool:
-        """Whether a pool is a node or is in one."""
         at = bisect_right(self._nodes.data, v) - 1
         return at >= 0 and v < self._ends.item(at)
 

@@ -567,7 +567,6 @@ class Structure:
         return self.outage.culprits(v)
 
     def state_name(self, v: int) -> str:
-        """The own state of `v`, by name."""
         return STATES[self.state.item(v)]
 
     def set_state(self, vertices: Int32 | Sequence[int], state: str) -> None:

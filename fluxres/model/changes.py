@@ -380,7 +380,6 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
-    """Release what a stage locks."""
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)

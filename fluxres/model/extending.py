@@ -434,7 +434,6 @@ class _Place:
     # -- the job's pools -----------------------------------------------------------------------------------------------
 
     def _before(self, cut: int) -> int:
-        """The cut before this one."""
         return self._cuts[bisect_left(self._cuts, cut) - 1]
 
     def _whole(self, moment: int, *, after: bool = False) -> Subtrees:

@@ -48,7 +48,6 @@ class NodeStates:
 
     @property
     def states(self) -> list[str]:
-        """The state of each node."""
         return [NODE_STATES[code] for code in self.codes.tolist()]
 
     def counts(self) -> dict[str, int]:

@@ -140,7 +140,6 @@ def views(
 
 
 def lines(found: Sequence[JobView], *, style: Style = PLAIN) -> list[str]:
-    """Jobs as a table."""
     columns = [
         Column("JOB", role=lambda _text: "job"),
         Column("USER"),
@@ -183,7 +182,6 @@ class Wait:
     blockers: tuple[str, ...]
 
     def reason(self) -> str:
-        """In words."""
         return listed(self.blockers, 3) if self.blockers else "its start time"
 
 

@@ -79,7 +79,6 @@ class SimulatedClock:
         return seconds(self.now)
 
     def ticks(self) -> int:
-        """Now in ticks."""
         return self.now
 
 
@@ -280,7 +279,6 @@ class Simulator:
         return self.result()
 
     def result(self) -> Result:
-        """The result so far."""
         left = sum(isinstance(job.payload, Submission) for one in self._sites.values() for job in one.instance.jobs())
         jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
         if hasattr(jobs, "__len__"):  # including those of instances that have ended or never started

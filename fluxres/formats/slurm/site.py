@@ -86,8 +86,6 @@ class Hardware:
 
 @dataclass(slots=True)
 class SiteNode:
-    """One node."""
-
     name: str
     hardware: Hardware
     state: str = "up"
