@@ -103,6 +103,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
+def require_picks(found: Placement) -> None:
+    """Refuse to allocate a match without pools to record."""
+    if not len(found.vertices):
+        raise UsageError(
+            "the request only asks for shared pools, for which nothing is recorded",
+            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
+        )
+
+
 def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:
     """Allocate pools to a job, together with the units that they draw from their suppliers."""
     drawn = NO_ROWS
@@ -139,7 +148,7 @@ def _give(
     graph.revision += 1
 
 
-def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part], facts: JobFacts | None) -> Allocation:
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.WindowPart], facts: JobFacts | None) -> Allocation:
     """Allocate pools over consecutive windows in which they draw different units: over all of the windows, or none."""
     structure = graph.structure
     shares = [
@@ -380,7 +389,6 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
-    """Release what a stage locks."""
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)
