@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fluxres.formats.losses import listed
+from fluxres.documents.document import listed
 from fluxres.formats.machine.files import Files, is_value
 
 PCI: Final = "/sys/bus/pci/devices"

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from fluxres.formats.losses import listed
+from fluxres.documents.document import listed
 from fluxres.formats.machine.files import Files
 from fluxres.formats.machine.gpus import ADDRESS, Gpu, Seen, domain, note_denied
 
