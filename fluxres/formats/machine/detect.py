@@ -56,7 +56,7 @@ def read(text: str = "", *, origin: int | None = None, cluster: str = "cluster")
     """
     key, _, value = text.strip().partition("=")
     if key and key != "detect":
-        raise UsageError(f"unknown option {excerpt(key)}", where=f"{_NAME}:", hint=f"such as {_NAME}:detect=cpus,gpus/nvidia")
+        raise UsageError(f"unknown option {excerpt(key)}", where=_NAME, hint=f"such as {_NAME}:detect=cpus,gpus/nvidia")
     return this_machine(detect=value if key else "all", origin=origin, cluster=cluster)
 
 
