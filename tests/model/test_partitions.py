@@ -146,6 +146,15 @@ def test_rule_p2_beyond_a_limit_is_never(wanted: str, said: str) -> None:
 def test_rule_p2_no_end_is_longer_than_any_limit() -> None:
     with pytest.raises(InfeasibleRequest, match="requested no end"):
         machine().allocate("-N1", job="a", end=math.inf)
+    for text in ("-N1 -t inf", "-N1 --time=UNLIMITED", "-N1 -t 0"):
+        with pytest.raises(InfeasibleRequest, match="requested no end"):
+            machine().allocate(text, job="a")
+
+
+def test_rule_p2_the_default_time_is_for_requests_that_state_none() -> None:
+    g = machine({"debug": {"nodes": "all", "default_time": "20m"}})
+    assert g.allocate("-N1 -p debug", job="a").end == 1200
+    assert g.allocate("-N1 -p debug -t inf", job="b").end == math.inf
 
 
 @pytest.mark.parametrize("state", ["down", "drain", "inactive"])
