@@ -272,11 +272,12 @@ class Matcher:
         if duration < 1:
             raise UsageError(f"duration: expected at least one tick, got {duration}")
         partition = self.partition_for(request)
+        within = request if partition is None else self._within_limits(request, partition)
+        plan, shape, _ = self._ready(within)
         if partition is not None:
             if admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
                 return None
-            request = self._within_limits(request, partition)
-        plan, shape, _ = self._ready(request)
+            request = within
         undecided: list[LimitExceeded] = []
         decisive = self.attempt(request, how, reference=reference, is_queued=is_queued)
 
@@ -304,9 +305,11 @@ class Matcher:
         partition = self.partition_for(request)
         if partition is not None:
             length = None if request.duration_s is None else positive_ticks(request.duration_s)
-            if admission.objections(partition, request, length, is_queued=True, ideal=True):
-                return False
+            objections = admission.objections(partition, request, length, is_queued=True, ideal=True)
             request = self._within_limits(request, partition)
+            self._ready(request)
+            if objections:
+                return False
         eligible = self._eligible_for(request.constraint, partition)
         self.follow_suppliers()
         idle = [self._unhindered()]
@@ -335,10 +338,10 @@ class Matcher:
         """
         chosen = policy(how)
         partition, undecided = self.partition_for(request), False
-        if partition is not None and (found := self._objections(request, start, end, chosen)):
-            return self._objected(request, found, start, end, chosen)
         within = request if partition is None else self._within_limits(request, partition)
         plan, shape, _ = self._ready(within)
+        if partition is not None and (found := self._objections(request, start, end, chosen)):
+            return self._objected(request, found, start, end, chosen)
         try:
             if self._fits(plan, shape, self._eligible_for(request.constraint, partition), chosen, start, end):
                 return None
@@ -377,12 +380,11 @@ class Matcher:
         """
         chosen = policy(how)
         partition = self.partition_for(request)
-        if partition is not None:
-            if objected := self._objections(request, start, end, chosen):
-                return self._objected(request, objected, start, end, chosen)
-            request = self._within_limits(request, partition)
-        name = None if partition is None else partition.name
-        plan, shape, _ = self._ready(request)
+        within = request if partition is None else self._within_limits(request, partition)
+        plan, shape, _ = self._ready(within)
+        if partition is not None and (objected := self._objections(request, start, end, chosen)):
+            return self._objected(request, objected, start, end, chosen)
+        request, name = within, None if partition is None else partition.name
         eligible = self._eligible_for(request.constraint, partition)
         if self._is_never(request):
             idle = self._unhindered()

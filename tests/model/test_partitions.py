@@ -17,7 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres import FluxresError, InfeasibleRequest, Instance, InsufficientResources, MergeConflict, ResourceGraph, UsageError
+from fluxres import (
+    FluxresError,
+    InfeasibleRequest,
+    Instance,
+    InsufficientResources,
+    MergeConflict,
+    ResourceGraph,
+    UnknownType,
+    UsageError,
+)
 from fluxres.documents.source import Source
 from fluxres.formats.cluster.read import read
 from fluxres.graph.compare import equal
@@ -102,6 +111,15 @@ def test_an_unknown_partition_is_wrong_use_with_the_nearest_name(ask: str) -> No
     assert error.value.hint == "did you mean batch?"
     with pytest.raises(UsageError, match="this machine has no partitions"):
         machine({}).match("-N1 -p batch")
+
+
+@pytest.mark.parametrize("where", ["-p off -t 1h", "-p debug -t 7d", "-t inf"])
+@pytest.mark.parametrize("ask", ["allocate", "match", "why_not", "earliest", "satisfiable"])
+def test_an_unknown_type_is_wrong_use_whatever_the_partition_allows(ask: str, where: str) -> None:
+    g = machine()
+    named: dict[str, Any] = {"job": "a"} if ask == "allocate" else {}
+    with pytest.raises(UnknownType, match="no pool of type 'gpu'"):
+        getattr(g, ask)(f"-N1 -g1 {where}", **named)
 
 
 def test_several_partitions_are_refused() -> None:
