@@ -5,6 +5,7 @@ The bar runs in a separate thread and waits before it imports anything, so a loa
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -50,9 +51,11 @@ class Progress:
 
 @contextmanager
 def progress(total: float | None, noun: str = "steps", *, shown: bool | None = None) -> Iterator[Progress]:
-    """Show on standard error how far the block is, if that is a terminal and the block takes longer than a moment."""
+    """Show on standard error how far the block is, if that is a terminal on which a line can be drawn again, and the block takes
+    longer than a moment.
+    """
     made = Progress(total, noun)
-    if not (sys.stderr.isatty() if shown is None else shown):
+    if not (sys.stderr.isatty() and os.environ.get("TERM") != "dumb" if shown is None else shown):
         yield made
         return
     over = threading.Event()

@@ -312,6 +312,14 @@ print("done")
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (piped.stdout, piped.stderr) == ("done\n", "")
     master, slave = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print('!', file=sys.stderr)"],
+        stderr=slave,
+        env={**os.environ, "TERM": "dumb"},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    assert os.read(master, 65536) == b"!\r\n"  # a dumb terminal cannot take the bar away again
     running = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=slave, env={**os.environ, "TERM": "xterm"}
     )
