@@ -240,11 +240,10 @@ class Matcher:
         if not 0 <= after < FOREVER:
             raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
-        if partition is not None:
-            if admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
-                return None
-            request = self._within_limits(request, partition)
-        query = self._query(request, how, partition)
+        within = request if partition is None else self._within_limits(request, partition)
+        query = self._query(within, how, partition)
+        if partition is not None and admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
+            return None
         undecided: list[LimitExceeded] = []
 
         def attempt(start: int, end: int) -> Placement | None:
@@ -270,9 +269,11 @@ class Matcher:
         partition = self.partition_for(request)
         if partition is not None:
             length = None if request.duration_s is None else positive_ticks(request.duration_s)
-            if admission.objections(partition, request, length, is_queued=True, ideal=True):
-                return False
+            objections = admission.objections(partition, request, length, is_queued=True, ideal=True)
             request = self._within_limits(request, partition)
+            self._query(request)  # a type that the machine does not have comes before what a partition does not allow
+            if objections:
+                return False
         self.follow_suppliers()
         eligible = self._eligible_for(request.constraint, partition)
         idle = [self._unhindered()]
@@ -302,9 +303,9 @@ class Matcher:
         if not 0 <= start < end or start >= FOREVER:
             raise _wrong_window(start, end)
         partition, undecided = self.partition_for(request), False
+        query = self._query(request if partition is None else self._within_limits(request, partition), how, partition)
         if partition is not None and (found := self._objections(request, start, end, how)):
             return self._objected(request, found, start, end, how)
-        query = self._query(request if partition is None else self._within_limits(request, partition), how, partition)
         try:
             if self._fits(query, query.plan.lowest, start, end):
                 return None
@@ -342,12 +343,11 @@ class Matcher:
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
         partition = self.partition_for(request)
-        if partition is not None:
-            if objected := self._objections(request, start, end, how):
-                return self._objected(request, objected, start, end, how)
-            request = self._within_limits(request, partition)
-        name = None if partition is None else partition.name
-        query = self._query(request, how, partition)
+        within = request if partition is None else self._within_limits(request, partition)
+        query = self._query(within, how, partition)
+        if partition is not None and (objected := self._objections(request, start, end, how)):
+            return self._objected(request, objected, start, end, how)
+        request, name = within, None if partition is None else partition.name
         if self._is_never(request):
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)

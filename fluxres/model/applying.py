@@ -21,6 +21,7 @@ from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph import update
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.compare import equal
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.edges import rows_between, said
 from fluxres.graph.structure import Structure
@@ -56,6 +57,8 @@ def apply(graph: ResourceGraph, other: ResourceGraph, *, drain: bool) -> Differe
         return found
     structure, old_to_new = update.updated(same, kept)
     structure.set_state(old_to_new[draining], "drain")
+    if structure.n == before.n and not equal(before, structure):
+        return found  # all that differs is kept for jobs already
 
     def make(own: Records) -> Records:
         _require_kept(_Obstacles(own, found, structure, old_to_new))
