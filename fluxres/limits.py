@@ -140,6 +140,19 @@ SLURM_ENTRIES_MAX: Final = 262_144
 GRES_LINES_MAX: Final = 512
 """Lines of gres.conf about one node: a few for each device; all of them are looked through for each node."""
 
+CPUS_MAX: Final = 16_384
+"""CPU and NUMA numbers of the local machine are below it: Linux is built for at most 8,192 CPUs; a mask is a set in memory."""
+
+DETECTED_FILE_BYTES_MAX: Final = 4 << 20
+"""Bytes of one file in /proc or /sys, and of the output of a program, while the local machine is detected: /proc/cpuinfo of 512
+CPUs has one megabyte."""
+
+DETECTED_ENTRIES_MAX: Final = 4_096
+"""Names of one directory in /proc or /sys that are read while the local machine is detected: it has some dozens of GPUs."""
+
+DETECTION_PROGRAM_S: Final = 5.0
+"""Seconds that nvidia-smi may take to list the GPUs: one or two with a driver that sleeps, no end with one that is broken."""
+
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
 

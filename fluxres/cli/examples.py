@@ -18,7 +18,7 @@ class Example(NamedTuple):
 EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "load": (
         Example("Load a machine and give it a name", "fluxres load data/clusters/demo.yaml --name mine"),
-        Example("Load two workers of HyperQueue", "fluxres load 'hyperqueue:cpus=2x8 gpus=[0,1]' --name worker"),
+        Example("Load the machine that you are on", "fluxres load this-machine"),
         Example("Begin again with the machine as the file has it", "fluxres load data/clusters/demo.yaml --replace"),
     ),
     "graphs": (

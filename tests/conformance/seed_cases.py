@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fluxres.documents.source import Source
@@ -21,7 +22,7 @@ from fluxres.formats.peers.ctest import resource_spec as ctest_written
 from fluxres.formats.peers.ctest.groups import TYPE as CTEST_TYPE
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
-from fluxres.formats.peers.hyperqueue import environment as hyperqueue_variables
+from fluxres.formats.peers.hyperqueue import detection as hyperqueue_detection
 from fluxres.formats.peers.hyperqueue import read as hyperqueue_workers
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue import tokens as hyperqueue_tokens
@@ -138,8 +139,10 @@ def parse_cpulist(case: Case, operation: Operation) -> str | None:
 
 
 def detect(case: Case, operation: Operation) -> str | None:
-    found, _ = hyperqueue_variables.detected(operation["env"])
-    return same({name: tuple(labels) for name, labels in operation["expect_lists"].items()}, found)
+    # On a machine without devices, as that of the test.
+    found = hyperqueue_detection.definitions("gpus/nvidia,gpus/amd", Path("/nowhere"), operation["env"])
+    pools = [hyperqueue.parse(word) for word in found.text.split()]
+    return same(operation["expect_lists"], {pool.name: list(pool.kind) for pool in pools})
 
 
 def export(case: Case, operation: Operation) -> str | None:

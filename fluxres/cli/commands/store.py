@@ -41,9 +41,9 @@ def load_command(
 ) -> None:
     """Load a machine into the store and print a summary.
 
-    SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, hwloc: for the local machine,
-    or the URL of another store; or several files, each of a part of the machine. The first graph becomes the one in use. Loading
-    the same description again changes nothing.
+    SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, this-machine for the
+    machine itself (hwloc: by libhwloc), or the URL of another store; or several files, each of a part of the machine. The first
+    graph becomes the one in use. Loading the same description again changes nothing.
     """
     opened = store(settings)
     with progress(1 + len(given["sources"])) as shown:

@@ -63,7 +63,7 @@ _NODES: Final = "everything above nodes, and levels between a node and its leave
 FORMATS: Final = (
     Format(
         "hyperqueue",
-        "HyperQueue workers, as command lines or JSON; 'hyperqueue:cpus=1x4 gpus=[0,1]' is one",
+        "HyperQueue workers, command lines or JSON; 'hyperqueue:cpus=1x4 gpus=[0,1]' is one, 'hyperqueue:detect=all' another",
         (".hq",),
         _is_hyperqueue,
         reader="fluxres.formats.peers.hyperqueue.read:read",
