@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fluxres import clock
 from fluxres.cli.output import answer, note
 from fluxres.cli.settings import Settings
+from fluxres.errors import StoreError
 
 if TYPE_CHECKING:
     from fluxres.clock import Clock
@@ -31,8 +32,18 @@ def _tell_waiting(holder: Holder) -> None:
 
 
 def reading(settings: Settings) -> ResourceGraph:
-    """The graph given by --graph, or the one in use, with the wall clock."""
-    return store(settings).load(settings.graph, clock=clock.system)
+    """The graph given by --graph, or the one in use, with the wall clock, and without what dead processes held."""
+    graph = store(settings).load(settings.graph, clock=clock.system)
+    if any(facts.launch is not None for facts in graph.records.facts.values()):
+        from fluxres.launch import orphans
+
+        if orphans.are_there(graph):
+            # Who may only read leaves it to others.
+            with suppress(StoreError):
+                with changing(settings):
+                    pass
+                graph = store(settings).load(settings.graph, clock=clock.system)
+    return graph
 
 
 def at_once(settings: Settings) -> ResourceGraph:
@@ -52,10 +63,20 @@ def os_user() -> str:
 @contextmanager
 def changing(settings: Settings) -> Iterator[ResourceGraph]:
     """The same graph under the lock: when the block ends, its changes are on disk; if it raises, none are made."""
-    with store(settings).writing(
+    opened, attended = store(settings), None
+    with opened.writing(
         settings.graph, command=settings.command, wait_s=settings.wait_s, clock=_present(settings)
     ) as transaction:
+        if transaction.tickets.exist() or any(facts.launch is not None for facts in transaction.graph.records.facts.values()):
+            from fluxres.launch.waiting import Attendance
+
+            attended = Attendance(transaction, opened.path)
+            attended.begin()
         yield transaction.graph
+        if attended is not None:
+            attended.end()
+    if attended is not None:
+        attended.tell()
 
 
 def _present(settings: Settings) -> Clock:

@@ -23,7 +23,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Drawn
-from fluxres.allocation.facts import JobFacts, Reservation
+from fluxres.allocation.facts import JobFacts, Launch, Reservation
 from fluxres.allocation.planned import Batch, Staged
 from fluxres.allocation.records import Records, empty_planner
 from fluxres.allocation.steps import Steps
@@ -651,6 +651,7 @@ class ResourceGraph(ShownDeep, Tabular):
         policy: str | Policy = "first",
         user: str | None = None,
         name: str | None = None,
+        launch: Launch | None = None,
     ) -> Allocation:
         """Allocate pools to a job, all or none, in addition to those it holds (RFC 4 Allocate, RFC 16 Allocate).
 
@@ -663,13 +664,14 @@ class ResourceGraph(ShownDeep, Tabular):
                 later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
             user, name: whom a new job belongs to, and what it is called there; :meth:`facts` gives them.
+            launch: the processes that a new job lives by, as `fluxres run` records them.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
         with self.lock:
             changes.expire_stages(self)
             begin, named = _one_start(start, at)
-            facts = self._facts_of(user, name)
+            facts = self._facts_of(user, name, launch)
             if targets.is_request(wanted, self):
                 targets.job_id(job)
                 request = as_request(wanted)
@@ -727,11 +729,11 @@ class ResourceGraph(ShownDeep, Tabular):
         matching.require_picks(found)
         return changes.commit_match(self, found, job, facts=facts)
 
-    def _facts_of(self, user: str | None, name: str | None) -> JobFacts | None:
+    def _facts_of(self, user: str | None, name: str | None, launch: Launch | None = None) -> JobFacts | None:
         """What a new job is known by, if anything was given."""
-        if user is None and name is None:
+        if user is None and name is None and launch is None:
             return None
-        return JobFacts(targets.label(user, "user"), targets.label(name, "name"), self.now())
+        return JobFacts(targets.label(user, "user"), targets.label(name, "name"), self.now(), launch)
 
     @locked
     def facts(self, job: str) -> JobFacts:

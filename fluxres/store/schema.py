@@ -60,6 +60,15 @@ _PREVIOUS: Final = """CREATE TABLE IF NOT EXISTS previous (
 )"""
 """The state before the last change of each graph, for `undo`. A store without this table gets it with the next write."""
 
+_TICKETS: Final = """CREATE TABLE IF NOT EXISTS tickets (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    graph INTEGER NOT NULL REFERENCES graphs (id),
+    job TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    body BLOB NOT NULL
+)"""
+"""Requests that wait for resources (:mod:`fluxres.store.tickets`); a store without this table gets it in the same way."""
+
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
@@ -170,6 +179,7 @@ def begin(path: Path, *, private: bool = False) -> sqlite3.Connection:
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute(_PREVIOUS)
+            db.execute(_TICKETS)
         except BaseException:
             db.close()
             raise
