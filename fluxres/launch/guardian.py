@@ -150,19 +150,13 @@ class Guardian:
         descendants.adopt_orphans()
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
-        self._leave_streams()
+        leave_streams()
         self._say(str(self._program))
         with Loop() as self._loop, self._loop.handling({signal.SIGCHLD: self._reap}):
             self._loop.watch(self._launcher.fileno(), self._heard)
             self._reap()
             while not self._is_done:
                 self._loop.turn()
-
-    def _leave_streams(self) -> None:
-        """Leave standard input and output to the program alone: who reads its output must see its end."""
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1):
-            os.dup2(null, stream)
 
     def _say(self, message: str) -> None:
         with suppress(OSError):
@@ -224,3 +218,11 @@ class Guardian:
         """Kill the program and everything that it has started; returns what could not be killed."""
         self._signal(signal.SIGKILL)
         return descendants.kill_all()
+
+
+def leave_streams() -> None:
+    """Leave standard input and output to the program alone: who reads its output must see its end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(null, stream)
+    os.close(null)

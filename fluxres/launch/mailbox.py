@@ -25,6 +25,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
     Args:
         is_granted: it has its resources.
         is_canceled: it is not in the queue any more.
+        reason: why, if nobody canceled it.
         place: its place in the queue, from 1.
         waiting: number of requests in the queue.
         watch: whether this process should look when something becomes free without anybody saying so.
@@ -34,6 +35,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
 
     is_granted: bool = False
     is_canceled: bool = False
+    reason: str = ""
     place: int = 0
     waiting: int = 0
     watch: bool = False

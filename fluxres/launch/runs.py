@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from fluxres.allocation.facts import Launch
 from fluxres.clock import seconds, ticks
 from fluxres.documents.document import plural
 from fluxres.errors import FluxresError, InsufficientResources, UsageError
-from fluxres.launch import cgroup, descendants, environment, identity, lifeline, orphans, program, terminal, waiting
+from fluxres.launch import cgroup, descendants, environment, guardian, identity, lifeline, orphans, program, terminal, waiting
 from fluxres.launch.environment import Setting
 from fluxres.launch.guardian import Crew
 from fluxres.launch.loop import Loop
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+_TASK: Final = jobspec.Task(("program",), "task")
+"""Of a jobspec in the queue, which has to have one."""
 _LOCK_WAIT_S: Final = 300.0
 """Hundreds may start or end at once, each with a transaction of some milliseconds."""
 
@@ -184,7 +186,7 @@ class Run:
             identity.boot(),
             self._crew.processes,
             self._mark,
-            order.argv,
+            tuple(os.fsencode(word).decode("utf-8", "backslashreplace") for word in order.argv),
             None if order.lease_s is None else now + ticks(order.lease_s),
         )
         ticket = Ticket(
@@ -194,7 +196,7 @@ class Run:
             seconds(now),
             launch,
             order.name,
-            None if request is None else jobspec.to_plain(request),
+            None if request is None else jobspec.to_plain(request if request.tasks else replace(request, tasks=(_TASK,))),
             pools,
             None if limit_s is None or limit_s == math.inf else limit_s + order.grace_s,
             policy,
@@ -252,6 +254,7 @@ class Run:
         reporter.begins()
         number = self._crew.start(start)
         self._is_started = True
+        guardian.leave_streams()
         if not math.isinf(until_s):
             self._loop.after(max(0.0, until_s - clock.system() - order.grace_s), self._end)
         if order.lease_s is not None:

@@ -68,6 +68,7 @@ class Wait:
     _is_granted: bool = False
     _is_canceled: bool = False
     _is_late: bool = False
+    _reason: str = ""
     _place: tuple[int, int] = (0, 0)
     _watched: list[int] = field(default_factory=list)
     _timers: list[Timer] = field(default_factory=list)
@@ -92,7 +93,7 @@ class Wait:
                         return graph
                     self._is_granted = False
                 if self._is_canceled:
-                    raise RunFailed("it was taken out of the queue", where=f"job '{self.job}'")
+                    raise RunFailed(self._reason or "it was canceled", where=f"job '{self.job}'")
                 if self._is_late:
                     raise InsufficientResources(f"not free within {self.wait_s:g} s", where=f"job '{self.job}'")
         finally:
@@ -129,6 +130,7 @@ class Wait:
         for news in self.mailbox.read():
             self._is_granted |= news.is_granted
             self._is_canceled |= news.is_canceled
+            self._reason = news.reason or self._reason
             if news.place:
                 if (news.place, news.waiting) != self._place:
                     self._place = news.place, news.waiting

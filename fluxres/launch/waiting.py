@@ -23,7 +23,7 @@ import msgspec
 from fluxres import limits
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, fixed, seconds, ticks
-from fluxres.errors import FluxresError, InsufficientResources
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownPool, UsageError
 from fluxres.launch import identity, mailbox, orphans
 from fluxres.launch.identity import Presence
 from fluxres.launch.mailbox import News
@@ -50,6 +50,7 @@ class Pass:
         granted: the tickets that got their resources.
         waiting: the other tickets, in order.
         void: tickets whose processes are gone.
+        refused: tickets that can never be granted any more, each with the reason.
         starts: estimated starts, in seconds, by job, of those that were looked at; infinity for those that are not known.
         known: requests by job, as far as they have been read.
     """
@@ -58,8 +59,10 @@ class Pass:
     granted: list[Ticket] = field(default_factory=list)
     waiting: list[Ticket] = field(default_factory=list)
     void: list[Ticket] = field(default_factory=list)
+    refused: list[tuple[Ticket, str]] = field(default_factory=list)
     starts: dict[str, float] = field(default_factory=dict)
     _trial: ResourceGraph | None = None
+    _blocked: list[Ticket] = field(default_factory=list)
     _placed: int = 0
     _unfit: set[tuple[Any, ...]] = field(default_factory=set)
     known: dict[str, Request] = field(default_factory=dict)
@@ -72,11 +75,16 @@ class Pass:
         """
         now = self.graph.now()
         for ticket in tickets:
-            what = identity.presence(ticket.launch, now)
-            if what is Presence.GONE:
+            if identity.presence(ticket.launch, now) is Presence.GONE:
                 self.void.append(ticket)
-            elif only_estimate or not identity.is_awake(ticket.launch) or not self._grant(ticket):
+                continue
+            is_asleep = not identity.is_awake(ticket.launch)  # it keeps its place, and blocks nobody
+            if only_estimate or is_asleep or not self._grant(ticket):
                 self.waiting.append(ticket)
+                if not is_asleep:
+                    self._blocked.append(ticket)
+        refused = [ticket for ticket, _ in self.refused]
+        self.waiting = [ticket for ticket in self.waiting if ticket not in refused]
         if only_estimate:
             self._place()
         return self
@@ -88,11 +96,11 @@ class Pass:
             return False
         try:
             found = self._matched(self.graph, ticket, ticket.duration_s)
-            if found is not None and self.waiting:
-                if len(self.waiting) > limits.QUEUE_PLACED_MAX:
+            if found is not None and self._blocked:
+                if len(self._blocked) > limits.QUEUE_PLACED_MAX:
                     return False
                 end, trial = found[1], self._place()
-                found = self._matched(trial, ticket, _length_s(ticket, trial))
+                found = self._matched(trial, ticket, self._length_s(ticket))
                 if found is not None:
                     _commit(trial, ticket, *found)
                     found = found[0], end
@@ -103,8 +111,9 @@ class Pass:
         except InsufficientResources:
             self._unfit.add(kind)
             return False
-        except FluxresError:
-            return False  # it can never start any more; its process finds out why when it looks
+        except (InfeasibleRequest, UnknownPool, UsageError) as error:  # the machine has changed since it was queued
+            self.refused.append((ticket, str(error)))
+            return False
         self.granted.append(ticket)
         return True
 
@@ -128,13 +137,20 @@ class Pass:
         end = FOREVER if length is None else now + length
         return [(v, sizes.item(v) if amount is None else amount) for v, amount in named], end
 
+    def _length_s(self, ticket: Ticket) -> float:
+        """How long a ticket holds its resources: until the distant future if it has no limit."""
+        request, graph = self._request(ticket), self.graph
+        given = None if ticket.duration_s is None else ticks(ticket.duration_s)
+        length = given if request is None else matching.length(graph, request, given)
+        return _DISTANT_S - seconds(graph.now()) if length is None or length >= FOREVER else seconds(length)
+
     # -- earlier tickets -------------------------------------------------------------------------------------------------
 
     def _place(self) -> ResourceGraph:
         """Keep, on the trial copy, what each waiting ticket will get."""
         if self._trial is None:
             self._trial = _trial(self.graph)
-        for ticket in self.waiting[self._placed : limits.QUEUE_PLACED_MAX]:
+        for ticket in self._blocked[self._placed : limits.QUEUE_PLACED_MAX]:
             self._placed += 1
             with suppress(FluxresError):
                 self.starts[ticket.job] = self._placed_on(self._trial, ticket)
@@ -147,7 +163,7 @@ class Pass:
             named = [(trial.vertex(path), None) for path, _ in ticket.pools]
         else:
             got = trial.allocate_orelse_reserve(
-                request, job=f"{ticket.job} ", duration_s=_length_s(ticket, trial), policy=ticket.policy
+                request, job=f"{ticket.job} ", duration_s=self._length_s(ticket), policy=ticket.policy
             )
             if got.start < _DISTANT_S:
                 return got.start
@@ -158,11 +174,6 @@ class Pass:
                 if free:
                     trial.allocate([(v, free)], job=f"{ticket.job} ", start=now_s, end=_DISTANT_S)
         return math.inf
-
-
-def _length_s(ticket: Ticket, graph: ResourceGraph) -> float:
-    """How long a ticket holds its resources: until the distant future if it has no limit."""
-    return _DISTANT_S - seconds(graph.now()) if ticket.duration_s is None else ticket.duration_s
 
 
 def _trial(graph: ResourceGraph) -> ResourceGraph:
@@ -216,10 +227,11 @@ class Attendance:
             if request is not None:
                 known[newcomer.job] = request
         made = Pass(self._transaction.graph, known=known).run(tickets)
-        for ticket in (*made.granted, *made.void):
+        for ticket in (*made.granted, *made.void, *(ticket for ticket, _ in made.refused)):
             if ticket.number:
                 self._transaction.tickets.remove(ticket)
         self._news = [(ticket.launch.mark, News(is_granted=True)) for ticket in made.granted]
+        self._news += [(ticket.launch.mark, News(is_canceled=True, reason=reason)) for ticket, reason in made.refused]
         self._news += _places(self._transaction.graph, made.waiting)
         return made
 

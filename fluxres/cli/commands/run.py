@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from fluxres.syntax.jobspec import Request
 
 _FOREVER: Final = "forever"
+_BEFORE_ASK: Final = re.compile(r"\s+(?=[A-Za-z][A-Za-z0-9/_]*\s*=)", re.ASCII)
+"""A blank before the next resource: HyperQueue has an option for each."""
 _A_DURATION: Final = re.compile(r"[0-9][0-9.:]*[a-z]*", re.ASCII)
 
 
@@ -133,7 +135,7 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     if resources is not None:
         if asked.is_given:
             raise UsageError("both --resources and a request were given", hint="give one of them")
-        asked = asked.instead([resources], language="hyperqueue")
+        asked = asked.instead([_BEFORE_ASK.sub("; ", resources)], language="hyperqueue")
     elif not asked.is_given:
         asked = asked.instead(sizes={"n": "1"})
     patience = given["patience"]
