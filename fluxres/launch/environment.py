@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from fluxres.errors import FluxresError
 from fluxres.launch import lifeline
@@ -25,8 +26,7 @@ _OTHER: Final = "nvidia"
 _MEMORY_UNITS_BYTES: Final = "B"
 
 
-@dataclass
-class Setting:
+class Setting(msgspec.Struct):
     """What a job is given, in the terms of the system.
 
     Args:
@@ -37,11 +37,11 @@ class Setting:
         notes: what could not be done.
     """
 
-    variables: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = {}
     cpus: tuple[int, ...] | None = None
     memory: tuple[int, ...] | None = None
     memory_bytes: int | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
 
 
 def setting(graph: ResourceGraph, granted: Allocation, *, binds: bool, given: Mapping[str, str] = os.environ) -> Setting:

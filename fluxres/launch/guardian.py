@@ -16,7 +16,6 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -31,23 +30,19 @@ _IGNORED: Final = tuple(
 )
 
 
-@dataclass
 class Crew:
     """The two processes that a launcher starts, from its point of view.
 
     Args:
         guardian, program: process ids.
-        socket: messages to and from the guardian; its end is the end of the guardian.
+        messages: to and from the guardian; their end is the end of the guardian.
+        start: a pipe for how to start the program.
         failed: a pipe with the number of an error if the program could not be executed.
-        has_group: whether the program has its own process group.
     """
 
-    guardian: int
-    program: int
-    socket: socket.socket
-    failed: int
-    has_group: bool
-    _start: int
+    def __init__(self, guardian: int, program: int, messages: socket.socket, start: int, failed: int) -> None:
+        self.guardian, self.program, self.socket = guardian, program, messages
+        self._start, self._failed = start, failed
 
     @classmethod
     def fork(cls, release: Callable[[], None], *, has_group: bool) -> Crew:
@@ -82,7 +77,7 @@ class Crew:
         said = own.recv(_MESSAGE_BYTES)
         if not said:
             raise OSError("the guardian process ended")
-        return cls(guardian, int(said), own, failed_from, has_group, start_to)
+        return cls(guardian, int(said), own, start_to, failed_from)
 
     @property
     def processes(self) -> tuple[tuple[int, int], ...]:
@@ -97,8 +92,8 @@ class Crew:
                 content = content[os.write(self._start, content) :]
         os.close(self._start)
         self._start = -1
-        said = os.read(self.failed, _MESSAGE_BYTES)
-        os.close(self.failed)
+        said = os.read(self._failed, _MESSAGE_BYTES)
+        os.close(self._failed)
         return int(said or 0)
 
     def send(self, message: str) -> None:

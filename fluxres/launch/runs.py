@@ -11,9 +11,11 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from fluxres import clock, limits
 from fluxres.allocation.facts import Launch
@@ -48,8 +50,7 @@ Asking = Callable[["ResourceGraph"], "tuple[Request | None, tuple[tuple[str, int
 """What is asked for, once the graph is known: a request, or pools by path with their units; and the match policy."""
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """What to run, and with what.
 
     Args:
@@ -87,7 +88,6 @@ class _Ended(Exception):
         self.number = number
 
 
-@dataclass
 class Run:
     """A run in its launcher.
 
@@ -98,14 +98,12 @@ class Run:
         reporter: tells the user.
     """
 
-    store: SqliteStore
-    graph: str
-    order: Order
-    reporter: Reporter
-    _mark: str = field(default_factory=lambda: os.urandom(12).hex())
-    _job: str = ""
-    _status: int | None = None
-    _is_started: bool = False
+    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter) -> None:
+        self.store, self.graph, self.order, self.reporter = store, graph, order, reporter
+        self._mark = os.urandom(12).hex()
+        self._job = ""
+        self._status: int | None = None
+        self._is_started = False
 
     def run(self) -> int:
         """Run the program to its end and return its exit status.
@@ -335,8 +333,7 @@ def _named(graph: ResourceGraph, ticket: Ticket) -> list[tuple[int, int | None]]
     return [(graph.vertex(path), amount) for path, amount in ticket.pools]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What a run would get now.
 
     Args:

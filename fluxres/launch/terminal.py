@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from fluxres.launch.program import take_terminal
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(msgspec.Struct, frozen=True):
     """How a launcher uses its terminal.
 
     Args:

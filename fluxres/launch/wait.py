@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -45,7 +44,6 @@ class Reporter(Protocol):
         """Whether it shows changes of the place."""
 
 
-@dataclass
 class Wait:
     """A process that has a ticket, and waits.
 
@@ -58,22 +56,18 @@ class Wait:
         mailbox: wakes it.
     """
 
-    store: SqliteStore
-    graph: str
-    job: str
-    wait_s: float
-    reporter: Reporter
-    loop: Loop
-    mailbox: Mailbox
-    _is_granted: bool = False
-    _is_canceled: bool = False
-    _is_late: bool = False
-    _reason: str = ""
-    _place: tuple[int, int] = (0, 0)
-    _watched: list[int] = field(default_factory=list)
-    _timers: list[Timer] = field(default_factory=list)
-    _due: Timer | None = None
-    _soon: Timer | None = None
+    def __init__(
+        self, store: SqliteStore, graph: str, job: str, wait_s: float, reporter: Reporter, loop: Loop, mailbox: Mailbox
+    ) -> None:
+        self.store, self.graph, self.job, self.wait_s = store, graph, job, wait_s
+        self.reporter, self.loop, self.mailbox = reporter, loop, mailbox
+        self._is_granted = self._is_canceled = self._is_late = False
+        self._reason = ""
+        self._place = (0, 0)
+        self._watched: list[int] = []
+        self._timers: list[Timer] = []
+        self._due: Timer | None = None
+        self._soon: Timer | None = None
 
     def until_granted(self) -> ResourceGraph:
         """Wait, and return the graph in which the job has its resources.

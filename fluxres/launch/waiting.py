@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,31 +41,32 @@ _DISTANT_S: Final = 3e9
 """Later than any end that somebody gives."""
 
 
-@dataclass
 class Pass:
     """A pass of the queue over a graph.
 
     Args:
         graph: what is granted is allocated there.
+        known: requests by job, as far as they have been read.
+
+    Attributes:
         granted: the tickets that got their resources.
         waiting: the other tickets, in order.
         void: tickets whose processes are gone.
         refused: tickets that can never be granted any more, each with the reason.
         starts: estimated starts, in seconds, by job, of those that were looked at; infinity for those that are not known.
-        known: requests by job, as far as they have been read.
     """
 
-    graph: ResourceGraph
-    granted: list[Ticket] = field(default_factory=list)
-    waiting: list[Ticket] = field(default_factory=list)
-    void: list[Ticket] = field(default_factory=list)
-    refused: list[tuple[Ticket, str]] = field(default_factory=list)
-    starts: dict[str, float] = field(default_factory=dict)
-    _trial: ResourceGraph | None = None
-    _blocked: list[Ticket] = field(default_factory=list)
-    _placed: int = 0
-    _unfit: set[tuple[Any, ...]] = field(default_factory=set)
-    known: dict[str, Request] = field(default_factory=dict)
+    def __init__(self, graph: ResourceGraph, known: dict[str, Request] | None = None) -> None:
+        self.graph, self.known = graph, known or {}
+        self.granted: list[Ticket] = []
+        self.waiting: list[Ticket] = []
+        self.void: list[Ticket] = []
+        self.refused: list[tuple[Ticket, str]] = []
+        self.starts: dict[str, float] = {}
+        self._trial: ResourceGraph | None = None
+        self._blocked: list[Ticket] = []
+        self._placed = 0
+        self._unfit: set[tuple[Any, ...]] = set()
 
     def run(self, tickets: list[Ticket], *, only_estimate: bool = False) -> Pass:
         """Go through the tickets in order.

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead, Outage
 from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
-from fluxres.match import admission, reasons
+from fluxres.match import admission
 from fluxres.match.admission import Objection
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
@@ -30,7 +30,6 @@ from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
-from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible, Situation
 from fluxres.match.together import Below, Together
@@ -40,6 +39,9 @@ from fluxres.match.vector import Single, search, single
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.match.reasons import Holders, Refusal
 
 Ready = tuple[Plan, Form | None, Single | None]
 """A compiled request: for the traverser, for the vector path, and for the single-node path."""
@@ -348,6 +350,8 @@ class Matcher:
 
     def _objected(self, request: Request, found: list[Objection], start: int, end: int, chosen: Policy) -> Refusal:
         """The refusal of what a partition does not allow."""
+        from fluxres.match.reasons import Refusal  # most requests are not refused
+
         never = any(each.is_lasting for each in found)
         first = None
         if not never and all(each.code != "state" for each in found):
@@ -375,6 +379,8 @@ class Matcher:
         smaller counts, and one search for the earliest start.
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
+        from fluxres.match import reasons
+
         chosen = policy(how)
         partition = self.partition_for(request)
         if partition is not None:
@@ -389,7 +395,7 @@ class Matcher:
             plan, shape, _ = idle._ready(request)
             ideal = idle._situation(eligible, plan, 0, FOREVER)
             parts = reasons.explain(ideal, idle._widest(plan), chosen, None)
-            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True, partition=name)
+            return reasons.Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True, partition=name)
         situation = self._situation(eligible, plan, start, end)
         less, given_up = self._enough(situation, plan, shape, chosen)
         first = None
@@ -397,7 +403,7 @@ class Matcher:
             first = self.earliest(request, _length(start, end), start, chosen)
         except LimitExceeded:
             undecided = True
-        return Refusal(
+        return reasons.Refusal(
             reasons.explain(situation, self._widest(plan), chosen, holders),
             less,
             earliest=None if first is None else seconds(first.start),
@@ -425,6 +431,8 @@ class Matcher:
         return Traverser(situation, plan, plan.lowest, chosen, self._budget(plan)).match() is not None
 
     def _enough(self, situation: Situation, plan: Plan, shape: Form | None, chosen: Policy) -> tuple[dict[str, int], bool]:
+        from fluxres.match import reasons
+
         node_table = self._node_table
         budget = self._budget(plan)
 

@@ -36,15 +36,13 @@ from fluxres.graph.edges import Value
 from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
+from fluxres.model import audit, changes, edges, events, extending, joining, matching, targets, totals, walking
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.tables import Spans, Totals
 from fluxres.model.targets import Targets, Where
 from fluxres.model.values import Allocation, Stage, Window
 from fluxres.shown import ShownDeep, Tabular
-from fluxres.syntax import criteria as language
-from fluxres.syntax.criteria import Criteria
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
 
@@ -54,11 +52,13 @@ if TYPE_CHECKING:
     import networkx
 
     from fluxres.graph.views import StructureRef
-    from fluxres.match import Matcher, Placement, Policy, Refusal
+    from fluxres.match import Matcher, Placement, Policy
+    from fluxres.match.reasons import Refusal
     from fluxres.model.difference import Difference
     from fluxres.model.match import Match
     from fluxres.model.node_states import NodeStates
     from fluxres.model.several import Shortage
+    from fluxres.syntax.criteria import Criteria
     from fluxres.syntax.jobspec import Wanted
 
 
@@ -358,6 +358,9 @@ class ResourceGraph(ShownDeep, Tabular):
         Errors: InputError with the column; UsageError for anything that is not criteria.  Cost: a few vector scans; with a
         function one object and one call per pool, about a second for a million pools.
         """
+        from fluxres.model import search  # with the language of criteria, which most commands do not use
+        from fluxres.syntax import criteria as language
+
         if at is not None and during is not None:
             raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
         if during is not None and not (isinstance(during, tuple | list) and len(during) == 2):
@@ -366,7 +369,7 @@ class ResourceGraph(ShownDeep, Tabular):
             if at is not None or during is not None:
                 raise UsageError("a function was given with a time", hint="ask the pool for the time: available(at=…)")
             return Selection(self, search.accepted_by(self, criteria))
-        if not isinstance(criteria, str | Criteria):
+        if not isinstance(criteria, str | language.Criteria):
             raise UsageError(
                 f"expected criteria, got {criteria!r:.80}",
                 hint="give text such as type=node and state=up, parsed criteria, or a function of a pool",

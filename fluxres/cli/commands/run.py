@@ -139,6 +139,7 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     elif not asked.is_given:
         asked = asked.instead(sizes={"n": "1"})
     patience = given["patience"]
+    opened = store(settings)
     from fluxres.launch.runs import Order, Run, plan
 
     order = Order(
@@ -155,7 +156,6 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
         not given["no_bind"],
         settings.command,
     )
-    opened = store(settings)
     graph = settings.graph or opened.address.graph or opened.default or _load_this_machine(settings, opened)
     if given["dry_run"]:
         _show(settings, plan(opened, graph, order))
