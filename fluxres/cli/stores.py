@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from fluxres.store.files import SaveReport
 
 
-def store(settings: Settings) -> SqliteStore:
-    """The store given by --store, or the default one; it is not read yet."""
+def store(settings: Settings, *, is_quiet: bool = False) -> SqliteStore:
+    """The store given by --store, or the default one; it is not read yet.
+
+    Args:
+        is_quiet: whether a wait for its lock is not reported.
+    """
     _import_numpy()
     from fluxres.store import open_store
 
-    return open_store(settings.store, clock=clock.system, notify=_tell_waiting)
+    return open_store(settings.store, clock=clock.system, notify=None if is_quiet else _tell_waiting)
 
 
 def _import_numpy() -> None:

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from fluxres.errors import RunFailed
 from fluxres.launch import descendants, identity, program
 from fluxres.launch.loop import Loop, Timer
 from fluxres.launch.program import Start
@@ -76,7 +77,7 @@ class Crew:
         os.close(failed_to)
         said = own.recv(_MESSAGE_BYTES)
         if not said:
-            raise OSError("the guardian process ended")
+            raise RunFailed("the guardian process was killed")
         return cls(guardian, int(said), own, start_to, failed_from)
 
     @property

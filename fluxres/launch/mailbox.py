@@ -81,6 +81,7 @@ class Mailbox:
 
     def __init__(self, store: Path, mark: str) -> None:
         self._folder, self._name = make_folder(store), mark
+        _sweep(self._folder)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         with _opened(self._folder) as short:
@@ -105,6 +106,25 @@ class Mailbox:
         self._socket.close()
         with suppress(OSError):
             os.unlink(self._folder / self._name)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the sockets of processes that were killed before they had a ticket."""
+    with suppress(OSError), _opened(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        for name in os.listdir(folder):
+            try:
+                out.connect(f"{short}/{name}")
+            except ConnectionRefusedError:
+                with suppress(OSError):
+                    os.unlink(folder / name)
+            except OSError:
+                continue
+
+
+def discard(store: Path, mark: str) -> None:
+    """Remove the socket of a process that has ended without doing so."""
+    with suppress(OSError):
+        os.unlink(folder_of(store) / mark)
 
 
 def send(store: Path, news: list[tuple[str, News]]) -> None:

@@ -40,7 +40,7 @@ def are_there(graph: ResourceGraph) -> bool:
 
 
 def reap(graph: ResourceGraph) -> list[str]:
-    """Free what jobs hold whose processes are gone, and kill what they have left behind; returns these jobs.
+    """Free what jobs hold whose processes are gone, and kill what they have left behind; returns the marks of these jobs.
 
     A job that runs on although its time is over, because its clock or its launcher is late, keeps what nobody else has got.
     """
@@ -51,7 +51,7 @@ def reap(graph: ResourceGraph) -> list[str]:
             kill_rest(launch)
             over = launch.lease is not None and launch.lease <= now
             changes.free(graph, job, None, None, None, reason="its lease is over" if over else "its processes have ended")
-            found.append(job)
+            found.append(launch.mark)
         elif what is not Presence.ELSEWHERE:
             _keep(graph, job, now)
     return found

@@ -22,7 +22,19 @@ from fluxres.allocation.facts import Launch
 from fluxres.clock import seconds, ticks
 from fluxres.documents.document import plural
 from fluxres.errors import FluxresError, InsufficientResources, UsageError
-from fluxres.launch import cgroup, descendants, environment, guardian, identity, lifeline, orphans, program, terminal, waiting
+from fluxres.launch import (
+    cgroup,
+    descendants,
+    environment,
+    guardian,
+    identity,
+    lifeline,
+    mailbox,
+    orphans,
+    program,
+    terminal,
+    waiting,
+)
 from fluxres.launch.environment import Setting
 from fluxres.launch.guardian import Crew
 from fluxres.launch.loop import Loop
@@ -130,20 +142,20 @@ class Run:
 
     def _allocated(self) -> tuple[Setting, float]:
         """Get the resources; returns what they are, and their end.  Errors: as :meth:`run`; _Ended."""
-        mailbox = Mailbox(self.store.path, self._mark) if self.order.wait_s else None
+        box = Mailbox(self.store.path, self._mark) if self.order.wait_s else None
         try:
             graph = self._ask()
             if graph is None:
-                assert mailbox is not None
-                wait = Wait(self.store, self.graph, self._job, self.order.wait_s, self.reporter, self._loop, mailbox)
+                assert box is not None
+                wait = Wait(self.store, self.graph, self._job, self.order.wait_s, self.reporter, self._loop, box)
                 graph = wait.until_granted()
         except BaseException:
             if self._job:
                 self._release()
             raise
         finally:
-            if mailbox is not None:
-                mailbox.close()
+            if box is not None:
+                box.close()
         granted = graph.allocation(self._job)
         return environment.setting(graph, granted, binds=self.order.binds), granted.end
 
@@ -233,6 +245,7 @@ class Run:
                     changes.free(graph, job, None, None, None)
             attendance.end()
         attendance.tell()
+        mailbox.discard(self.store.path, self._mark)
 
     # -- the program -----------------------------------------------------------------------------------------------------
 

@@ -210,10 +210,11 @@ class Attendance:
     def __init__(self, transaction: Transaction, store: Path) -> None:
         self._transaction, self._store = transaction, store
         self._news: list[tuple[str, News]] = []
+        self._void: list[str] = []
 
     def begin(self) -> None:
         """Free what dead processes held, before the changes of the transaction."""
-        orphans.reap(self._transaction.graph)
+        self._void = orphans.reap(self._transaction.graph)
 
     def end(self, newcomer: Ticket | None = None, request: Request | None = None) -> Pass:
         """Make a pass of the queue, after the changes of the transaction.
@@ -231,6 +232,7 @@ class Attendance:
         for ticket in (*made.granted, *made.void, *(ticket for ticket, _ in made.refused)):
             if ticket.number:
                 self._transaction.tickets.remove(ticket)
+        self._void += [ticket.launch.mark for ticket in made.void]
         self._news = [(ticket.launch.mark, News(is_granted=True)) for ticket in made.granted]
         self._news += [(ticket.launch.mark, News(is_canceled=True, reason=reason)) for ticket, reason in made.refused]
         self._news += _places(self._transaction.graph, made.waiting)
@@ -238,6 +240,8 @@ class Attendance:
 
     def tell(self) -> None:
         """Wake those whom the transaction concerns, once it is committed."""
+        for mark in self._void:
+            mailbox.discard(self._store, mark)
         mailbox.send(self._store, self._news)
 
 

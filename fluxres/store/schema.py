@@ -134,6 +134,20 @@ def _check_head(path: Path) -> None:
         raise StoreError("is not a SQLite database", where=str(path), hint="name another file, or move this one away")
 
 
+def mode_of(path: Path, *, private: bool) -> int:
+    """The mode of a store, which the files beside it get as well: who may write to one must be able to write to all.
+
+    Args:
+        private: whether a store that does not exist yet will be for the owner only.
+    """
+    try:
+        return stat.S_IMODE(path.stat().st_mode) & 0o666 | 0o600
+    except OSError:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return 0o600 if private else 0o666 & ~umask
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
     """One read transaction: everything read in the block is one state, and no writer has to wait.

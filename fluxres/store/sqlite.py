@@ -694,7 +694,7 @@ class SqliteStore:
 
     def _lock(self, command: str, wait_s: float | None) -> AbstractContextManager[None]:
         path = self.path.with_name(self.path.name + ".lock")
-        mode = 0o600 if self.address.private else 0o666
+        mode = schema.mode_of(self.path, private=self.address.private)
         wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s
         return writer_lock(path, command=command, wait_s=wait_s, clock=self.clock, notify=self.notify, mode=mode)
 

@@ -139,7 +139,7 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     elif not asked.is_given:
         asked = asked.instead(sizes={"n": "1"})
     patience = given["patience"]
-    opened = store(settings)
+    opened = store(settings, is_quiet=True)
     from fluxres.launch.runs import Order, Run, plan
 
     order = Order(
