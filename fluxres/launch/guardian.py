@@ -63,9 +63,9 @@ class Crew:
         if guardian == 0:
             status = 1
             try:
-                os.setpgid(0, 0)
                 own.close()
                 child = _fork_program(start_from, start_to, failed_from, failed_to, theirs, has_group=has_group)
+                os.setpgid(0, 0)  # after the fork: a program without a group of its own is in that of the launcher
                 for fd in (start_from, start_to, failed_from, failed_to):
                     os.close(fd)
                 Guardian(theirs, child, release, has_group=has_group).run()

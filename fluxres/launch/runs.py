@@ -381,7 +381,7 @@ def plan(store: SqliteStore, name: str, order: Order) -> Plan:
         named = [(graph.vertex(path), amount) for path, amount in pools]
         granted = graph.allocate(named, job=job, duration_s=order.duration_s)
     made = environment.setting(graph, granted, binds=order.binds)
-    own = environment.of_job(job, "", store.url, name)
+    own = {key: value for key, value in environment.of_job(job, "", store.url, name).items() if value not in ("", "-")}
     where = graph.structure.accounts.where
     held = [(where(v), amount) for v, amount in zip(*(column.tolist() for column in granted.held), strict=True)]
     return Plan(held, granted.start, granted.end, {**made.variables, **own}, made.cpus, made.memory_bytes, made.notes)

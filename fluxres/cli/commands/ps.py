@@ -71,12 +71,15 @@ def cancel_command(settings: Settings, jobs: tuple[str, ...], grace: float) -> N
     """End jobs of run and shell, and free what they hold; or take them out of the queue."""
     from fluxres.launch import control, mailbox
 
+    canceled = []
     for job in jobs:
-        ticket = _ticket(settings, job)
+        ticket, launch = _ticket(settings, job), _launch(settings, job)
+        if launch is None:
+            note(f"{job} has ended already")
+            continue
+        canceled.append(job)
         if ticket is None:
-            launch = _launch(settings, job)
-            if launch is not None:
-                control.end(job, launch, grace)
+            control.end(job, launch, grace)
             continue
         opened = store(settings)
         with opened.writing(settings.graph, command=settings.command, wait_s=settings.wait_s) as transaction:
@@ -84,7 +87,7 @@ def cancel_command(settings: Settings, jobs: tuple[str, ...], grace: float) -> N
         mailbox.send(opened.path, [(ticket.launch.mark, mailbox.News(is_canceled=True))])
     with changing(settings):
         pass  # this frees what is left, and lets others have it
-    answer(settings, document=lambda: {"canceled": list(jobs)}, lines=lambda _style: [f"{job} is canceled" for job in jobs])
+    answer(settings, document=lambda: {"canceled": canceled}, lines=lambda _style: [f"{job} is canceled" for job in canceled])
 
 
 def _ticket(settings: Settings, job: str) -> Ticket | None:
