@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from fluxres import limits
 from fluxres.clock import FOREVER
 from tests.launch.runs import Workstation, is_running, wait_until
 
@@ -223,6 +226,7 @@ def test_a_program_that_overruns_keeps_what_it_holds(workstation: Workstation) -
     assert graph.aggregate()["gpu"] == 2
     assert orphans.reap(graph) == []
     assert graph.aggregate()["gpu"] == 1
+    assert graph.allocation("r1").window[1] == graph.now() + limits.OVERRUN_TICKS
 
 
 # -- the queue ---------------------------------------------------------------------------------------------------------------
@@ -232,7 +236,7 @@ def waiting(place: Workstation, number: int = 1) -> None:
     wait_until(lambda: len(place.tickets()) == number)
 
 
-def test_a_waiting_run_starts_as_soon_as_there_is_room(workstation: Workstation) -> None:
+def test_rule_h2_a_waiting_run_starts_as_soon_as_there_is_room(workstation: Workstation) -> None:
     process, _ = workstation.program("-g2")
     second = workstation.popen("run", "-g1", "--wait", "--", "sh", "-c", "echo $FLUXRES_JOB $CUDA_VISIBLE_DEVICES")
     waiting(workstation)
@@ -416,3 +420,14 @@ def test_a_lease_is_renewed(workstation: Workstation) -> None:
         return now is not None and now.lease is not None and first.lease is not None and first.lease < now.lease < FOREVER
 
     wait_until(renewed)
+
+
+def test_a_small_campaign_of_kills_leaves_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.launch.run_campaign", "--runs", "25", "--seed", "3"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

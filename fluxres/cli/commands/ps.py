@@ -35,7 +35,7 @@ def ps_command(settings: Settings, user: str | None) -> None:
     tickets = store(settings).tickets(graph.name)
     starts = waiting.Pass(graph).run(tickets, only_estimate=True).starts if tickets else {}
     found = [view for view in programs.views(graph, tickets, starts) if user in (None, view.user)]
-    if not found:
+    if not found and settings.has_table:
         note("no programs")
 
     def lines(style: Style) -> list[str]:
@@ -71,11 +71,11 @@ def cancel_command(settings: Settings, jobs: tuple[str, ...], grace: float) -> N
     """End jobs of run and shell, and free what they hold; or take them out of the queue."""
     from fluxres.launch import control, mailbox
 
-    canceled = []
+    canceled, ended = [], []
     for job in jobs:
         ticket, launch = _ticket(settings, job), _launch(settings, job)
         if launch is None:
-            note(f"{job} has ended already")
+            ended.append(job)
             continue
         canceled.append(job)
         if ticket is None:
@@ -87,7 +87,8 @@ def cancel_command(settings: Settings, jobs: tuple[str, ...], grace: float) -> N
         mailbox.send(opened.path, [(ticket.launch.mark, mailbox.News(is_canceled=True))])
     with changing(settings):
         pass  # this frees what is left, and lets others have it
-    answer(settings, document=lambda: {"canceled": canceled}, lines=lambda _style: [f"{job} is canceled" for job in canceled])
+    said = [*(f"{job} is canceled" for job in canceled), *(f"{job} has ended already" for job in ended)]
+    answer(settings, document=lambda: {"canceled": canceled, "ended": ended}, lines=lambda _style: said)
 
 
 def _ticket(settings: Settings, job: str) -> Ticket | None:
