@@ -28,7 +28,7 @@ HERE = Launch(identity.host(), identity.boot(), (identity.of(os.getpid()),), "ma
 
 
 def machine(cores: int = 8, gpus: int = 2) -> fluxres.ResourceGraph:
-    inside = [{"type": "core", "count": cores}, {"type": "gpu", "count": gpus}]
+    inside = [{"type": name, "count": count} for name, count in (("core", cores), ("gpu", gpus)) if count]
     graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "hosts": "ws", "with": inside}]})
     graph.clock = fixed(1000.0)
     return graph

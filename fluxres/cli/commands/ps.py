@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import complete_job
+from fluxres.cli import completing
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
@@ -45,7 +45,7 @@ def ps_command(settings: Settings, user: str | None) -> None:
 
 
 @click.command("wait", cls=Command, outputs=PLAIN_OUTPUTS)
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_job)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completing.job)
 @click.pass_obj
 def wait_command(settings: Settings, jobs: tuple[str, ...]) -> None:
     """Wait until jobs of run and shell end, those that wait for resources included."""
@@ -58,7 +58,7 @@ def wait_command(settings: Settings, jobs: tuple[str, ...]) -> None:
 
 
 @click.command("cancel", cls=Command, outputs=PLAIN_OUTPUTS)
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_job)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completing.job)
 @click.option(
     "--grace",
     type=Duration(),

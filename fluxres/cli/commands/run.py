@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fluxres import clock, limits
-from fluxres.cli.arguments import Asked, RequestCommand, complete_job, complete_pool, targets
+from fluxres.cli import completing
+from fluxres.cli.arguments import Asked, RequestCommand, targets
 from fluxres.cli.failures import tell
 from fluxres.cli.output import answer, note
 from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, EverywhereOption, Settings
@@ -70,7 +71,7 @@ class _Wait(Duration):
 def _options(function: Callable[..., None]) -> Callable[..., None]:
     """The options of both commands."""
     options = [
-        click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool),
+        click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool),
         click.option("--resources", metavar="TEXT", help="The request in the words of HyperQueue, such as 'gpus=1 cpus=8'."),
         click.option(
             "--wait",
@@ -81,7 +82,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option("--duration", type=Duration(), metavar="D", help="Limit of its run time; the same as --time."),
         click.option("--priority", type=int, default=0, metavar="N", help="In the queue, the higher goes first. Default: 0."),
-        click.option("--job", metavar="J", shell_complete=complete_job, help="Id of the job. Default: a new one."),
+        click.option("--job", metavar="J", shell_complete=completing.job, help="Id of the job. Default: a new one."),
         click.option("--name", metavar="NAME", help="Name of the job, for lists."),
         click.option("--dry-run", is_flag=True, help="Show what it would get and its environment, without running it."),
         click.option("--no-bind", is_flag=True, help="Do not bind the program to its cores."),
