@@ -283,6 +283,21 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 GRACE_SECONDS_DEFAULT: Final = 3.0
 """Seconds between SIGTERM and SIGKILL for a job that has to end."""
 
+RUN_GRACE_SECONDS_DEFAULT: Final = 10.0
+"""Seconds between SIGTERM and SIGKILL for a program of `fluxres run`: it may have to write what it has computed."""
+
+QUEUE_PLACED_MAX: Final = 64
+"""Waiting requests that a pass of the queue places one by one (milliseconds each); past them, none overtakes another."""
+
+QUEUE_WATCHERS: Final = 3
+"""Waiting processes that watch those who hold something: one is enough, unless it is stopped or killed."""
+
+QUEUE_LOOK_SECONDS: Final = 60.0
+"""Seconds after which a waiting process looks by itself, in case nothing has woken it."""
+
+OVERRUN_TICKS: Final = 60_000_000
+"""Ticks by which a job that runs on is extended beyond its end each time somebody looks."""
+
 JOBS_NAMED_MAX: Final = 32
 """Jobs that the refusal of a new description names in its sentence; its value has all of them."""
 

@@ -735,7 +735,7 @@ class Lookup:
                     return v
         children = self._s.children(parent)
         kinds = self._s.kind[children]
-        for number in np.unique(kinds).tolist():
+        for number in np.flatnonzero(np.bincount(kinds)).tolist():
             for v in children[kinds == number][
                 self._name_candidates(children[kinds == number], self._s.kinds[number], name)
             ].tolist():

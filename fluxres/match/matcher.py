@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
-from fluxres.match import admission, reasons
+from fluxres.match import admission
 from fluxres.match.admission import Objection
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
@@ -30,7 +30,6 @@ from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
 from fluxres.match.query import Query
-from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible
 from fluxres.match.together import Below, Together
@@ -40,6 +39,9 @@ from fluxres.match.vector import Search
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.match.reasons import Holders, Refusal
 
 MULTINODE: Final = "allow_multinode"
 """canary: whether a test may use several nodes of the pool; a property of the root."""
@@ -315,6 +317,8 @@ class Matcher:
 
     def _objected(self, request: Request, found: list[Objection], start: int, end: int, how: str | Policy) -> Refusal:
         """The refusal of what a partition does not allow."""
+        from fluxres.match.reasons import Refusal  # most requests are not refused
+
         never = any(each.is_lasting for each in found)
         first = None
         if not never and all(each.code != "state" for each in found):
@@ -342,6 +346,8 @@ class Matcher:
         smaller counts, and one search for the earliest start.
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
+        from fluxres.match import reasons
+
         partition = self.partition_for(request)
         within = request if partition is None else self._within_limits(request, partition)
         query = self._query(within, how, partition)
@@ -352,14 +358,14 @@ class Matcher:
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)
             parts = reasons.explain(query.situation(0, FOREVER), idle._widest(query.plan), query.policy, None)
-            return Refusal(parts, idle._enough(query, 0, FOREVER)[0], True, partition=name)
+            return reasons.Refusal(parts, idle._enough(query, 0, FOREVER)[0], True, partition=name)
         less, given_up = self._enough(query, start, end)
         first = None
         try:
             first = self.earliest(request, _length(start, end), start, how)
         except LimitExceeded:
             undecided = True
-        return Refusal(
+        return reasons.Refusal(
             reasons.explain(query.situation(start, end), self._widest(query.plan), query.policy, holders),
             less,
             earliest=None if first is None else seconds(first.start),
@@ -385,6 +391,8 @@ class Matcher:
         return Traverser(situation, query.plan, counts, query.policy, budget).match() is not None
 
     def _enough(self, query: Query, start: int, end: int) -> tuple[dict[str, int], bool]:
+        from fluxres.match import reasons
+
         return reasons.enough(query.plan, lambda counts: self._fits(query, counts, start, end))
 
     def _meeting(self, query: Query, *, reference: bool = False) -> Together:

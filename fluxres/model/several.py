@@ -21,7 +21,7 @@ from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
-from fluxres.match import Placement, Policy, Refusal, SlotGroup
+from fluxres.match import Placement, Policy, SlotGroup
 from fluxres.model import changes, events, matching, supply, targets
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Window
@@ -29,6 +29,7 @@ from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
+    from fluxres.match.reasons import Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
