@@ -42,10 +42,10 @@ def repeated(start: int, end: int, every: int | None, until: int | None) -> tupl
     """
     if every is None:
         if until is not None:
-            raise UsageError("an end of the repetition was given, and no interval", hint="say how often it repeats")
+            raise UsageError("an end of the repetition was given, and no interval", hint="give the interval, such as 7d")
         return ((start, end),)
     if until is None or until >= FOREVER:
-        raise UsageError("a reservation that repeats needs an end", hint="say until when it repeats")
+        raise UsageError("a reservation that repeats needs an end", hint="give the time until which it repeats")
     number = -(-(until - start) // every)
     if number > limits.RESERVATION_WINDOWS_MAX:
         message = f"the reservation would have {number} windows, the limit is {limits.RESERVATION_WINDOWS_MAX}"
