@@ -18,6 +18,19 @@ Int64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
+def in_slices(first: NDArray[np.integer[Any]], stop: NDArray[np.integer[Any]], count: int) -> Mask:
+    """By number below `count`, whether it is in one of the slices from `first` up to `stop`.
+
+    >>> in_slices(np.array([1, 2]), np.array([3, 4]), 5).tolist()
+    [False, True, True, True, False]
+    """
+    depth = np.zeros(count + 1, np.int32)
+    np.add.at(depth, first, 1)
+    np.add.at(depth, stop, -1)
+    found: Mask = np.cumsum(depth[:count]) > 0
+    return found
+
+
 class Forest:
     """The pools of one hierarchy, by position in its pre-order.
 
@@ -128,11 +141,7 @@ class Forest:
     def _down(self, tops: NDArray[np.integer[Any]], skip: int) -> Mask:
         at = self._at(tops)
         at = at[at >= 0]
-        count = len(self._end)
-        turns = np.zeros(count + 1, np.int32)
-        np.add.at(turns, at + skip, 1)
-        np.add.at(turns, self._end[at], -1)
-        reached = np.cumsum(turns[:count]) > 0
+        reached = in_slices(at + skip, self._end[at], len(self._end))
         if self._order is None:
             return reached
         found = np.zeros(self._n, np.bool_)

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.graph.accounts import Pools
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.forest import Mask, in_slices
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 
-Mask = NDArray[np.bool_]
 Dead = dict[int, Mask]
 """By type number of a graph's edges: which of them (as rows of its feeds) come from a supplier that gives nothing."""
 NOTHING_DEAD: Final[Dead] = {}
@@ -74,10 +73,7 @@ class Outage:
 
     def _all_roots(self) -> Int32:
         pools = self._pools
-        out = np.zeros(pools.n + 1, np.int32)
-        np.add.at(out, self.stated, 1)
-        np.add.at(out, pools.end[self.stated], -1)
-        mask = np.cumsum(out[:-1]) > 0
+        mask = in_slices(self.stated, pools.end[self.stated], pools.n)
         for feeds, cut in self._cut:
             mask |= _cut_off(pools, feeds, cut)
         before = np.concatenate([[0], np.cumsum(mask)])

@@ -142,10 +142,5 @@ def _has_job(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end: i
     """The nodes of which jobs hold something in a window, not only reservations."""
     from fluxres.model import holdings
 
-    change = np.zeros(len(nodes) + 1, np.int64)
-    for one in holdings.of(graph, start, end):
-        if not one.is_maintenance:
-            first, last = holdings.nodes_held(one.vertices, graph.structure, nodes, stop)
-            np.add.at(change, first, 1)
-            np.add.at(change, last, -1)
-    return np.cumsum(change[:-1]) > 0
+    held = [one.vertices for one in holdings.of(graph, start, end) if not one.is_maintenance]
+    return holdings.nodes_held(np.concatenate([np.zeros(0, np.int64), *held]), graph.structure, nodes, stop)
