@@ -15,7 +15,7 @@ import numpy as np
 from fluxres.graph.accounts import Pools
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
-from fluxres.graph.forest import Mask, in_slices
+from fluxres.graph.forest import Mask, in_slices, slice_of, topmost
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 
 Dead = dict[int, Mask]
@@ -37,7 +37,7 @@ class Outage:
     def __init__(self, pools: Pools, feeds: Callable[[], Sequence[Feeds]], *, is_lifted: bool = False) -> None:
         self._pools = pools
         #: Topmost pools whose own state forbids new work, ascending.
-        self.stated = np.zeros(0, np.int32) if is_lifted else _topmost(pools)
+        self.stated = np.zeros(0, np.int32) if is_lifted else _stated(pools)
         #: Topmost pools of the subtrees that take no new work, ascending, none below another.
         self.roots = self.stated
         self.dead: Dead = NOTHING_DEAD
@@ -65,11 +65,7 @@ class Outage:
         return self._are_in(self.roots, vertices) & ~self.is_stated(vertices)
 
     def _are_in(self, tops: Int32, vertices: Int32) -> Mask:
-        if not len(tops):
-            return np.zeros(len(vertices), np.bool_)
-        at = tops.searchsorted(vertices, "right") - 1
-        found: Mask = (at >= 0) & (vertices < self._pools.end[tops[at]])
-        return found
+        return slice_of(tops, self._pools.end[tops], vertices) >= 0
 
     def _all_roots(self) -> Int32:
         pools = self._pools
@@ -131,12 +127,8 @@ class Outage:
         return list(found)
 
 
-def _topmost(pools: Pools) -> Int32:
-    own = np.flatnonzero(np.isin(pools.state, _UNAVAILABLE_CODES)).astype(np.int32)
-    if len(own):
-        reach = np.maximum.accumulate(pools.end[own])
-        own = own[np.concatenate([[True], own[1:] >= reach[:-1]])]
-    return own
+def _stated(pools: Pools) -> Int32:
+    return topmost(pools.end, np.flatnonzero(np.isin(pools.state, _UNAVAILABLE_CODES)).astype(np.int32))
 
 
 def reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.forest import in_slices
+from fluxres.graph.forest import in_slices, topmost
 from fluxres.graph.structure import Structure
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def overlapping(structure: Structure, own: Int64, others: Int64) -> NDArray[np.b
         own: ascending.
     """
     ends = structure.accounts.end
-    tops = own[np.concatenate([[True], own[1:] >= np.maximum.accumulate(ends[own])[:-1]])] if len(own) else own
+    tops = topmost(ends, own)
     below = ends[tops].searchsorted(others, "right") < tops.searchsorted(others, "right")
     above = tops.searchsorted(ends[others]) > tops.searchsorted(others)
     found: NDArray[np.bool_] = below | above

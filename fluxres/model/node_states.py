@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.forest import slice_of, topmost
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.model.totals import available_units
@@ -69,9 +70,7 @@ def nodes_of(structure: Structure) -> Int32:
         found = np.sort(structure.execution_targets[1])
     if not len(found):
         return np.zeros(1, np.int32)
-    end = np.maximum.accumulate(structure.end[found])
-    tops: Int32 = found[np.concatenate([[True], found[1:] >= end[:-1]])]
-    return tops
+    return topmost(structure.end, found)
 
 
 def of(graph: ResourceGraph, start: int, end: int) -> NodeStates:
@@ -115,8 +114,8 @@ def _take_out(structure: Structure, nodes: Int32, codes: NDArray[np.uint8], beca
     """Mark nodes that take no new work: at, below or above which a pool says so, or whose suppliers do."""
     outage = structure.outage
     stated = outage.stated
-    at = stated.searchsorted(nodes, "right") - 1
-    within = (at >= 0) & (nodes < structure.end[stated[np.maximum(at, 0)]]) if len(stated) else np.zeros(len(nodes), np.bool_)
+    at = slice_of(stated, structure.end[stated], nodes)
+    within = at >= 0
     because[within] = stated[at[within]]
     drains = np.zeros(len(nodes), np.bool_)
     drains[within] = structure.state[because[within]] == STATES.index("drain")
