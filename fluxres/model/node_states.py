@@ -64,8 +64,7 @@ class NodeStates:
 
 def nodes_of(structure: Structure) -> Int32:
     """The nodes of a machine, ascending, none below another; its execution targets where it has none, else its root."""
-    found = structure.of_type("node")
-    found = found[found < structure.tree_end]
+    found = structure.in_tree("node")
     if not len(found):
         found = np.sort(structure.execution_targets[1])
     if not len(found):
@@ -85,8 +84,7 @@ def of(graph: ResourceGraph, start: int, end: int) -> NodeStates:
     used = np.concatenate([planner.busy(0, structure.tree_end, start, end), [structure.n]])
     is_whole = free[nodes] == 0
     has_use = is_whole | (used.searchsorted(stop) > used.searchsorted(nodes))
-    cores = structure.of_type("core")
-    cores = cores[cores < structure.tree_end]
+    cores = structure.in_tree("core")
     total, left = _within(cores, np.ones(len(cores), np.int64), nodes, stop), _within(cores, free[cores], nodes, stop)
     codes = np.zeros(len(nodes), np.uint8)
     codes[has_use] = _MIXED

@@ -181,8 +181,7 @@ def _of_kind(
 
 def _hosts(structure: Structure, vertices: NDArray[np.int32], arrow: Any, without: NDArray[np.bool_] | None = None) -> Any:
     """The name of the node that a pool is or is in, null outside of nodes."""
-    nodes = structure.of_type("node")
-    nodes = nodes[nodes < structure.tree_end]
+    nodes = structure.in_tree("node")
     at = slice_of(nodes, structure.end[nodes], vertices)
     inside = at >= 0
     if without is not None:
