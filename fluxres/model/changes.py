@@ -190,19 +190,19 @@ def allocate_more(
 
 
 def commit_match(
-    graph: ResourceGraph, found: Placement, job: str, *, anew: bool = False, facts: JobFacts | None = None
+    graph: ResourceGraph, found: Placement, job: str, *, is_moved: bool = False, facts: JobFacts | None = None
 ) -> Allocation:
     """Allocate a placement to a job that the matcher found on the present state.
 
     Args:
-        anew: the placement was found on an earlier state of the same structure, or for another window: check it again.
+        is_moved: the placement was found on an earlier state of the same structure, or for another window: check it again.
 
     Errors: InsufficientResources, InfeasibleRequest if it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     planned: Batch | list[Change]
     refuse_reservation(graph, job)
-    if anew:
+    if is_moved:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
         planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
