@@ -194,7 +194,7 @@ def _commit(graph: ResourceGraph, ticket: Ticket, found: Placement | _Named, end
     if isinstance(found, list):
         changes.allocate(graph, ticket.job, found, (now, end), facts)
     else:
-        changes.commit_match(graph, replace(found, start=now, end=end), ticket.job, anew=True, facts=facts)
+        changes.commit_match(graph, replace(found, start=now, end=end), ticket.job, is_moved=True, facts=facts)
 
 
 # -- as a part of any transaction ----------------------------------------------------------------------------------------
