@@ -174,8 +174,6 @@ def _moment(value: Any, what: str, now: int, after: int) -> float:
 def _length(value: Any, what: str) -> float:
     """A length of another type than int and float, as one of these."""
     if isinstance(value, str):
-        if not value.strip():
-            raise UsageError(f"{what}: expected a duration, got {value!r}", hint="such as 90m or 1:30:00")
         return _read(lambda: float(import_module("fluxres.syntax.duration").read(value)), what)
     if isinstance(value, timedelta):
         return value.total_seconds()

@@ -525,6 +525,11 @@ class Records:
         if facts is not None:
             self.facts.setdefault(job, facts)
 
+    def renew(self, job: str, lease: int) -> None:
+        """Renew the lease of a job that lives by its processes."""
+        if job in self.facts:
+            self.facts[job] = self.facts[job].renewed(lease)
+
     def drop_reservation(self, name: str) -> None:
         """Free what a maintenance window holds, and forget it."""
         del self.reservations[name]

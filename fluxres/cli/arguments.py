@@ -269,6 +269,10 @@ class Asked:
         if not self._is_open:
             self._settle([word for word in words if language is None and names_pool(word)])
 
+    def instead(self, words: Sequence[str] = (), sizes: options.Given = _NONE, language: str | None = None) -> Asked:
+        """Something else, under the same conditions and with the same policy."""
+        return Asked(words, sizes, self.policy, self.policy, language, self._given[3])
+
     def on(self, graph: ResourceGraph, *, alone: bool = True) -> Asked:
         """Itself, with the words settled that may be pools or requests.
 

@@ -31,6 +31,21 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("What is free in a rack tomorrow, for two hours", "fluxres info /demo/rack0 --start +1d --duration 2h"),
         Example("The supplies of a hierarchy", "fluxres info power:/"),
     ),
+    "run": (
+        Example("See what a program with a GPU and four cores would get", "fluxres run -c4 -g1 --no-bind --dry-run"),
+        Example("Run it, and wait for the GPU if necessary", "fluxres run -c4 -g1 --no-bind --wait -- hostname"),
+        Example("In the words of HyperQueue, for ten minutes", "fluxres run --resources 'gpus=1 cpus=2' --no-bind -t 10m -- env"),
+    ),
+    "shell": (Example("A shell with two cores, until it ends", "fluxres shell -c2 --no-bind -- -c 'echo $FLUXRES_JOB'"),),
+    "ps": (
+        Example("What runs, and what waits", "fluxres ps"),
+        Example("The same for programs", "fluxres ps --json"),
+    ),
+    "wait": (Example("Wait until a job has ended", "fluxres wait old"),),
+    "cancel": (
+        Example("End a job, and free what it holds", "fluxres cancel old"),
+        Example("Kill it at once", "fluxres cancel old --grace 0"),
+    ),
     "show": (
         Example("Draw the machine", "fluxres show"),
         Example("Everything about a node", "fluxres show /demo/rack0/node0"),

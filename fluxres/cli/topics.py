@@ -41,6 +41,7 @@ TOPICS: Final = {
     "hwloc": Topic("files of lstopo, and the local machine by libhwloc", "hwloc.md"),
     "matching": Topic("how requests are matched, and the match policies", "matching.md"),
     "store": Topic("the files on disk, and how to back them up", "store.md"),
+    "programs": Topic("programs in allocations: environment, queue, what happens if one is killed", "run.md"),
     "rules": Topic("the invariants that check tests", "rules.md"),
     "instances": Topic("schedulers and queue policies", "instances.md"),
     "simulation": Topic("workloads, costs and metrics of simulations", "simulation.md"),

@@ -471,6 +471,11 @@ class Structure:
         order, starts = self.type_order
         return order[starts[number] : starts[number + 1]]
 
+    def in_tree(self, type_name: str) -> Int32:
+        """As :meth:`of_type`, without pools outside the containment tree."""
+        found = self.of_type(type_name)
+        return found[: int(found.searchsorted(self.tree_end))]
+
     @cached_property
     def execution_targets(self) -> tuple[Int32, Int32]:
         """Ranks, ascending, and the topmost pool on each (RFC 20).  Cost O(n) on the first call."""
@@ -735,7 +740,7 @@ class Lookup:
                     return v
         children = self._s.children(parent)
         kinds = self._s.kind[children]
-        for number in np.unique(kinds).tolist():
+        for number in np.flatnonzero(np.bincount(kinds)).tolist():
             for v in children[kinds == number][
                 self._name_candidates(children[kinds == number], self._s.kinds[number], name)
             ].tolist():

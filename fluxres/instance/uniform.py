@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from fluxres.graph.forest import slice_of
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.syntax.jobspec import Request
@@ -86,7 +87,7 @@ def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray 
         return None
     if wanted.together > 1 and wanted.type != _NODE and _NODE in structure.types:
         nodes = structure.of_type(_NODE)
-        if (np.searchsorted(nodes, vertices, side="right") > 0).any() and _any_inside(structure, nodes, vertices):
+        if (slice_of(nodes, structure.end[nodes], vertices) >= 0).any():
             return None
     return vertices
 
@@ -105,9 +106,3 @@ def _is_for_one_job(structure: Structure, vertices: np.ndarray) -> bool:
     """Whether any of these pools is in a pool that only one job may use at a time (rule A8)."""
     around = structure.exclusive_composites
     return bool(len(around) and (np.searchsorted(vertices, around + 1) < np.searchsorted(vertices, structure.end[around])).any())
-
-
-def _any_inside(structure: Structure, nodes: np.ndarray, vertices: np.ndarray) -> bool:
-    before = np.searchsorted(nodes, vertices, side="right") - 1
-    held = before >= 0
-    return bool((vertices[held] < structure.end[nodes[before[held]]]).any())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
-from fluxres.match import admission, reasons
+from fluxres.match import admission
 from fluxres.match.admission import Objection
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
@@ -30,7 +30,6 @@ from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
 from fluxres.match.query import Query
-from fluxres.match.reasons import Holders, Refusal
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible
 from fluxres.match.together import Below, Together
@@ -40,6 +39,9 @@ from fluxres.match.vector import Search
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
+
+if TYPE_CHECKING:
+    from fluxres.match.reasons import Holders, Refusal
 
 MULTINODE: Final = "allow_multinode"
 """canary: whether a test may use several nodes of the pool; a property of the root."""
@@ -240,11 +242,10 @@ class Matcher:
         if not 0 <= after < FOREVER:
             raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
-        if partition is not None:
-            if admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
-                return None
-            request = self._within_limits(request, partition)
-        query = self._query(request, how, partition)
+        within = request if partition is None else self._within_limits(request, partition)
+        query = self._query(within, how, partition)
+        if partition is not None and admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
+            return None
         undecided: list[LimitExceeded] = []
 
         def attempt(start: int, end: int) -> Placement | None:
@@ -270,9 +271,11 @@ class Matcher:
         partition = self.partition_for(request)
         if partition is not None:
             length = None if request.duration_s is None else positive_ticks(request.duration_s)
-            if admission.objections(partition, request, length, is_queued=True, ideal=True):
-                return False
+            objections = admission.objections(partition, request, length, is_queued=True, ideal=True)
             request = self._within_limits(request, partition)
+            self._query(request)  # a type that the machine does not have comes before what a partition does not allow
+            if objections:
+                return False
         self.follow_suppliers()
         eligible = self._eligible_for(request.constraint, partition)
         idle = [self._unhindered()]
@@ -302,9 +305,9 @@ class Matcher:
         if not 0 <= start < end or start >= FOREVER:
             raise _wrong_window(start, end)
         partition, undecided = self.partition_for(request), False
+        query = self._query(request if partition is None else self._within_limits(request, partition), how, partition)
         if partition is not None and (found := self._objections(request, start, end, how)):
             return self._objected(request, found, start, end, how)
-        query = self._query(request if partition is None else self._within_limits(request, partition), how, partition)
         try:
             if self._fits(query, query.plan.lowest, start, end):
                 return None
@@ -314,6 +317,8 @@ class Matcher:
 
     def _objected(self, request: Request, found: list[Objection], start: int, end: int, how: str | Policy) -> Refusal:
         """The refusal of what a partition does not allow."""
+        from fluxres.match.reasons import Refusal  # most requests are not refused
+
         never = any(each.is_lasting for each in found)
         first = None
         if not never and all(each.code != "state" for each in found):
@@ -341,25 +346,26 @@ class Matcher:
         smaller counts, and one search for the earliest start.
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
+        from fluxres.match import reasons
+
         partition = self.partition_for(request)
-        if partition is not None:
-            if objected := self._objections(request, start, end, how):
-                return self._objected(request, objected, start, end, how)
-            request = self._within_limits(request, partition)
-        name = None if partition is None else partition.name
-        query = self._query(request, how, partition)
+        within = request if partition is None else self._within_limits(request, partition)
+        query = self._query(within, how, partition)
+        if partition is not None and (objected := self._objections(request, start, end, how)):
+            return self._objected(request, objected, start, end, how)
+        request, name = within, None if partition is None else partition.name
         if self._is_never(request):
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)
             parts = reasons.explain(query.situation(0, FOREVER), idle._widest(query.plan), query.policy, None)
-            return Refusal(parts, idle._enough(query, 0, FOREVER)[0], True, partition=name)
+            return reasons.Refusal(parts, idle._enough(query, 0, FOREVER)[0], True, partition=name)
         less, given_up = self._enough(query, start, end)
         first = None
         try:
             first = self.earliest(request, _length(start, end), start, how)
         except LimitExceeded:
             undecided = True
-        return Refusal(
+        return reasons.Refusal(
             reasons.explain(query.situation(start, end), self._widest(query.plan), query.policy, holders),
             less,
             earliest=None if first is None else seconds(first.start),
@@ -385,6 +391,8 @@ class Matcher:
         return Traverser(situation, query.plan, counts, query.policy, budget).match() is not None
 
     def _enough(self, query: Query, start: int, end: int) -> tuple[dict[str, int], bool]:
+        from fluxres.match import reasons
+
         return reasons.enough(query.plan, lambda counts: self._fits(query, counts, start, end))
 
     def _meeting(self, query: Query, *, reference: bool = False) -> Together:

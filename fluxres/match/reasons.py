@@ -30,11 +30,11 @@ from fluxres.match.admission import Objection
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.policy import Policy
-from fluxres.match.situation import Situation, having, unknown_properties
+from fluxres.match.situation import Situation, having, unknown_hosts, unknown_properties
 from fluxres.match.traverser import Traverser
 from fluxres.shown import Shown
 from fluxres.syntax import unit
-from fluxres.syntax.constraint import required
+from fluxres.syntax.constraint import hosts_of, required
 from fluxres.syntax.moment import in_message
 from fluxres.syntax.vertex import SLOT
 
@@ -60,7 +60,7 @@ class Cause:
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
-        detail: the states, the partition, the missing parts, or the requested properties that no pool has.
+        detail: the states, the partition, the missing parts, or the requested properties and hosts that no pool has.
     """
 
     code: str
@@ -508,7 +508,11 @@ class _Writer:
         elif code == "partition" and situation.eligible.partition is not None:
             detail = (f"'{situation.eligible.partition.name}'",)
         elif code == "constraint":
-            detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
+            targets, constraint = situation.eligible.targets, self.plan.request.constraint
+            detail = (
+                *unknown_properties(structure, targets, required(constraint)),
+                *unknown_hosts(structure, targets, hosts_of(constraint)),
+            )
         elif code == "property":
             detail = tuple(unknown_properties(structure, situation.typology.vertices(demand.kind), demand.properties))
         elif code == "unit":

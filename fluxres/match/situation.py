@@ -156,6 +156,18 @@ def unknown_properties(structure: Structure, vertices: Int32, properties: Iterab
             yield f"none has '{name[: limits.NAME_LENGTH_MAX]}'" + (f", did you mean {' or '.join(close)}?" if close else "")
 
 
+def unknown_hosts(structure: Structure, targets: Int32, texts: Iterable[str]) -> Iterator[str]:
+    """In words, the first name of each of these hostlists that no target has, with the nearest of their names."""
+    for text in texts:
+        hosts = dict.fromkeys(hostlist.parse(text))
+        named = np.array(structure.named(hosts), np.int32)
+        there = {structure.name(v) for v in named[np.isin(named, targets)].tolist()}
+        missing = next((host for host in hosts if host not in there), None)
+        if missing is not None:
+            near = structure.short_names.nearest(missing, "")
+            yield f"none is named '{missing[: limits.NAME_LENGTH_MAX]}'" + (f", {near}" if near else "")
+
+
 def _named(structure: Structure, vertices: Int32, names: list[str]) -> Mask:
     found = np.zeros(len(vertices), np.bool_)
     named = np.array(structure.named(names), np.int32)

@@ -18,8 +18,8 @@ from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
-    from fluxres.match import Placement, Policy, Refusal
-    from fluxres.match.reasons import Holders
+    from fluxres.match import Placement, Policy
+    from fluxres.match.reasons import Holders, Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -92,7 +92,8 @@ def require_accepted(graph: ResourceGraph, request: Request, length: int) -> Non
     partition = graph.matcher.partition_for(request)
     if partition is None:
         return
-    from fluxres.match import Refusal, admission
+    from fluxres.match import admission
+    from fluxres.match.reasons import Refusal
 
     found = admission.not_accepted(partition, request, length)
     if found:

@@ -21,7 +21,8 @@ from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
-from fluxres.match import Placement, Policy, Refusal, SlotGroup
+from fluxres.graph.forest import slice_of
+from fluxres.match import Placement, Policy, SlotGroup
 from fluxres.model import changes, events, matching, supply, targets
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Window
@@ -29,6 +30,7 @@ from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
+    from fluxres.match.reasons import Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -324,9 +326,7 @@ def _apart(graph: ResourceGraph, found: Placement, lengths: Sequence[tuple[int, 
 
 def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np.ndarray:
     """By vertex, the position of the exclusive pool that contains it, or that it is; -1 for none."""
-    at = whole.searchsorted(vertices, "right") - 1
-    ends = graph.structure.accounts.end[whole]
-    return np.where(at >= 0, np.where(vertices < ends[at], at, -1), -1) if len(whole) else np.full(len(vertices), -1)
+    return slice_of(whole, graph.structure.accounts.end[whole], vertices)
 
 
 def _attributed(

@@ -120,6 +120,8 @@ def vertices_named(structure: Structure, where: str) -> list[int]:
         return [exact]
     found: list[int] = []
     for names, hosts in listed(where):
+        if not names or "" in names:
+            raise UnknownPool("no pool has this name", where=where[: limits.NAME_LENGTH_MAX], hint="write a name between commas")
         if hosts:
             found += structure.short_names.all_below(names, hosts)
         elif structure.lookup.is_placed(names[0]):

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.planned import Target
-from fluxres.allocation.resource_set import resource_set
-from fluxres.allocation.resource_set import scheduling as graph_of
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.documents.document import plural
@@ -197,6 +195,9 @@ class Allocation(Tabular):
 
         Errors: UsageError for another form of the graph.
         """
+        from fluxres.allocation.resource_set import resource_set
+        from fluxres.allocation.resource_set import scheduling as graph_of
+
         held = vertices, amounts = self.held
         accounts, n = self._structure.accounts, self._structure.n
         if accounts.n > n:  # R has no edges

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluxres.errors import InfeasibleRequest, InsufficientResources
-from fluxres.match import Refusal
 from fluxres.match.admission import Objection
-from fluxres.match.reasons import PartReport
+from fluxres.match.reasons import PartReport, Refusal
 from fluxres.model import matching
 from fluxres.model.several import Shortage
 from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from

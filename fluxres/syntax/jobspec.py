@@ -194,7 +194,7 @@ class Request:
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     version: int = 1
     duration_s: float | None = None
-    """Seconds asked for; None when none is set (0 in a jobspec says the same)."""
+    """Seconds asked for, infinity for no end; None when none is set (0 in a jobspec says the same)."""
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
@@ -352,7 +352,7 @@ def of_options(given: options.Given, request: Request | None = None) -> Request:
         request = replace(request, constraint=found)
     if duration_s is None:
         return request
-    return replace(request, duration_s=None if duration_s == inf else seconds(positive_ticks(duration_s, "time")))
+    return replace(request, duration_s=seconds(positive_ticks(duration_s, "time")))
 
 
 def of_shape(text: str) -> Request:
@@ -679,8 +679,9 @@ def to_plain(request: Request) -> dict[str, Any]:
     """
     attributes = Place().values(request.attributes)
     system = dict(attributes.get("system", {}))
-    if (request.duration_s or 0) != system.get("duration", 0):
-        system["duration"] = request.duration_s or 0
+    duration = 0 if request.duration_s in (None, inf) else request.duration_s  # a jobspec cannot tell no end from none given
+    if duration != system.get("duration", 0):
+        system["duration"] = duration
     stated = system.get("constraints")
     if request.constraint is None:
         system.pop("constraints", None)
