@@ -124,7 +124,7 @@ def _memory_nodes(cpus: Iterable[int]) -> tuple[int, ...] | None:
         if len(names) < 2 or not wanted:
             return None
         for name in names:
-            with open(f"/sys/devices/system/node/{name}/cpulist", encoding="ascii") as file:
+            with open(f"/sys/devices/system/node/{name}/cpulist", encoding="utf-8") as file:
                 here = set(idset.parse(file.read().strip() or "[]"))
             every += bool(here)
             if here & wanted:

@@ -35,7 +35,7 @@ def host() -> str:
 def boot() -> str:
     """What makes process ids unique on this host: the boot, and the namespace of process ids."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             boot_id = file.read().strip()
         return f"{boot_id}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

@@ -66,7 +66,7 @@ def become(start: int, failed: int, guardian: int, *, has_group: bool) -> NoRetu
 
 def _execute(start: Start) -> NoReturn:
     if start.group:
-        with open(f"{start.group}/cgroup.procs", "w", encoding="ascii") as file:
+        with open(f"{start.group}/cgroup.procs", "w", encoding="utf-8") as file:
             file.write("0")
     if start.cpus is not None:
         os.sched_setaffinity(0, start.cpus)

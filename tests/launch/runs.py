@@ -32,7 +32,7 @@ def wait_until(what: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
 
 def is_running(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
