@@ -7,7 +7,7 @@ changes.  The vector path answers a request whose form it knows, the reference t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -22,6 +22,7 @@ from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match import admission, reasons
 from fluxres.match.admission import Objection
+from fluxres.match.chooser import placed
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
@@ -30,7 +31,7 @@ from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
-from fluxres.match.reasons import Holders, Refusal
+from fluxres.match.reasons import Holders, PartReport, Refusal
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible, Situation
 from fluxres.match.together import Below, Together
@@ -162,6 +163,16 @@ class Matcher:
         plan, shape, alone = self._ready(request)
         eligible = self._eligible_for(request.constraint, among)
 
+        if (rule := request.chooser) is not None:
+
+            def choose(start: int, end: int) -> Placement | None:
+                _require_window(start, end)
+                situation = self._situation(eligible, plan, start, end)
+                choice = rule.choose(situation)
+                return None if choice is None else placed(choice, plan, situation, chosen.name)
+
+            return choose
+
         if plan.between >= 0:
             together = self._meeting(plan, eligible, chosen, reference=reference)
 
@@ -213,7 +224,7 @@ class Matcher:
         """The request as its partition limits it, the same object for the same resources."""
         if partition.max_nodes is None and not partition.min_nodes:
             return request
-        key = request.resources, request.constraint, request.parts, partition.vertex
+        key = request.resources, request.constraint, request.parts, request.chooser, partition.vertex
         found = self._within.get(key)
         if found is None:
             if len(self._within) >= REQUESTS_KEPT:
@@ -289,7 +300,7 @@ class Matcher:
 
         eligible = self._eligible_for(request.constraint, partition)
         skipper = None
-        if shape is not None and not reference and is_guided(shape.draws, self.typology):
+        if shape is not None and request.chooser is None and not reference and is_guided(shape.draws, self.typology):
             skipper = WindowSkipper(self._node_table, plan, shape, eligible, policy(how), partial(self._failures_of, eligible))
         found = earliest(attempt, self.planner, skipper, duration, after)
         if found is None and undecided:
@@ -389,7 +400,8 @@ class Matcher:
             plan, shape, _ = idle._ready(request)
             ideal = idle._situation(eligible, plan, 0, FOREVER)
             parts = reasons.explain(ideal, idle._widest(plan), chosen, None)
-            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True, partition=name)
+            enough = idle._enough(ideal, plan, shape, chosen)[0]
+            return Refusal(parts, enough, True, partition=name, rule=_rule(request, parts, ideal))
         situation = self._situation(eligible, plan, start, end)
         less, given_up = self._enough(situation, plan, shape, chosen)
         first = None
@@ -397,12 +409,14 @@ class Matcher:
             first = self.earliest(request, _length(start, end), start, chosen)
         except LimitExceeded:
             undecided = True
+        parts = reasons.explain(situation, self._widest(plan), chosen, holders)
         return Refusal(
-            reasons.explain(situation, self._widest(plan), chosen, holders),
+            parts,
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
             partition=name,
+            rule=_rule(request, parts, situation),
         )
 
     def _is_never(self, request: Request) -> bool:
@@ -415,6 +429,10 @@ class Matcher:
     def _fits(self, plan: Plan, shape: Form | None, eligible: Eligible, chosen: Policy, start: int, end: int) -> bool:
         """Whether the minimum counts have a match in a window."""
         _require_window(start, end)
+        if (rule := plan.request.chooser) is not None:
+            situation = self._situation(eligible, plan, start, end)
+            choice = rule.choose(situation)
+            return choice is not None and placed(choice, plan, situation, chosen.name) is not None
         if plan.between >= 0:
             return self._meeting(plan, eligible, chosen).at(plan.lowest, start, end) is not None
         fast = search(self._node_table, plan, shape, eligible, chosen, start, end)
@@ -428,6 +446,8 @@ class Matcher:
         node_table = self._node_table
         budget = self._budget(plan)
 
+        if plan.request.chooser is not None:
+            return {}, False
         if plan.between >= 0:
             meeting = self._meeting(plan, situation.eligible, chosen)
             return reasons.enough(plan, lambda counts: meeting.at(counts, situation.start, situation.end) is not None)
@@ -471,7 +491,7 @@ class Matcher:
             if any(vertex.is_directed for vertex in request.vertices()):
                 self.follow_suppliers(routed=True)
             # Parsing the same resources again gives other, equal objects.
-            what = request.resources, request.constraint, request.parts
+            what = request.resources, request.constraint, request.parts, request.chooser
             ready = self._ready_for.get(what)
             if ready is None:
                 plan = compile_plan(request, self.typology)
@@ -582,8 +602,20 @@ def _require_allowed(structure: Structure, request: Request) -> None:
         raise InfeasibleRequest(message, where="nodes", hint="request one node", reasons={"nodes": message})
 
 
+def _rule(request: Request, parts: Sequence[PartReport], situation: Situation) -> str:
+    """Why the rule of a request refuses it, if there is enough of everything."""
+    if request.chooser is None or any(part.is_short for part in parts):
+        return ""
+    return request.chooser.refusal(situation)
+
+
 def _asks_the_same(one: Request, other: Request) -> bool:
-    return one.resources is other.resources and one.constraint == other.constraint and one.parts == other.parts
+    return (
+        one.resources is other.resources
+        and one.constraint == other.constraint
+        and one.parts == other.parts
+        and one.chooser == other.chooser
+    )
 
 
 def _is_same(one: Dead, other: Dead) -> bool:

@@ -38,6 +38,7 @@ from fluxres.syntax.count import Count
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
+    from fluxres.match.chooser import Chooser
     from fluxres.syntax import jobspec_schema as schema
 
 
@@ -198,6 +199,10 @@ class Request:
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+    chooser: Chooser | None = None
+    """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
+    say.
+    """
 
     @classmethod
     def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
