@@ -165,9 +165,10 @@ class JqmTours(_Jqm):
             head.take()
             answer, refusing = poll.answer(open_pollers, job)
             if answer == "go":
-                refusing = poll.start(open_pollers[0], job)
-                if refusing is None:
+                unstarted = poll.start(open_pollers[0], job)
+                if unstarted is None:
                     return False
+                refusing = unstarted
             if self.skips_highlanders and refusing and all(isinstance(each.rules, Highlander) for each in refusing):
                 continue
             full.update(refusing)

@@ -12,6 +12,7 @@ from itertools import groupby
 from fluxres.errors import UsageError
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.allocator import pack
+from fluxres.formats.peers.inventory import COUNTED
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.model.match import Match
@@ -89,4 +90,4 @@ def _held(granted: Granted) -> dict[int, int]:
 
 
 def _is_counted(structure: Structure, v: int) -> bool:
-    return structure.types[structure.type.item(v)] in instances.COUNTED
+    return structure.types[structure.type.item(v)] in COUNTED

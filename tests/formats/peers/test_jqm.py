@@ -99,8 +99,8 @@ def test_queues_survive_other_formats() -> None:
     ]
     graph = machine(queues=queues)
     expected = [Highlander("only"), Quantity("cpu", 4)], [Quantity("cpu", 4), Discrete("ports", ("p",))]
-    for format in ("jqm", "jgf", "cluster", "node-link"):
-        structure = registry.read(registry.write(graph.structure, format=format).data).structure
+    for name in ("jqm", "jgf", "cluster", "node-link"):
+        structure = registry.read(registry.write(graph.structure, format=name).data).structure
         found = pollers(structure).by_queue
         assert ([each.rules for each in found["a"][0].managers], [each.rules for each in found["b"][0].managers]) == expected
         assert found["a"][0].managers[1] is found["b"][0].managers[0]

@@ -10,7 +10,7 @@ from fluxres.formats.peers.canary import language, resource_pool
 from fluxres.formats.peers.canary.allocator import Checkout, served_from
 from fluxres.formats.peers.canary.language import Device, Slots
 from fluxres.formats.peers.grants import Granted
-from fluxres.formats.peers.inventory import FRACTIONS
+from fluxres.formats.peers.inventory import FRACTION_UNIT, FRACTIONS
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.model.values import Allocation
@@ -41,7 +41,7 @@ def checked_out(request: Request, granted: Granted) -> dict[str, list[Entry]]:
         if (node, type_name) not in names:
             some = instances.inside(structure, node, type_name)
             names[node, type_name] = dict(zip(some.tolist(), instances.labels(structure, some), strict=True))
-        scale = FRACTIONS if structure.kind_of(v).unit == instances.FRACTION_UNIT else 1
+        scale = FRACTIONS if structure.kind_of(v).unit == FRACTION_UNIT else 1
         slots = units // scale if units % scale == 0 else units / scale
         entry: Entry = {"node": instances.label(structure, node), "id": names[node, type_name][v], "slots": slots}
         found.setdefault(instances.word_of(type_name, structure.types), []).append(entry)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, shown
-from fluxres.errors import InputError, LimitExceeded, UsageError
+from fluxres.errors import InputError, UsageError
 from fluxres.formats.peers import grants, instances
 from fluxres.formats.peers.grants import Granted
 from fluxres.formats.peers.jqm import managers as jqm
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 KEY: Final = "jqm"
 """The key of `attributes.user` with what is no resource: queue, definition, priority, position, since, highlander."""
 _WORD: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)(?:=(.*))?", re.DOTALL)
+_NUMBER_MAX: Final = 1e18
 _OWN: Final = ("queue", "definition", "priority", "position", "since", "highlander")
 
 
@@ -230,15 +231,19 @@ def _boolean(text: str) -> bool | str:
 def _number(given: Mapping[str, Any], name: str) -> int | float | None:
     value = given.get(name)
     if isinstance(value, str):
-        if len(value) > limits.VALUE_LENGTH_MAX:
-            raise LimitExceeded(f"expected a number, got {excerpt(value)}", where=name)
-        try:
-            value = int(value) if re.fullmatch(r"[+-]?[0-9]{1,30}", value) else float(value)
-        except ValueError:
-            raise InputError(f"expected a number, got {excerpt(value)}", where=name) from None
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e18):
+        value = _read_number(value, name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _NUMBER_MAX:
         raise InputError(f"expected a number, got {shown(value)}", where=name)
     return value
+
+
+def _read_number(text: str, name: str) -> int | float:
+    try:
+        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,30}", text) else float(text[: limits.VALUE_LENGTH_MAX])
+    except ValueError:
+        raise InputError(f"expected a number, got {excerpt(text)}", where=name) from None
 
 
 def facts(request: Request) -> Mapping[str, Any]:

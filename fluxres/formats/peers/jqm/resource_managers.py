@@ -366,7 +366,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     for number, v in enumerate(inventory.hosts.tolist()):
         of_node, of_queues = _by_queue(structure, inventory.shares[number])
         managers = [_written(inventory, share, words[share.type]) for share in of_node]
-        node = {
+        node: dict[str, Any] = {
             "name": inventory.label(v),
             "managers": _ordered(_ruled(managers, inventory.properties(v)), inventory.properties(v)),
         }
