@@ -6,6 +6,8 @@ while everything else on the machine is handed out by fluxres to others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Final
 
 from fluxres.errors import UsageError
@@ -18,7 +20,8 @@ from fluxres.model.values import Allocation
 from fluxres.syntax.jobspec import Request
 
 SPEC_FILE: Final = "CTEST_RESOURCE_SPEC_FILE"
-"""The variable that names the file to `ctest`."""
+"""The variable that names the file to scripts of `ctest`."""
+_OPTION: Final = "--resource-spec-file"
 
 
 def environment(request: Request, granted: Granted) -> dict[str, str]:
@@ -67,9 +70,23 @@ def spec_file(held: Allocation | ResourceGraph, job: str | None = None) -> str:
 
 
 def spec_environment(path: str) -> dict[str, str]:
-    """The variable that makes `ctest` read the file.
+    """The variable that names the file to what runs in the allocation; see also :func:`with_spec_file`.
 
     >>> spec_environment("/tmp/spec.json")
     {'CTEST_RESOURCE_SPEC_FILE': '/tmp/spec.json'}
     """
     return {SPEC_FILE: path}
+
+
+def with_spec_file(command: Sequence[str], path: str) -> list[str]:
+    """A command with the option that makes `ctest` read the file; a command that is not `ctest`, or says so itself, is kept.
+
+    The variable alone reaches scripts (``ctest -S``) only: `ctest` itself reads the option.
+
+    >>> with_spec_file(["ctest", "-j8"], "/tmp/spec.json")
+    ['ctest', '--resource-spec-file', '/tmp/spec.json', '-j8']
+    """
+    words = list(command)
+    if not words or PurePath(words[0]).name != "ctest" or any(word.startswith(_OPTION) for word in words):
+        return words
+    return [words[0], _OPTION, path, *words[1:]]
