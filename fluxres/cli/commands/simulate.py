@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     metavar="P",
     multiple=True,
     shell_complete=completing.queue_policy,
-    help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs. Several are compared.",
+    help="fcfs, easy (default), hybrid, conservative, jqm-poller, …; by level: easy:fcfs. Several are compared.",
 )
 @click.option(
     "-M", "--match-policy", metavar="P", shell_complete=complete_policy, help="first (default), low, high, …; by level: low:high."
