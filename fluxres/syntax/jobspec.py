@@ -273,6 +273,15 @@ def joined(requests: Sequence[Request]) -> Request:
     return Request(vertices, attributes=attributes, constraint=first.constraint, parts=parts)
 
 
+def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
+    """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
+    user = attributes.get("user")
+    if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
+        return None
+    found: Chooser | None = import_module(_PEERS).chooser(user)
+    return found
+
+
 # -- any form ----------------------------------------------------------------------------------------------------------
 
 Wanted = Request | str | Mapping[str, Any]
@@ -564,6 +573,7 @@ class _Reader:
             given.version,
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
+            chooser=_chooser(attributes),
         )
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:

@@ -126,6 +126,27 @@ def test_pool_that_allows_one_node_refuses_canary_requests_for_several(format: s
     assert graph(CANARY).satisfiable(two)
 
 
+_TASKS = {"tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [("gpus=2 cpus=3", "canary"), ("2,gpus:2;gpus:0", "ctest"), ("queue=q ports=2 priority=3", "jqm")],
+)
+def test_rule_of_a_request_survives_its_jobspec(text: str, format: str) -> None:
+    request = Request.parse(text, format=format)
+    again = Request.parse(jobspec.to_plain(request) | _TASKS)
+    assert again.chooser == request.chooser is not None
+    assert again.resources == request.resources
+
+
+def test_damaged_jobspecs_of_other_systems_are_refused() -> None:
+    document = jobspec.to_plain(Request.parse("queue=q ports=2", format="jqm")) | _TASKS
+    document["attributes"]["user"]["jqm"] = {"queue": 3}
+    with pytest.raises(InputError, match=r"attributes\.user\.jqm: expected a queue"):
+        Request.parse(document)
+
+
 @pytest.mark.parametrize(
     ("text", "format", "message"),
     [

@@ -30,6 +30,7 @@ from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
 from fluxres.formats.peers.instances import type_of
 from fluxres.formats.peers.inventory import FRACTION_UNIT, TYPES
 from fluxres.formats.peers.jqm import jobs as jqm_jobs
+from fluxres.match.chooser import Chooser
 from fluxres.syntax import count as counts
 from fluxres.syntax import duration
 from fluxres.syntax.count import Count
@@ -90,6 +91,22 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
         made = replace(each.request, attributes={"user": user})
         asked.append(Asked(made, each.left_out))
     return asked
+
+
+def chooser(user: Mapping[str, Any]) -> Chooser | None:
+    """The rule of a request, from the user attributes of its jobspec; None for one without.
+
+    Errors: InputError for a text that is none of its system's.
+    """
+    asked, kept = user.get("asked"), user.get(jqm_jobs.KEY)
+    if isinstance(kept, Mapping):
+        return jqm_jobs.rule_of(kept)
+    if not isinstance(asked, Mapping) or asked.get("format") not in ("canary", "ctest", "jqm"):
+        return None
+    text = asked.get("text")
+    if not isinstance(text, str) or len(text) >= limits.VALUE_LENGTH_MAX:  # it may have been cut
+        return None
+    return parse(text, str(asked["format"]))[0].request.chooser
 
 
 def request(source: object, format: str) -> Request:

@@ -150,7 +150,14 @@ def test_words_and_json_are_the_same_request() -> None:
     words = Request.parse("queue=a definition=d priority=3 highlander ports=2 x.y=z", format="jqm")
     same = '{"queue": "a", "definition": "d", "priority": 3, "highlander": true, "parameters": {"ports": "2", "x.y": "z"}}'
     assert words.chooser == Request.parse(same, format="jqm").chooser
-    assert jobs.facts(words) == {"queue": "a", "definition": "d", "priority": 3, "highlander": True}
+    parameters = {"com.enioka.jqm.rm.ports.consumption": "2", "x.y": "z"}
+    assert jobs.facts(words) == {
+        "queue": "a",
+        "definition": "d",
+        "priority": 3,
+        "highlander": True,
+        "parameters": parameters,
+    }
     for bad in ("x", "-1", "1.5"):
         with pytest.raises(InputError, match=r"thread\.consumption"):
             machine(THREADS).allocate(parse(f"thread={bad}"), job="j")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 KEY: Final = "jqm"
-"""The key of `attributes.user` with what is no resource: queue, definition, priority, position, since, highlander."""
+"""The key of `attributes.user` with queue, definition, priority, position, since, highlander and parameters of a job."""
 _WORD: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)(?:=(.*))?", re.DOTALL)
 _NUMBER_MAX: Final = 1e18
 _OWN: Final = ("queue", "definition", "priority", "position", "since", "highlander")
@@ -155,11 +155,20 @@ def request(
         "position": position,
         "since": since_s,
         "highlander": highlander or None,
+        "parameters": merged or None,
     }
     kept = {name: value for name, value in facts.items() if value is not None}
     node = Vertex("node", count.exactly(1), exclusive=False)
     rule = Booking(queue, tuple(sorted((name, _hashable(value, name)) for name, value in merged.items())))
     return Request(settled([node]), attributes={"user": {KEY: kept}}, duration_s=duration_s, chooser=rule)
+
+
+def rule_of(kept: Mapping[str, Any]) -> Booking:
+    """The rule of a job, from what a jobspec keeps of it. Errors: InputError for what is none."""
+    queue, parameters = kept.get("queue"), kept.get("parameters", {})
+    if not isinstance(queue, str | None) or not isinstance(parameters, Mapping):
+        raise InputError(f"expected a queue and parameters, got {shown(kept)}", where=f"attributes.user.{KEY}")
+    return Booking(queue, tuple(sorted((name, _hashable(value, name)) for name, value in parameters.items())))
 
 
 def _hashable(value: object, name: str) -> object:
