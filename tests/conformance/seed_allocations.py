@@ -33,7 +33,7 @@ from fluxres.formats.peers.jqm import resource_managers
 from fluxres.formats.peers.jqm.pollers import pollers
 from fluxres.formats.peers.jqm.reconfiguring import reconfigure
 from fluxres.instance import Instance
-from fluxres.instance.job import URGENCY_DEFAULT, URGENCY_HELD, Event, Job
+from fluxres.instance.job import URGENCY_DEFAULT, URGENCY_HELD, Job, JobEvent
 from fluxres.instance.jqm import JqmPoller, JqmTours
 from fluxres.instance.states import State
 from fluxres.model import ResourceGraph
@@ -470,6 +470,9 @@ def jqm_graph(managers: list[dict[str, Any]], queues: list[dict[str, Any]] | Non
 
 def jqm_allocate(case: Case) -> Iterator[str | None]:
     (manager,) = case["pool"]["managers"]
+    if manager["type"] == "highlander":
+        yield from jqm_highlander(case)
+        return
     graph, key = jqm_graph(case["pool"]["managers"]), manager["key"]
     for operation in case["operations"]:
         expect = operation.get("expect")
@@ -489,6 +492,30 @@ def jqm_allocate(case: Case) -> Iterator[str | None]:
             case _:
                 raise unknown(operation)
         yield unsound(graph)
+
+
+def jqm_highlander(case: Case) -> Iterator[str | None]:
+    """A highlander manager knows jobs, so an instance asks it: a job that may go runs, another one waits."""
+    instance = Instance(jqm_graph(case["pool"]["managers"]), queue_policy="jqm-poller")
+    running: dict[str, Job] = {}
+    for operation in case["operations"]:
+        match operation:
+            case {"op": "book", "job": job, "expect": {"answer": answer}, **rest} if rest.keys() <= {
+                "op", "definition", "highlander", "parameters", "queue", "node"
+            }:  # fmt: skip
+                definition, is_only = rest.get("definition", job), rest.get("highlander", True)
+                made = instance.submit(jqm_jobs.request(definition=definition, highlander=is_only), name=job)
+                yield same(answer, "go" if made.state is State.RUN else "not-enough")
+                if made.state is State.RUN:
+                    running[job] = made
+                else:
+                    instance.cancel(made)
+            case {"op": "release", "job": job}:
+                if job in running:
+                    instance.finish(running.pop(job))
+            case _:
+                raise unknown(operation)
+    yield unsound(instance)
 
 
 def jqm_booked(graph: ResourceGraph, key: str, operation: Operation) -> Iterator[str | None]:
@@ -564,7 +591,7 @@ class JqmNode:
         )
         self._arrivals = itertools.count()
 
-    def _note(self, job: Job, event: Event) -> None:
+    def _note(self, job: Job, event: JobEvent) -> None:
         if event.name == "start":
             self.started.append(str(job.name))
 

@@ -16,7 +16,7 @@ from fluxres import Instance
 from fluxres.errors import UsageError
 from fluxres.formats.peers.jqm import jobs
 from fluxres.formats.peers.jqm.jobs import slots_available
-from fluxres.instance.job import Event, Job
+from fluxres.instance.job import Job, JobEvent
 from fluxres.instance.jqm import JqmPoller, JqmTours
 from fluxres.instance.states import State
 from fluxres.simulation import simulate
@@ -48,7 +48,7 @@ class Site:
         self.jobs: dict[str, Job] = {}
         self.instance = Instance(self.graph, queue_policy=policy, clock=lambda: self.now, events=self._note, passes="manual")
 
-    def _note(self, job: Job, event: Event) -> None:
+    def _note(self, job: Job, event: JobEvent) -> None:
         if event.name == "start":
             self.started.append(str(job.name))
 
