@@ -85,9 +85,9 @@ def document(refusal: Refusal | None) -> dict[str, Any]:
         "earliest": None if refusal is None else refusal.earliest,
         "undecided": refusal is not None and refusal.undecided,
         "enough": {} if refusal is None else refusal.enough,
-        "rule": refusal.rule if refusal is not None and refusal.rule else None,
         "partition": None if refusal is None or not refusal.objections else _partition(refusal.objections),
         "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
+        **({"rule": refusal.rule} if refusal is not None and refusal.rule else {}),
     }
 
 
