@@ -138,7 +138,7 @@ def length_s(length: Length, what: str) -> float:
 
 def positive_ticks(seconds: Length, what: str = "duration_s") -> int:
     """As :func:`length_ticks`, of at least one tick."""
-    if type(seconds) is float and 1 <= seconds <= limits.TIME_MAX_S:
+    if (type(seconds) is float or type(seconds) is int) and 1 <= seconds <= limits.TIME_MAX_S:
         return round(seconds * TICKS_PER_S)
     found = length_ticks(seconds, what)
     if found < 1:

@@ -637,6 +637,8 @@ class Lookup:
     def __init__(self, structure: Structure) -> None:
         self._s = structure
         self._paths: dict[str, int] = {}
+        #: By word, whether it names pools where it could be a request too, see `model/targets.py`.
+        self.are_names: dict[str, bool] = {}
         self._levels: dict[tuple[str, int], dict[str, list[int]]] = {}
         self._levels_size = 0
         self._outside: dict[str, dict[str, list[int]]] = {}

@@ -274,7 +274,7 @@ class Instance(Tabular):
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
-        length = matching.length(self._graph, request, None if duration_s is None else _duration(duration_s))
+        length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         return self.submit_request(request, length, now, urgency, name, user, dependencies, payload)
 
     def submit_request(

@@ -91,8 +91,13 @@ def free_units(situation: Situation, vertices: Int32) -> NDArray[np.int64]:
     return free
 
 
-def placed(choice: Choice, plan: Plan, situation: Situation, policy: str) -> Placement | None:
-    """The choice as a placement; None if suppliers cannot give what its pools draw by themselves."""
+def chosen(plan: Plan, situation: Situation, policy: str) -> Placement | None:
+    """What the rule of a request picks in a window; None if it finds nothing, or suppliers cannot give what its pools draw."""
+    rule = plan.request.chooser
+    assert rule is not None  # callers check this
+    choice = rule.choose(situation)
+    if choice is None:
+        return None
     taken: dict[int, int] = dict.fromkeys(choice.whole, 0)
     size, stop = situation.size, situation.stop
     covers = [(v, stop[v]) for v in choice.whole]

@@ -350,7 +350,7 @@ class Situation:
             sums = np.concatenate([[0], np.cumsum(self.typology.sizes(self.measured))])
             self._room = sums[stop] - sums[first]
             if not self.ideal:
-                peaks = self.planner.levels.counted(level, self.measured).peaks(self.measured, self.start, self.end)
+                peaks = level.peaks(self.measured, self.start, self.end)
                 self._room = self._room if peaks is None else self._room - peaks
         nodes = level.ordinal_of[vertices]
         sums = np.concatenate([[0], np.cumsum(self._room)])

@@ -103,6 +103,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
+def require_picks(found: Placement) -> None:
+    """Refuse to allocate a match without pools to record."""
+    if not len(found.vertices):
+        raise UsageError(
+            "the request only asks for shared pools, for which nothing is recorded",
+            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
+        )
+
+
 def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:
     """Allocate pools to a job, together with the units that they draw from their suppliers."""
     drawn = NO_ROWS

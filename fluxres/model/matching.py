@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-def length(graph: ResourceGraph, request: Request, given: int | None) -> int:
-    """Length of an allocation in ticks: `given`, else that of the request, else the default of its partition, else FOREVER."""
-    if given is not None:
-        return given
+def length(graph: ResourceGraph, request: Request) -> int:
+    """Length of an allocation in ticks: that of the request, else the default of its partition, else FOREVER."""
     wanted = request.duration_s
     if wanted is None and graph.structure.partitions and (partition := graph.matcher.partition_for(request)) is not None:
         wanted = partition.time_if_unstated_s
@@ -143,13 +141,4 @@ def require_fresh(graph: ResourceGraph, found: Match) -> None:
     if (found.generation, found.revision) != (graph.generation, graph.revision):
         raise StaleHandle(
             f"this match was found on revision {found.revision}, the graph is at {graph.revision}", hint="match again"
-        )
-
-
-def require_picks(found: Placement) -> None:
-    """Refuse to allocate a match without pools to record."""
-    if not len(found.vertices):
-        raise UsageError(
-            "the request only asks for shared pools, for which nothing is recorded",
-            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
         )

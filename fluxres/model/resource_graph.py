@@ -239,10 +239,10 @@ class ResourceGraph(ShownDeep, Tabular):
         """The window of a request in ticks: until `end`, for `duration_s`, else that of the request, else without end."""
         if end is not None:
             return self._given_window(at, end, duration_s, name)
-        length = self._length(duration_s)
+        length = matching.length(self, request) if duration_s is None else positive_ticks(duration_s)
         now = self.now()
         start = now if at is None else ticks(at, name, now)
-        return start, min(start + matching.length(self, request, length), FOREVER)
+        return start, min(start + length, FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 
@@ -724,7 +724,7 @@ class ResourceGraph(ShownDeep, Tabular):
             raise matching.error(self, request, window, policy)
         if self.revision != revision:  # a policy of the caller changed it: nothing else runs in between
             raise StaleHandle("the graph changed while the request was matched", hint="try again")
-        matching.require_picks(found)
+        changes.require_picks(found)
         return changes.commit_match(self, found, job, facts=facts)
 
     def _facts_of(self, user: str | None, name: str | None) -> JobFacts | None:
@@ -750,7 +750,7 @@ class ResourceGraph(ShownDeep, Tabular):
         with self.lock:
             targets.job_id(job)
             matching.require_fresh(self, found)
-            matching.require_picks(found)
+            changes.require_picks(found)
             changes.require_end(self, (found.start, found.end))
             return changes.commit_match(self, found, job)
 
@@ -971,7 +971,7 @@ class ResourceGraph(ShownDeep, Tabular):
                 request = as_request(wanted)
                 span = self._request_window(request, start, duration_s, end, "start")
                 found = matching.match(self, request, span, policy)
-                matching.require_picks(found)
+                changes.require_picks(found)
                 window = found.start, found.end
                 return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
             window = self._given_window(start, end, duration_s)

@@ -160,7 +160,7 @@ def _part(
         named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
         return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = as_request(what)
-    return Part(place, job, request, [], matching.length(graph, request, length))
+    return Part(place, job, request, [], matching.length(graph, request) if length is None else length)
 
 
 def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | None) -> list[Part]:
@@ -174,7 +174,7 @@ def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | No
     for number, what in enumerate(wanted):
         with located(_place(number, "")):
             request = as_request(what)
-            found.append(Part(_place(number, ""), "", request, [], matching.length(graph, request, length)))
+            found.append(Part(_place(number, ""), "", request, [], matching.length(graph, request) if length is None else length))
     if not found:
         raise UsageError("no requests", hint="give at least one")
     return found
@@ -461,7 +461,7 @@ def give(
     for part, one in zip(parts, found, strict=True):
         if one is not None:
             with located(part.place):
-                matching.require_picks(one)
+                changes.require_picks(one)
     return _grant(
         graph,
         [
@@ -480,7 +480,7 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
         with located(place):
             targets.job_id(job)
             matching.require_fresh(graph, found)
-            matching.require_picks(found)
+            changes.require_picks(found)
         shares.append([_share(place, job, found)])
     return _grant(graph, shares) if shares else []
 

@@ -80,7 +80,9 @@ class Booking:
                 if isinstance(manager.rules, Highlander):
                     continue
                 need = self.need(manager.rules)
-                free = manager.free(situation.structure, situation.planner, situation.start, situation.end)
+                free = _ideal(manager.rules)
+                if not situation.ideal:
+                    free = manager.free(situation.structure, situation.planner, situation.start, situation.end)
                 if (answer := jqm.answer(manager.rules, need, free)) != "go":
                     found.append(f"{manager.rules.key} is {answer.replace('-', ' ')}: {need} requested, {free} free")
                     break
