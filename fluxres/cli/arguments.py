@@ -214,7 +214,7 @@ def _click(option: options.Option) -> click.Option:
 
 _LANGUAGE: Final = click.Option(
     ["--request-format", "language"],
-    type=click.Choice(["hyperqueue", "canary", "ctest"]),
+    type=click.Choice(["hyperqueue", "canary", "ctest", "jqm"]),
     help="The request, a single word, is in the language of this system.",
 )
 

@@ -6,7 +6,7 @@ changes.  The vector path answers a request whose form it knows, the reference t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -21,6 +21,7 @@ from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match import admission
 from fluxres.match.admission import Objection
+from fluxres.match.chooser import chosen
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
@@ -31,7 +32,7 @@ from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
 from fluxres.match.query import Query
 from fluxres.match.result import Placement
-from fluxres.match.situation import Eligible
+from fluxres.match.situation import Eligible, Situation
 from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
@@ -41,7 +42,7 @@ from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
-    from fluxres.match.reasons import Holders, Refusal
+    from fluxres.match.reasons import Holders, PartReport, Refusal
 
 MULTINODE: Final = "allow_multinode"
 """canary: whether a test may use several nodes of the pool; a property of the root."""
@@ -152,6 +153,8 @@ class Matcher:
 
     def _answer(self, query: Query, start: int, end: int, *, reference: bool = False) -> Placement | None:
         """The match of a query in a window."""
+        if query.plan.request.chooser is not None:
+            return chosen(query.plan, query.situation(start, end), query.policy.name)
         if query.plan.between >= 0:
             return self._meeting(query, reference=reference).match(start, end)
         if query.form is not None and not reference:
@@ -181,7 +184,7 @@ class Matcher:
         """The request as its partition limits it, the same object for the same resources."""
         if partition.max_nodes is None and not partition.min_nodes:
             return request
-        key = request.resources, request.constraint, request.parts, partition.vertex
+        key = request.resources, request.constraint, request.parts, request.chooser, partition.vertex
         found = self._within.get(key)
         if found is None:
             if len(self._within) >= REQUESTS_KEPT:
@@ -256,7 +259,8 @@ class Matcher:
                 return None
 
         skipper = None
-        if query.form is not None and not reference and is_guided(query.form.draws, self.typology):
+        is_searched = query.form is not None and not reference and request.chooser is None
+        if query.form is not None and is_searched and is_guided(query.form.draws, self.typology):
             skipper = WindowSkipper(query, partial(self._failures_of, query.eligible))
         found = earliest(attempt, self.planner, skipper, duration, after)
         if found is None and undecided:
@@ -357,20 +361,25 @@ class Matcher:
         if self._is_never(request):
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)
-            parts = reasons.explain(query.situation(0, FOREVER), idle._widest(query.plan), query.policy, None)
-            return reasons.Refusal(parts, idle._enough(query, 0, FOREVER)[0], True, partition=name)
+            situation = query.situation(0, FOREVER)
+            parts = reasons.explain(situation, idle._widest(query.plan), query.policy, None)
+            less, _ = idle._enough(query, 0, FOREVER)
+            return reasons.Refusal(parts, less, True, partition=name, rule=_rule(request, parts, situation))
         less, given_up = self._enough(query, start, end)
         first = None
         try:
             first = self.earliest(request, _length(start, end), start, how)
         except LimitExceeded:
             undecided = True
+        situation = query.situation(start, end)
+        parts = reasons.explain(situation, self._widest(query.plan), query.policy, holders)
         return reasons.Refusal(
-            reasons.explain(query.situation(start, end), self._widest(query.plan), query.policy, holders),
+            parts,
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
             partition=name,
+            rule=_rule(request, parts, situation),
         )
 
     def _is_never(self, request: Request) -> bool:
@@ -382,6 +391,8 @@ class Matcher:
 
     def _fits(self, query: Query, counts: tuple[int, ...], start: int, end: int, *, reference: bool = False) -> bool:
         """Whether a query has a match for these counts in a window."""
+        if query.plan.request.chooser is not None:
+            return chosen(query.plan, query.situation(start, end), query.policy.name) is not None
         if query.plan.between >= 0:
             return self._meeting(query).at(counts, start, end) is not None
         if query.form is not None and not reference:
@@ -391,6 +402,8 @@ class Matcher:
         return Traverser(situation, query.plan, counts, query.policy, budget).match() is not None
 
     def _enough(self, query: Query, start: int, end: int) -> tuple[dict[str, int], bool]:
+        if query.plan.request.chooser is not None:
+            return {}, False  # it answers the request as it is
         from fluxres.match import reasons
 
         return reasons.enough(query.plan, lambda counts: self._fits(query, counts, start, end))
@@ -429,7 +442,7 @@ class Matcher:
             _require_allowed(self.structure, request)
         named = how if isinstance(how, str) else id(how)
         among = None if partition is None else partition.vertex
-        key = id(request.resources), request.constraint, request.parts, named, among, eligible
+        key = id(request.resources), request.constraint, request.parts, request.chooser, named, among, eligible
         found = self._queries.get(key)
         if found is None:
             chosen, (plan, shape) = policy(how), self._compile(request)
@@ -442,7 +455,7 @@ class Matcher:
         """The request for the traverser, and for the vector path if its form is known."""
         if any(vertex.is_directed for vertex in request.vertices()):
             self.follow_suppliers(routed=True)
-        what = request.resources, request.constraint, request.parts
+        what = request.resources, request.constraint, request.parts, request.chooser
         found = self._compiled.get(what)
         if found is None:
             plan = compile_plan(request, self.typology)
@@ -545,6 +558,13 @@ def _require_allowed(structure: Structure, request: Request) -> None:
     if nodes > 1 and (allowed is False or (isinstance(allowed, str) and allowed.lower() == "false")):
         message = f"{nodes} nodes requested, but the resource pool has {MULTINODE}: false"
         raise InfeasibleRequest(message, where="nodes", hint="request one node", reasons={"nodes": message})
+
+
+def _rule(request: Request, parts: Sequence[PartReport], situation: Situation) -> str:
+    """Why the rule of a request refuses it, if there is enough of everything."""
+    if request.chooser is None or any(part.is_short for part in parts):
+        return ""
+    return request.chooser.refusal(situation)
 
 
 def _is_same(one: Dead, other: Dead) -> bool:

@@ -204,6 +204,7 @@ class Refusal(Shown):
         undecided: the parts compete, and the search for a count that would be enough was given up.
         objections: what the partition of the request does not allow; then there are no parts.
         partition: the partition that the request goes to; None for the whole machine.
+        rule: why the rule of another system refuses the request (`Chooser`), where there is enough of everything.
     """
 
     parts: tuple[PartReport, ...]
@@ -213,6 +214,7 @@ class Refusal(Shown):
     undecided: bool = False
     objections: tuple[Objection, ...] = ()
     partition: str | None = None
+    rule: str = ""
 
     def sentences(self) -> list[str]:
         """The refusal as a terminal shows it, one sentence per item."""
@@ -277,6 +279,8 @@ class Refusal(Shown):
 
     def together(self) -> str:
         """The reason if no single part is short."""
+        if self.rule:
+            return f"{self.rule[:1].upper()}{self.rule[1:]}."
         if sum(not part.each for part in self.parts) > 1:
             return "Each part fits on its own, but together they compete for the same pools."
         return "There are enough pools and no single supplier is short, but together the suppliers have too little."
@@ -288,7 +292,10 @@ class Refusal(Shown):
         """What is short, by place; for errors that carry reasons."""
         if self.objections:
             return {f"partition {each.partition}: {each.code}": each.sentence() for each in self.objections}
-        short = [part for part in self.obstacles if part.is_short] or list(self.parts)
+        short = [part for part in self.obstacles if part.is_short]
+        if self.rule and not short:
+            return {"request": f"{self.rule}."}
+        short = short or list(self.parts)
         return {part.place: part.sentence() for part in short}
 
 

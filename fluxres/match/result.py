@@ -61,6 +61,7 @@ class Placement:
         policy: its name.
         fallback: whether the reference traverser had to answer.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
+        picked: (slot, vertex, units) of each item of a request that a `Chooser` answered, in the order of the items.
     """
 
     vertices: Int32
@@ -76,6 +77,7 @@ class Placement:
     implied: tuple[tuple[int, int], ...] = ()
     drawn: Int64 = field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
+    picked: tuple[tuple[int, int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.vertices)

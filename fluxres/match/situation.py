@@ -239,6 +239,11 @@ class Situation:
         """Rule A7: neither the pool nor one of its ancestors is out of service."""
         return self._all_up or self.accounts.unavailable_above(v) < 0
 
+    @property
+    def hinders(self) -> bool:
+        """Whether the state of a pool, or a pool that is only allocated exclusively, may keep something free from being taken."""
+        return not self._all_up or self.typology.has_flags
+
     def free(self, v: int) -> int:
         """Units of an available, eligible pool that are free through the window; 0 for any other."""
         found = self._free.get(v)

@@ -213,7 +213,7 @@ def commit_match(
     if facts is not None:
         graph.records.note_facts(job, facts)
     graph.revision += 1
-    return Allocation(graph, job, (found.vertices, found.amounts), window, slots, found.implied)
+    return Allocation(graph, job, (found.vertices, found.amounts), window, slots, found.implied, picked=found.picked)
 
 
 def free(

@@ -278,8 +278,8 @@ def match_joined(
     """
     if any(request.constraint != requests[0].constraint or request.queue != requests[0].queue for request in requests):
         return None
-    if any(_meets(request) or not _is_in_slots(request.resources) for request in requests):
-        return None
+    if any(_meets(request) or request.chooser is not None or not _is_in_slots(request.resources) for request in requests):
+        return None  # a chooser answers its own request only
     matcher = graph.matcher
     try:
         found = matcher.match(joined(requests), start, end, policy)
@@ -439,7 +439,9 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
     """Whether all parts cannot match at once even on an idle machine with everything up."""
     requests = [part.request for part in parts if part.request is not None]
-    if any(request.constraint is not None or request.queue is not None or _meets(request) for request in requests):
+    if any(
+        each.constraint is not None or each.queue is not None or each.chooser is not None or _meets(each) for each in requests
+    ):
         return False  # these cannot be joined: a request has a single constraint, and connects its nodes in one place
     if graph.matcher.satisfiable(joined(requests)):
         return False

@@ -81,6 +81,8 @@ class Allocation(Tabular):
         nslots: number of slots of the requests; 0 if pools were named, None if unknown.
         implied: units drawn below pools held exclusively; in the graph of R, a parent instance gives them on request.
         several: the records, if their windows differ: (vertex, start, end, units), by vertex and start.
+        picked: (slot, vertex, units) of each item of a request that the rule of another system answered (`match.chooser`), in the
+            order of the items; only of an allocation as it was made, since records have no order.
 
     Cost: O(1); pools and spans are created when they are first read.
     """
@@ -96,6 +98,7 @@ class Allocation(Tabular):
         "_spans",
         "_structure",
         "job",
+        "picked",
         "window",
     )
 
@@ -108,9 +111,11 @@ class Allocation(Tabular):
         nslots: int | None = 0,
         implied: Sequence[Target] = (),
         several: Sequence[Record] = (),
+        picked: tuple[tuple[int, int, int], ...] = (),
     ) -> None:
         self.job = job
         self.window = window
+        self.picked = picked
         self._graph, self._structure, self._generation = graph, graph.structure, graph.generation
         self._held, self._several = held, several
         self._nslots, self._implied = nslots, implied
@@ -140,6 +145,10 @@ class Allocation(Tabular):
         if isinstance(self._held, list):
             self._held = _most(self._structure, self._several) if self._several else columns(self._held)
         return self._held
+
+    @property
+    def graph(self) -> ResourceGraph:
+        return self._graph
 
     @property
     def structure(self) -> Structure:

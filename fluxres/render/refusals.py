@@ -64,6 +64,8 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """The first unsatisfied part, and each part by its place."""
     if refusal.objections:
         return matching.refused(refusal)
+    if refusal.rule:
+        return matching.refused(refusal)
     short = [part for part in refusal.parts if part.is_short] or list(refusal.parts)
     reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short}
     together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
@@ -84,6 +86,7 @@ def document(refusal: Refusal | None) -> dict[str, Any]:
         "enough": {} if refusal is None else refusal.enough,
         "partition": None if refusal is None or not refusal.objections else _partition(refusal.objections),
         "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
+        **({"rule": refusal.rule} if refusal is not None and refusal.rule else {}),
     }
 
 

@@ -38,6 +38,7 @@ from fluxres.syntax.count import Count
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
+    from fluxres.match.chooser import Chooser
     from fluxres.syntax import jobspec_schema as schema
 
 
@@ -198,6 +199,10 @@ class Request:
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+    chooser: Chooser | None = None
+    """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
+    say.
+    """
 
     @classmethod
     def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
@@ -266,6 +271,15 @@ def joined(requests: Sequence[Request]) -> Request:
     first, parts = requests[0], tuple(len(request.resources) for request in requests)
     attributes = {"system": {"queue": first.queue}} if "queue" in first.system else {}
     return Request(vertices, attributes=attributes, constraint=first.constraint, parts=parts)
+
+
+def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
+    """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
+    user = attributes.get("user")
+    if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
+        return None
+    found: Chooser | None = import_module(_PEERS).chooser(user)
+    return found
 
 
 # -- any form ----------------------------------------------------------------------------------------------------------
@@ -559,6 +573,7 @@ class _Reader:
             given.version,
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
+            chooser=_chooser(attributes),
         )
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:
