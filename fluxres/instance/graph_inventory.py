@@ -373,7 +373,8 @@ class GraphInventory:
 
 def _signature(request: Request) -> object:
     """Equal for requests with the same answer at any time."""
-    return request.resources, request.constraint, request.system.get("queue", "") if request.attributes else ""
+    queue = request.system.get("queue", "") if request.attributes else ""
+    return request.resources, request.constraint, queue, request.variants
 
 
 class Held(Hold):

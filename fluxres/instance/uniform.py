@@ -44,7 +44,7 @@ def uniform_request(request: Request) -> UniformRequest | None:
     >>> uniform_request(as_request("slot=2/core=4"))[:3], uniform_request(as_request("node/core"))
     (('core', 8, 4), None)
     """
-    if request.constraint is not None or request.queue is not None or len(request.resources) != 1:
+    if request.constraint is not None or request.queue is not None or request.variants or len(request.resources) != 1:
         return None
     top, times = request.resources[0], 1
     if top.is_slot:

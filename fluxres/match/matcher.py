@@ -37,6 +37,7 @@ from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
 from fluxres.match.vector import Single, search, single
+from fluxres.match.workers import Returned, Workers
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
@@ -58,6 +59,7 @@ class Matcher:
         ideal: as if everything were up; expects an empty planner.
         with_draws: charge what pools draw on their own.
         with_partitions: a request goes to a partition (rule P1).
+        returned: by parent, the pools that requests for amounts returned, in order; the caller keeps it up.
 
     Call `forget` after changing kinds of the structure in place (properties); changes of states are noticed.
 
@@ -81,6 +83,7 @@ class Matcher:
         ideal: bool = False,
         with_draws: bool = True,
         with_partitions: bool = True,
+        returned: Returned | None = None,
     ) -> None:
         self.structure = structure
         self.planner = planner
@@ -101,6 +104,8 @@ class Matcher:
         self._eligible_in: Outage | None = None
         self._node_table = NodeTable(self.typology, planner, ideal=ideal)
         self._below_meetings: Below = {}
+        self._returned: Returned = {} if returned is None else returned
+        self._workers: Workers | None = None
         self._idle: Matcher | None = None
         self._empty: Matcher | None = None
 
@@ -108,6 +113,7 @@ class Matcher:
         """Drop what was derived from kinds."""
         self._plans.clear()
         self._forget_eligible()
+        self._workers = None
         self._node_table.forget()
         for found in ("draws", "drawn_by_itself"):
             self.typology.__dict__.pop(found, None)
@@ -159,6 +165,8 @@ class Matcher:
             if partition is not None:
                 return self._admitted(request, partition, how, reference=reference, is_queued=is_queued)
         chosen = policy(how)
+        if request.variants:
+            return self._of_amounts(request, chosen, among)
         plan, shape, alone = self._ready(request)
         eligible = self._eligible_for(request.constraint, among)
 
@@ -182,6 +190,51 @@ class Matcher:
             return self._traverse(self._situation(eligible, plan, start, end), plan, chosen)
 
         return at
+
+    # -- amounts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> Workers:
+        """What matches requests for amounts within a node."""
+        if self._workers is None or self._workers.typology is not self.typology:
+            self._workers = Workers(self.typology, self.planner, self._returned, ideal=self.ideal)
+        return self._workers
+
+    def _of_amounts(self, request: Request, chosen: Policy, among: Partition | None) -> Callable[[int, int], Placement | None]:
+        """The match of a request with variants."""
+        self.follow_suppliers()
+        workers = self.workers
+        workers.require_known(request.variants)
+        eligible = self._eligible_for(request.constraint, among)
+        measured = workers.measured(request.variants)
+
+        def at(start: int, end: int) -> Placement | None:
+            _require_window(start, end)
+            situation = Situation(self.typology, self.planner, eligible, start, end, measured=measured, ideal=self.ideal)
+            return workers.match(request.variants, situation, chosen)
+
+        return at
+
+    def _refusal_of_amounts(
+        self, request: Request, partition: Partition | None, start: int, end: int, chosen: Policy, holders: Holders | None
+    ) -> Refusal:
+        """Why a request with variants has no match: what the types of each variant say, and what only its node can."""
+        eligible = self._eligible_for(request.constraint, partition)
+        never = self._is_never(request)
+        at, window = (self._unhindered(), (0, FOREVER)) if never else (self, (start, end))
+        found = reasons.of_variants(
+            request.variants,
+            at.workers,
+            lambda plan: Situation(at.typology, at.planner, eligible, *window, measured=plan.measured, ideal=at.ideal),
+            chosen,
+            None if never else holders,
+        )
+        first = None
+        with suppress(LimitExceeded):
+            first = None if never else self.earliest(request, _length(start, end), start, chosen)
+        earliest = None if first is None else seconds(first.start)
+        name = None if partition is None else partition.name
+        return Refusal(found[0], {}, never, earliest, partition=name, notes=found[1])
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
@@ -211,7 +264,7 @@ class Matcher:
 
     def _within_limits(self, request: Request, partition: Partition) -> Request:
         """The request as its partition limits it, the same object for the same resources."""
-        if partition.max_nodes is None and not partition.min_nodes:
+        if (partition.max_nodes is None and not partition.min_nodes) or request.variants:
             return request
         key = request.resources, request.constraint, request.parts, partition.vertex
         found = self._within.get(key)
@@ -276,6 +329,9 @@ class Matcher:
             if admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
                 return None
             request = self._within_limits(request, partition)
+        if request.variants:
+            attempt_amounts = self.attempt(request, how, is_queued=is_queued, among=partition)
+            return earliest(attempt_amounts, self.planner, None, duration, after)
         plan, shape, _ = self._ready(request)
         undecided: list[LimitExceeded] = []
         decisive = self.attempt(request, how, reference=reference, is_queued=is_queued)
@@ -312,6 +368,8 @@ class Matcher:
         idle = [self._unhindered()]
         if self.typology.dead:
             idle.append(self._unheld())  # a supplier that is down need not give its share
+        if request.variants:
+            return any(matcher._of_amounts(request, policy("first"), partition)(0, FOREVER) for matcher in idle)
         for matcher in idle:
             plan, shape, _ = matcher._ready(request)
             if matcher._fits(plan, None if reference else shape, eligible, policy("first"), 0, FOREVER):
@@ -338,6 +396,10 @@ class Matcher:
         if partition is not None and (found := self._objections(request, start, end, chosen)):
             return self._objected(request, found, start, end, chosen)
         within = request if partition is None else self._within_limits(request, partition)
+        if request.variants:
+            if self.attempt(within, chosen, among=partition)(start, end) is not None:
+                return None
+            return self.refusal(request, start, end, chosen, holders=holders)
         plan, shape, _ = self._ready(within)
         try:
             if self._fits(plan, shape, self._eligible_for(request.constraint, partition), chosen, start, end):
@@ -381,6 +443,8 @@ class Matcher:
             if objected := self._objections(request, start, end, chosen):
                 return self._objected(request, objected, start, end, chosen)
             request = self._within_limits(request, partition)
+        if request.variants:
+            return self._refusal_of_amounts(request, partition, start, end, chosen, holders)
         name = None if partition is None else partition.name
         plan, shape, _ = self._ready(request)
         eligible = self._eligible_for(request.constraint, partition)

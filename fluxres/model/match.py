@@ -56,6 +56,8 @@ def stamped(graph: ResourceGraph, found: Placement) -> Match:
         found.implied,
         found.drawn,
         found.is_routed,
+        found.order,
+        found.variant,
         graph=graph,
         generation=graph.generation,
         revision=graph.revision,

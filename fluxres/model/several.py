@@ -15,6 +15,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import together
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import implicit
 from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.together import Found, Share, located, locking
@@ -276,7 +277,7 @@ def match_joined(
     """
     if any(request.constraint != requests[0].constraint or request.queue != requests[0].queue for request in requests):
         return None
-    if any(_meets(request) or not _is_in_slots(request.resources) for request in requests):
+    if any(request.variants or _meets(request) or not _is_in_slots(request.resources) for request in requests):
         return None
     matcher = graph.matcher
     try:
@@ -439,7 +440,7 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
     """Whether all parts cannot match at once even on an idle machine with everything up."""
     requests = [part.request for part in parts if part.request is not None]
-    if any(request.constraint is not None or request.queue is not None or _meets(request) for request in requests):
+    if any(request.variants or request.constraint is not None or request.queue or _meets(request) for request in requests):
         return False  # these cannot be joined: a request has a single constraint, and connects its nodes in one place
     if graph.matcher.satisfiable(joined(requests)):
         return False
@@ -500,6 +501,7 @@ def _share(place: str, job: str, match: Placement, found: Found | None = None) -
         implies=True,
         drawn=match.drawn,
         is_routed=match.is_routed,
+        chosen=Chosen(match.order, match.variant) if match.order else None,
     )
 
 

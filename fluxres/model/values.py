@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.planned import Target
 from fluxres.allocation.resource_set import resource_set
 from fluxres.allocation.resource_set import scheduling as graph_of
@@ -83,6 +84,7 @@ class Allocation(Tabular):
         nslots: number of slots of the requests; 0 if pools were named, None if unknown.
         implied: units drawn below pools held exclusively; in the graph of R, a parent instance gives them on request.
         several: the records, if their windows differ: (vertex, start, end, units), by vertex and start.
+        chosen: of requests for amounts, the order of the pools and the variant.
 
     Cost: O(1); pools and spans are created when they are first read.
     """
@@ -97,6 +99,7 @@ class Allocation(Tabular):
         "_several",
         "_spans",
         "_structure",
+        "chosen",
         "job",
         "window",
     )
@@ -110,8 +113,10 @@ class Allocation(Tabular):
         nslots: int | None = 0,
         implied: Sequence[Target] = (),
         several: Sequence[Record] = (),
+        chosen: Chosen | None = None,
     ) -> None:
         self.job = job
+        self.chosen = chosen
         self.window = window
         self._graph, self._structure, self._generation = graph, graph.structure, graph.generation
         self._held, self._several = held, several
@@ -121,11 +126,17 @@ class Allocation(Tabular):
 
     @classmethod
     def of_records(
-        cls, graph: ResourceGraph, job: str, held: Sequence[Record], nslots: int | None = None, implied: Sequence[Target] = ()
+        cls,
+        graph: ResourceGraph,
+        job: str,
+        held: Sequence[Record],
+        nslots: int | None = None,
+        implied: Sequence[Target] = (),
+        chosen: Chosen | None = None,
     ) -> Allocation:
         """The allocation of records with different windows, ordered by vertex and start."""
         window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-        return cls(graph, job, [], window, nslots, implied, held)
+        return cls(graph, job, [], window, nslots, implied, held, chosen)
 
     @classmethod
     def of_windows(cls, graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:

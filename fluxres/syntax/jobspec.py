@@ -35,6 +35,7 @@ from fluxres.syntax import count as counts
 from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.count import Count
+from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
@@ -198,6 +199,8 @@ class Request:
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+    variants: tuple[Variant, ...] = ()
+    """Amounts within one node, in order of preference, as HyperQueue asks for them; `resources` is the nearest to the first."""
 
     @classmethod
     def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
@@ -207,10 +210,10 @@ class Request:
             source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; options such as ``-N4 -c8`` or ``--nodes=4 --time 1h``; a
                 jobspec (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
             duration_s: seconds, in place of those of the jobspec.
-            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
-                honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
+            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what is lost of it is listed in
+                ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
 
-        Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
+        Errors: InputError with file, line, column and place in the document.
 
         >>> Request.parse("slot=4/[core=2;gpu=1]", duration_s=3600).duration_s
         3600.0

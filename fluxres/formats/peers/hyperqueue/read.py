@@ -28,12 +28,13 @@ from fluxres.formats.format import Loaded
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options, of_words
-from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT
-from fluxres.formats.peers.hyperqueue.definitions import CPUS, Grid, Groups, Labels, Listed, Pool, Range, Sum
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
-from fluxres.formats.peers.inventory import FRACTION_UNIT, Host, Run, Stock, structure
+from fluxres.formats.peers.hyperqueue.definitions import Grid, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.tokens import U32_MAX
+from fluxres.formats.peers.inventory import Host, Run, Stock, structure
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.groups import GRAPH, RELATION, WEIGHT, WEIGHT_DEFAULT
 from fluxres.graph.structure import Structure
+from fluxres.syntax.variants import CPUS, FRACTION_UNIT, PER_UNIT
 
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Label = Word | Annotated[int, Meta(ge=0, le=limits.ID_MAX)]
@@ -98,10 +99,6 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-#: the auxiliary graph of weights between groups, its relation, and the attribute that holds the weight
-GRAPH: Final = "coupling"
-RELATION: Final = "coupled"
-WEIGHT: Final = "weight"
 #: the property of a host that holds the name of its worker group
 GROUP: Final = "worker_group"
 _NOTHING: Final[dict[str, Any]] = {"resources": []}
@@ -111,7 +108,8 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
     """The machine of these workers, each a node.
 
     Args:
-        fractions: make each label of a list, range or group divisible into ten-thousandths (a pool `share` of size 10000).
+        fractions: make each label of a list, range or group divisible into ten-thousandths (a pool `share` of size 10000), and
+            count sums in ten-thousandths.
 
     Errors: InputError with file and line; LimitExceeded.  Cost: O(workers + labels listed) Python, O(pools) array writes.
 
@@ -188,7 +186,7 @@ def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
         where = partial(_pool_place, worker, pool.name)
         if isinstance(pool.kind, Sum):
             units, fraction = divmod(pool.kind.amount, PER_UNIT)
-            amount, unit = (pool.kind.amount, FRACTION_UNIT) if fraction else (units, None)
+            amount, unit = (pool.kind.amount, FRACTION_UNIT) if fraction or fractions else (units, None)
             if amount > limits.SIZE_MAX:
                 raise LimitExceeded(f"{amount} units, at most {limits.SIZE_MAX}", where=where(), hint="use a larger unit")
             stocks.append(Stock(pool.name, amount=amount, unit=unit, where=where))
