@@ -110,6 +110,18 @@ class GraphInventory:
         self.running.add(hold)
         return hold
 
+    def start_on(self, key: int, choose: Callable[[int, int], Placement | None], now: int, end: int) -> Hold | None:
+        """Allocate what a queue policy chooses over [now, end); None if it finds no room."""
+        found = choose(now, end)
+        if found is None:
+            return None
+        try:
+            hold = self._commit(key, found)
+        except InsufficientResources:  # of a supplier
+            return None
+        self.running.add(hold)
+        return hold
+
     def _commit(self, key: int, found: Placement, *, anew: bool = False) -> Hold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]

@@ -71,7 +71,10 @@ def names() -> list[str]:
 
 
 def _factories() -> dict[str, Any]:
-    return {kind.name: kind for kind in (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare)}
+    from fluxres.instance.hyperqueue import HyperQueue  # needs the matcher, which most commands do not load
+
+    kinds = (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare, HyperQueue)
+    return {kind.name: kind for kind in kinds}
 
 
 def _from_entry_point(name: str) -> Any:

@@ -7,7 +7,7 @@ changes.  The vector path answers a request whose form it knows, the reference t
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -214,6 +214,17 @@ class Matcher:
             return workers.match(request.variants, situation, chosen)
 
         return at
+
+    def eligible_for(self, request: Request | None) -> Eligible:
+        """The nodes that the constraint and the partition of a request allow; all of them without a request."""
+        if request is None:
+            return self._eligible_for(None)
+        return self._eligible_for(request.constraint, self.partition_for(request))
+
+    def place(self, request: Request, number: int, nodes: Sequence[int], start: int, end: int) -> Placement | None:
+        """A variant of a request for amounts on certain nodes, for a caller that chooses these; None if there is no room."""
+        situation = Situation(self.typology, self.planner, self.eligible_for(request), start, end, ideal=self.ideal)
+        return self.workers.place(request.variants, number, nodes, situation)
 
     def _refusal_of_amounts(
         self, request: Request, partition: Partition | None, start: int, end: int, chosen: Policy, holders: Holders | None

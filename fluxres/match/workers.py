@@ -377,7 +377,8 @@ class Workers:
 
     # -- what is free ------------------------------------------------------------------------------------------------
 
-    def _supply(self, layout: Layout, situation: Situation) -> Supply:
+    def supply(self, layout: Layout, situation: Situation) -> Supply:
+        """What is free of one type in one node over the window of a situation."""
         found = Supply(layout, self.returned, self._parent)
         planner, start, end = self.planner, situation.start, situation.end
         if layout.is_sum:
@@ -452,7 +453,7 @@ class Workers:
         present = [layout for layout in layouts if layout is not None]
         if len(present) < len(layouts):
             return None
-        supplies = [self._supply(layout, situation) for layout in present]
+        supplies = [self.supply(layout, situation) for layout in present]
         if not all(supply.can_give(ask) for ask, supply in zip(variant.asks, supplies, strict=True)):
             return None
         chosen = self._groups(node, variant.asks, supplies)
@@ -496,10 +497,22 @@ class Workers:
         ]
         return choose(needs, weights)
 
+    def place(
+        self, variants: Sequence[Variant], number: int, nodes: Sequence[int], situation: Situation, label: str | None = "task"
+    ) -> Placement | None:
+        """A certain variant on certain nodes, all of which it needs; None if there is no room."""
+        size, variant = self.structure.size, variants[number]
+        found: list[tuple[int, int]] | None
+        if variant.nodes:
+            found = [(v, size.item(v)) for v in nodes] if all(map(situation.is_clear, nodes)) else None
+        else:
+            found = self.in_node(nodes[0], variant, situation)
+        return None if found is None else _placed(size, found, situation, Policy("first"), number, label)
+
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _hosts(self) -> NDArray[np.int32]:
+    def hosts(self) -> NDArray[np.int32]:
         """The nodes; the root of a machine without nodes."""
         return self.typology.vertices(self.typology.node) if self.typology.node >= 0 else np.zeros(1, np.int32)
 
@@ -511,19 +524,24 @@ class Workers:
     def property_of(self, node: int, key: str) -> object:
         return dict(self.structure.kind_of(node).properties).get(key)
 
+    def number_of(self, node: int, key: str) -> float | None:
+        """A property of a node that is a number; formats with text properties have it as text."""
+        value = self.property_of(node, key)
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return None
+        try:
+            return float(value)
+        except ValueError:
+            return None
+
     def lives(self, node: int, variant: Variant, situation: Situation) -> bool:
         """Whether a node is there as long as a variant needs it."""
-        end = self.property_of(node, EXPIRATION) if self._described else None
-        if self.ideal or isinstance(end, bool) or not isinstance(end, int | float | str):
-            return True
-        try:
-            return seconds(situation.start) + variant.min_time_s <= float(end)
-        except ValueError:
-            return True
+        end = None if self.ideal or not self._described else self.number_of(node, EXPIRATION)
+        return end is None or seconds(situation.start) + variant.min_time_s <= end
 
     def nodes(self, variant: Variant, situation: Situation, policy: Policy) -> Iterator[int]:
         """The nodes that may serve a variant, in the order of the policy."""
-        nodes = self._hosts
+        nodes = self.hosts
         eligible = situation.eligible
         if not eligible.everywhere and not eligible._by_pool:
             nodes = nodes[eligible.mask]
@@ -578,7 +596,7 @@ class Workers:
         if variant.nodes:
             return self._lacking_nodes(variant, situation)
         nodes = list(self.nodes(Variant(min_time_s=variant.min_time_s), situation, first))
-        if not nodes and self._hosts.size and variant.min_time_s:
+        if not nodes and self.hosts.size and variant.min_time_s:
             return [_too_short(variant)]
         found = []
         for ask in variant.asks:
@@ -587,7 +605,7 @@ class Workers:
                 text = "is not divisible on this machine, which was read without the option fractions"
                 found.append(Lack(ask.name, f"requested {format_amount(ask.amount)} of {ask.name}, which {text}", True))
                 continue
-            supplies = [self._supply(layout, situation) for layout in layouts]
+            supplies = [self.supply(layout, situation) for layout in layouts]
             if supplies and not any(supply.can_give(ask) for supply in supplies):
                 found.append(_short(ask, supplies))
         if not found and any(ask.is_forced for ask in variant.asks):

@@ -271,6 +271,16 @@ def joined(requests: Sequence[Request]) -> Request:
     return Request(vertices, attributes=attributes, constraint=first.constraint, parts=parts)
 
 
+def _variants(attributes: Mapping[str, Any]) -> tuple[Variant, ...]:
+    """The variants of a request that was written in the language of HyperQueue, which its jobspec keeps as text."""
+    user = attributes.get("user")
+    asked = user.get("asked") if isinstance(user, Mapping) else None
+    if not isinstance(asked, Mapping) or asked.get("format") != "hyperqueue" or not isinstance(asked.get("text"), str):
+        return ()
+    found: tuple[Variant, ...] = import_module(_PEERS).variants(asked["text"])
+    return found
+
+
 # -- any form ----------------------------------------------------------------------------------------------------------
 
 Wanted = Request | str | Mapping[str, Any]
@@ -562,6 +572,7 @@ class _Reader:
             given.version,
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
+            variants=_variants(attributes),
         )
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:

@@ -1,22 +1,29 @@
-"""Repeat recorded choices of HyperQueue on graphs: what a worker allocates, with which variables, and how its pools change."""
+"""Repeat recorded choices of HyperQueue on graphs: what a worker allocates, with which variables, and which tasks start where."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
+
+import orjson
 
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.formats import registry
 from fluxres.formats.peers import requests as peer_requests
+from fluxres.formats.peers.hyperqueue import definitions
 from fluxres.formats.peers.hyperqueue import environment as variables
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue.tokens import parse_amount
 from fluxres.graph import groups
+from fluxres.instance.instance import Instance
+from fluxres.instance.job import Job
+from fluxres.instance.states import State
 from fluxres.model import Allocation, ResourceGraph
+from fluxres.syntax.constraint import Hostlist
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.variants import CPUS, PER_UNIT, SHARE, Variant, format_amount, type_of
 from tests.conformance.runner import Case, NotCovered
@@ -299,3 +306,115 @@ def _workers(pool: Mapping[str, Any]) -> str:
                 words += ["--cpus", text] if name == CPUS else ["--resource", f"{name}={text}"]
         lines += [shlex.join(words)] * each.get("n", 1)
     return "\n".join(lines)
+
+
+# -- assignment to workers -----------------------------------------------------------------------------------------------
+
+
+def schedule(case: Case) -> Iterator[str | None]:
+    """Tasks that start in one pass over several workers, as jobs of an instance."""
+    workers = case["pool"]["workers"]
+    graph = ResourceGraph(registry.read(orjson.dumps([_described(each) for each in workers]), fractions=True).structure)
+    top = Instance(graph, queue_policy="hyperqueue", passes="manual")
+    names = [each["name"] for each in workers]
+    running = [(each["name"], asked) for each in workers for asked in each.get("running", [])]
+    pinned = []
+    for worker, asked in running:
+        request = Request.parse(_text({"request": asked}), format="hyperqueue")
+        pinned.append(replace(request, constraint=Hostlist((worker,))))
+    jobs = [top.submit(request) for request in pinned]
+    top.schedule()
+    for number, (job, request) in enumerate(zip(jobs, pinned, strict=True)):
+        if job.state is not State.RUN:  # its worker would have too little in use: it was started before
+            top.cancel(job.id)
+            graph.allocate(request, job=f"before{number}")
+    for operation in case["operations"]:
+        tasks = {task["id"]: _submitted(top, task) for task in operation["tasks"]}
+        top.schedule()
+        started = {name: job for name, job in tasks.items() if job is not None and job.state is State.RUN}
+        yield from _scheduled_differs(operation, names, started, graph)
+        yield same([], [*graph.check(), *top.check()])
+
+
+def _described(worker: Mapping[str, Any]) -> dict[str, Any]:
+    """A worker as HyperQueue's JSON has it; time begins with it."""
+    known = {"name", "resources", "running", "remaining_s", "min_utilization", "group"}
+    if strange := worker.keys() - known:
+        raise NotCovered(f"worker: {', '.join(sorted(strange))}")
+    resources = [definitions.to_plain(definitions.parse(f"{name}={text}")) for name, text in worker["resources"].items()]
+    about: dict[str, Any] = {"hostname": worker["name"], "resources": {"resources": resources}}
+    if "group" in worker:
+        about["group"] = worker["group"]
+    if "remaining_s" in worker:
+        about["time_limit"] = worker["remaining_s"]
+    if "min_utilization" in worker:
+        about["min_utilization"] = worker["min_utilization"]
+    return {"started": "1970-01-01T00:00:00Z", "configuration": about}
+
+
+def _text(task: Mapping[str, Any]) -> str:
+    """A task in JSON."""
+    known = {"id", "priority", "request", "n_nodes", "time_request_s", "weight"}
+    if strange := task.keys() - known:
+        raise NotCovered(f"task: {', '.join(sorted(strange))}")
+    variants = []
+    for each in task["request"] if isinstance(task["request"], list) else [task["request"]]:
+        more = {"n_nodes": task["n_nodes"]} if task.get("n_nodes") else {}
+        variants.append({"resources": each, "min_time": task.get("time_request_s", 0), "weight": task.get("weight", 1.0), **more})
+    return orjson.dumps({"variants": variants, "priority": task.get("priority", 0)}).decode()
+
+
+def _submitted(top: Instance, task: Mapping[str, Any]) -> Job | None:
+    """The job of a task; None if no worker could ever run it, which HyperQueue lets wait."""
+    try:
+        return top.submit(Request.parse(_text(task), format="hyperqueue"))
+    except InfeasibleRequest:
+        return None
+
+
+def _scheduled_differs(
+    operation: Operation, names: list[str], started: Mapping[str, Job], graph: ResourceGraph
+) -> Iterator[str | None]:
+    expect = operation["expect"]
+    if strange := expect.keys() - {"assigned", "counts", "interchangeable_workers"}:
+        raise NotCovered(f"facts of an assignment: {', '.join(sorted(strange))}")
+    on = {name: [task for task, job in started.items() if _workers_of(job)[:1] == [name]] for name in names}
+    alike = expect.get("interchangeable_workers", [])
+    if "assigned" in expect:
+        wanted = {name: sorted(tasks) for name, tasks in expect["assigned"].items()}
+        found = {name: sorted(on[name]) for name in wanted}
+        yield same(_up_to(wanted, alike), _up_to(found, alike))
+    asked = {task["id"]: task for task in operation["tasks"]}
+    counts: dict[str, Any] = expect.get("counts", {})
+    for name, wanted in counts.items():
+        if name == "started":
+            yield same(sorted(wanted), sorted(started))
+            continue
+        if name not in on:
+            raise NotCovered(f"counts of {name}")
+        for key, number in wanted.items():
+            yield same((name, key, number), (name, key, sum(_is_counted(key, asked[t], started[t], graph) for t in on[name])))
+
+
+def _workers_of(job: Job) -> list[str]:
+    return list(dict.fromkeys(path.split("/")[2] for path, _ in job.pools))
+
+
+def _up_to(tasks: dict[str, list[str]], alike: list[list[str]]) -> dict[str, list[str]]:
+    """Tasks by worker, those of interchangeable workers in one order."""
+    found = dict(tasks)
+    for group in alike:
+        found |= dict(zip(group, sorted(tasks[name] for name in group), strict=True))
+    return found
+
+
+def _is_counted(key: str, task: Mapping[str, Any], job: Job, graph: ResourceGraph) -> bool:
+    """Whether a task that started is one of those that a count is about."""
+    if key in ("total", "total_new"):
+        return True
+    if key.startswith("variant "):
+        chosen = graph.allocation(str(job.id)).chosen
+        return chosen is not None and chosen.variant == int(key.removeprefix("variant "))
+    if "=" in key:
+        return not isinstance(task["request"], list) and key == ",".join(f"{n}={v}" for n, v in task["request"].items())
+    raise NotCovered(f"counts of {key}")

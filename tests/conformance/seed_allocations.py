@@ -317,6 +317,7 @@ ALLOCATIONS: dict[tuple[str, str], Family] = {
     ("hyperqueue", "allocate"): in_order(hyperqueue.allocate, *HYPERQUEUE),
     ("hyperqueue", "modify-pool"): in_order(hyperqueue.allocate, *HYPERQUEUE),
     ("hyperqueue", "env"): in_order(hyperqueue.launch, "launch"),
+    ("hyperqueue", "schedule"): in_order(hyperqueue.schedule, "schedule"),
     ("canary", "allocate"): in_order(canary_allocate, *CANARY_STEPS),
     ("ctest", "allocate"): in_order(ctest_allocate, "pack", "take", "give_back", "locked"),
     ("ctest", "env"): in_order(ctest_environment, "launch-groups"),

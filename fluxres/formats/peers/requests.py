@@ -36,6 +36,7 @@ FORMATS: Final = ("hyperqueue", "canary", "ctest")
 _TASK: Final = "task"
 _SUBMIT = re.compile(r"(?:\$[ \t]+)?(?:hq[ \t]+submit\b)?[ \t]*(?=--)")
 _ASK_END = re.compile(r"[,;\n]")
+_PRIORITY = re.compile(r"""(?:--priority[= \t]+|"priority"[ \t]*:[ \t]*)(-?[0-9]{1,10})\b""")
 _ASK = re.compile(r"[A-Za-z0-9/]+[ \t]*=")
 
 
@@ -74,8 +75,10 @@ def parse(text: str, format: str, *, types: Collection[str] = ()) -> Asked:
     elif format == "canary":
         found = canary_of(_canary_requests(text), types=types)
     else:
-        found = Asked(hyperqueue(_hyperqueue_variants(text), types=types), [])
-    said = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": found.left_out}
+        found = Asked(hyperqueue(variants(text), types=types), [])
+    said: dict[str, Any] = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": found.left_out}
+    if format == "hyperqueue" and (stated := _PRIORITY.search(text)) is not None:
+        said["priority"] = int(stated[1])
     return Asked(replace(found.request, attributes={"user": {"asked": said}}), found.left_out)
 
 
@@ -102,7 +105,7 @@ def _pool(type_name: str, amount: int, unit: str | None = None) -> Vertex:
 # -- HyperQueue ------------------------------------------------------------------------------------------------------
 
 
-def hyperqueue(variants: Sequence[Variant], *, types: Collection[str] = ()) -> Request:
+def hyperqueue(asked: Sequence[Variant], *, types: Collection[str] = ()) -> Request:
     """The request of a task: everything in one node, or whole nodes, by the first variant that a node can serve.
 
     The matcher follows the variants; `resources` is the nearest that a jobspec says to the first.
@@ -111,10 +114,10 @@ def hyperqueue(variants: Sequence[Variant], *, types: Collection[str] = ()) -> R
     >>> [(v.type, v.count.min) for v in found.vertices()], found.variants[0].asks[0].policy
     ([('slot', 1), ('gpu', 1), ('gpu', 1), ('share', 5000), ('core', 1)], 'scatter')
     """
-    return Request(resources(variants[0], types=types), variants=tuple(variants))
+    return Request(resources(asked[0], types=types), variants=tuple(asked))
 
 
-def _hyperqueue_variants(text: str) -> tuple[Variant, ...]:
+def variants(text: str) -> tuple[Variant, ...]:
     """The variants of a text: JSON, or what ``hq submit`` takes, or ``NAME=AMOUNT [POLICY]…``; `|` divides variants."""
     stripped = text.strip()
     if stripped.startswith(("{", "[")):
