@@ -76,6 +76,8 @@ def choose(needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> Choice 
     >>> choose([GroupNeed(2, 0, (4, 2, 3), (0, 0, 0))], {}).groups
     ((1,),)
     """
+    if not weights and len(needs) == 1 and (group := _one(needs[0])) is not None:
+        return Choice(((group,),), needs[0].score(group))
     if not all(need.is_met(range(len(need.free))) for need in needs):
         return None
     if not weights:
@@ -90,11 +92,19 @@ def _alone(need: GroupNeed) -> list[int]:
     """The best groups for one need without couplings."""
     if not need.units and not need.fraction:
         return []
-    if not need.fraction and max(need.free) * _FREE < _GROUP:  # so one group is always better than two
-        fitting = [(free, group) for group, free in enumerate(need.free) if free >= need.units]
-        if fitting:
-            return [min(fitting)[1]]
-    return _Table(need).alone()
+    group = _one(need)
+    return _Table(need).alone() if group is None else [group]
+
+
+def _one(need: GroupNeed) -> int | None:
+    """The group that suffices alone and has the least free, where that is best; None if it is not known to be."""
+    if need.fraction or not need.units or max(need.free) * _FREE >= _GROUP:  # one group is not always better than two
+        return None
+    best, least = None, 0
+    for group, free in enumerate(need.free):
+        if free >= need.units and (best is None or free < least):
+            best, least = group, free
+    return best
 
 
 class _Table:

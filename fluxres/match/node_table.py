@@ -7,6 +7,7 @@ level: bits for questions about nodes, numbers for what they contain.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,12 @@ class NodeTable:
         self.typology = typology
         self.planner = planner
         self.ideal = ideal
-        self.level: Level | None = planner.levels.of(typology.node) if typology.node >= 0 else None
         self.forget()
+
+    @cached_property
+    def level(self) -> Level | None:
+        """The level of the nodes; None if they nest or have sizes.  The planner maintains it from the first use on."""
+        return self.planner.levels.of(self.typology.node) if self.typology.node >= 0 else None
 
     def forget(self) -> None:
         """Drop what was derived from states and kinds."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -37,7 +38,7 @@ from fluxres.planner.planner import Planner
 from fluxres.syntax.variants import ALL, FRACTION_UNIT, PER_UNIT, SHARE, Ask, Variant, format_amount, resources, type_of
 from fluxres.syntax.vertex import Vertex
 
-Returned = Mapping[int, Mapping[int, int]]
+Returned = Mapping[int, dict[int, int]]
 """By parent, the pools that such requests returned, with the number of the return, in the order of the numbers."""
 
 GROUP: Final = "worker_group"
@@ -48,7 +49,9 @@ _AS_GOOD: Final = 0.1
 """How much worse than on an idle node a choice may be for a request that would otherwise wait."""
 _MANY_NODES: Final = 8
 """From this number of nodes on, those with too little are excluded together before any is looked at."""
-_NONE: Final[Mapping[int, int]] = {}
+_NONE: Final[dict[int, int]] = {}
+_NO_POOLS: Final = np.zeros(0, np.int32)
+_NOTHING: Final[list[tuple[int, int]]] = []
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +67,8 @@ class Layout:
         first, stop: the pools as ordinals of their type.
         share: by index, the pool of its ten-thousandths.
         holder: by pool below an index, the index.
+        parents: the pools directly above.
+        above: all pools above, through which others may hold these.
     """
 
     kind: int
@@ -75,6 +80,8 @@ class Layout:
     stop: int
     share: Mapping[int, int]
     holder: Mapping[int, int]
+    parents: tuple[int, ...] = ()
+    above: tuple[int, ...] = ()
 
     @cached_property
     def group_of(self) -> dict[int, int]:
@@ -182,15 +189,15 @@ class Supply:
 
     def _in_order(self, group: tuple[int, ...]) -> Iterator[int]:
         used = self.used
-        recent: Sequence[int] | Mapping[int, int] = _NONE
-        if self._returned:
-            parent_of = self._parent_of
-            parents = {parent_of[v] for v in group}
-            mine = self.layout.group_of
-            number = {v: n for parent in parents for v, n in self._returned.get(parent, _NONE).items() if v in mine}
-            recent = number
-            for v in reversed(number) if len(parents) == 1 else sorted(number, key=number.__getitem__, reverse=True):
-                if v not in used:
+        recent = self._returned.get(self._parent_of[group[0]], _NONE)
+        if len(self.layout.parents) > len(self.layout.groups):  # pools between
+            recent = {v: n for parent in self.layout.parents for v, n in self._returned.get(parent, _NONE).items()}
+            recent = dict(sorted(recent.items(), key=itemgetter(1)))
+        if recent:
+            group_of = self.layout.group_of
+            mine = group_of[group[0]]
+            for v in reversed(recent):
+                if v not in used and group_of.get(v) == mine:
                     yield v
         for v in reversed(group):
             if v not in used and v not in recent:
@@ -199,6 +206,9 @@ class Supply:
     def _evenly(self, chosen: Iterable[int], units: int, fraction: int) -> list[tuple[int, int]]:
         """One index from each group in turn, in the order of the machine; then the fraction, from the first group that has it."""
         chosen = list(chosen)
+        if len(chosen) == 1:
+            stack = self._stack(chosen[0])
+            return [(v, 1) for v in sorted([next(stack) for _ in range(units)])] + self._fraction(chosen, fraction)
         found: list[int] = []
         while len(found) < units:
             for group in chosen:
@@ -229,7 +239,7 @@ class Supply:
     def _fraction(self, chosen: Iterable[int], fraction: int) -> list[tuple[int, int]]:
         """The fraction from the open index where it leaves least, or from a new one, in the first group that has either."""
         if not fraction:
-            return []
+            return _NOTHING
         share, group_of = self.layout.share, self.layout.group_of
         for group in chosen:
             fitting = [(left, v) for v, left in self.open.items() if left >= fraction and group_of[v] == group]
@@ -276,6 +286,7 @@ class Workers:
         self.typology, self.planner, self.returned, self.ideal = typology, planner, returned, ideal
         self.structure = typology.structure
         self._parent = self.structure.parent.data
+        self._known: Sequence[Variant] = ()
         self._layouts: dict[tuple[int, str], Layout | None] = {}
         self._weights: dict[tuple[int, tuple[str, ...]], dict[Pair, float]] = {}
 
@@ -294,6 +305,8 @@ class Workers:
 
         Errors: InfeasibleRequest, InputError.
         """
+        if variants is self._known:
+            return
         for variant in variants:
             names: dict[str, str] = {}
             for ask in variant.asks:
@@ -307,6 +320,7 @@ class Workers:
             message = f"this machine has no {what}"
             known = ", ".join(sorted(self.types - {"cluster", "node", "group", "socket", SHARE}))
             raise InfeasibleRequest(message, hint=f"it has {known}"[:200], reasons={"request": message})
+        self._known = variants
 
     def measured(self, variants: Sequence[Variant]) -> int:
         """The type that measures how full a node is: that of the first resource."""
@@ -355,7 +369,10 @@ class Workers:
             for v in vertices.tolist():
                 holder.update((u, v) for u in range(v + 1, s.end.item(v)))
                 share.update((v, u) for u in range(v + 1, s.end.item(v)) if s.kind_of(u).type == SHARE)
-        return Layout(kind, tuple(tuple(part.tolist()) for part in parts), owners, False, PER_UNIT, first, stop, share, holder)
+        parents = tuple(dict.fromkeys(s.parent[vertices].tolist()))
+        above = tuple(dict.fromkeys(u for v in parents for u in (v, *s.ancestors(v))))
+        of_groups = tuple(tuple(part.tolist()) for part in parts)
+        return Layout(kind, of_groups, owners, False, PER_UNIT, first, stop, share, holder, parents, above)
 
     def _weights_of(self, node: int, names: tuple[str, ...], layouts: Sequence[Layout]) -> dict[Pair, float]:
         """The weights between the groups of these resources, by the number of the resource and that of the group."""
@@ -388,15 +405,12 @@ class Workers:
             return found
         if self.ideal:
             return found
-        out = self._out_of_service(layout)
-        found.in_service -= len(out)
-        found.take_out(out)
-        for group in layout.groups:
-            # Pools in one group mostly have one parent, and are held through the same pools above.
-            for parent in {self._parent[v]: v for v in group}.values():
-                if planner.covered_by(parent, start, end) >= 0:
-                    found.take_out(v for v in group if planner.covered_by(v, start, end) >= 0)
-                    break
+        if len(self.structure.unavailable_roots()):
+            out = self._out_of_service(layout)
+            found.in_service -= len(out)
+            found.take_out(out)
+        if any(planner.is_covered(v, start, end) for v in layout.above):
+            found.take_out(v for group in layout.groups for v in group if planner.covered_by(v, start, end) >= 0)
         held = planner.held_ordinals(layout.kind, layout.first, layout.stop, start, end)
         if held is not None:
             found.take_out(self.typology.vertices(layout.kind)[held[0]].tolist())
@@ -419,9 +433,6 @@ class Workers:
                 found.open[v] = planner.free(u, start, end)
 
     def _out_of_service(self, layout: Layout) -> list[int]:
-        roots = self.structure.unavailable_roots()
-        if not len(roots):
-            return []
         above = self.structure.accounts.unavailable_above
         return [v for group in layout.groups for v in group if above(v) >= 0]
 
@@ -449,13 +460,14 @@ class Workers:
 
     def in_node(self, node: int, variant: Variant, situation: Situation) -> list[tuple[int, int]] | None:
         """What one node gives to a variant; None if it cannot."""
-        layouts = [self.layout(node, ask.name) for ask in variant.asks]
-        present = [layout for layout in layouts if layout is not None]
-        if len(present) < len(layouts):
-            return None
-        supplies = [self.supply(layout, situation) for layout in present]
-        if not all(supply.can_give(ask) for ask, supply in zip(variant.asks, supplies, strict=True)):
-            return None
+        supplies = []
+        for ask in variant.asks:
+            layout = self.layout(node, ask.name)
+            if layout is None:
+                return None
+            supplies.append(self.supply(layout, situation))
+            if not supplies[-1].can_give(ask):
+                return None
         chosen = self._groups(node, variant.asks, supplies)
         if chosen is None:
             return None
@@ -541,8 +553,7 @@ class Workers:
 
     def nodes(self, variant: Variant, situation: Situation, policy: Policy) -> Iterator[int]:
         """The nodes that may serve a variant, in the order of the policy."""
-        nodes = self.hosts
-        eligible = situation.eligible
+        nodes, eligible = self.hosts, situation.eligible
         if not eligible.everywhere and not eligible._by_pool:
             nodes = nodes[eligible.mask]
         if len(nodes) >= _MANY_NODES and self.typology.node >= 0:
@@ -550,7 +561,7 @@ class Workers:
         if len(nodes) > 1:
             nodes = policy.order(situation, nodes)
         for node in nodes.tolist():
-            if situation.is_up(node) and self.lives(node, variant, situation):
+            if situation.is_up(node) and (not self._described or self.lives(node, variant, situation)):
                 yield node
 
     def _with_room(self, nodes: NDArray[np.int32], variant: Variant, situation: Situation) -> NDArray[np.bool_]:
@@ -649,16 +660,16 @@ def _placed(
     variant: int,
     label: str | None,
 ) -> Placement:
-    ordered = sorted(pools)
+    ordered = sorted(pools) if len(pools) > 1 else pools
     vertices = np.array([v for v, _ in ordered], np.int32)
     amounts = np.array([units for _, units in ordered], np.int64)
-    every = np.arange(len(vertices))
+    count = len(vertices)
     return Placement(
         vertices,
         amounts,
         amounts == size[vertices],
-        np.zeros(0, np.int32),
-        (SlotGroup(label, np.array([0, len(vertices)]), every),),
+        _NO_POOLS,
+        (SlotGroup(label, np.array([0, count]), np.arange(count)),),
         (),
         situation.start,
         situation.end,
