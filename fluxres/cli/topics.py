@@ -41,6 +41,7 @@ TOPICS: Final = {
     "matching": Topic("how requests are matched, and the match policies", "matching.md"),
     "store": Topic("the files on disk, and how to back them up", "store.md"),
     "rules": Topic("the invariants that check tests", "rules.md"),
+    "peer-systems": Topic("HyperQueue, canary, CTest and JQM: their requests and variables", "seed-systems.md"),
     "instances": Topic("schedulers and queue policies", "instances.md"),
     "simulation": Topic("workloads, costs and metrics of simulations", "simulation.md"),
     "studies": Topic("the files that experiment reads", "experiments.md"),

@@ -310,7 +310,8 @@ def of_variants(
     policy: Policy,
     holders: Holders | None,
 ) -> tuple[tuple[PartReport, ...], tuple[str, ...]]:
-    """Why no node serves any variant of a request: the parts of the first, and the sentences of all.
+    """Why no node serves any variant of a request: what of its types is short, as parts for a single variant, else as sentences,
+    and what its node lacks beyond that.
 
     Types say how much there is in the whole machine; only what is short there is reported, because else the nodes decide.
     """
@@ -326,9 +327,10 @@ def of_variants(
         situation = situation_of(plan)
         reports = [report for report in explain(situation, plan, policy, holders) if report.type != SLOT]
         short = tuple(report for report in reports if report.is_short)
-        parts = parts or short
-        if not short or len(variants) > 1:
-            notes += [f"{which}{lack.text}" for lack in workers.lacks(variant, situation)]
+        if len(variants) == 1:
+            parts = short
+        notes += [f"{which}{report.sentence().removesuffix('.')}" for report in short if which]
+        notes += [] if short else [f"{which}{lack.text}" for lack in workers.lacks(variant, situation)]
     return parts, tuple(notes)
 
 

@@ -63,7 +63,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     if refusal.objections:
         return _objected(refusal)
     short = next((part for part in refusal.parts if part.is_short), None)
-    noted = refusal.notes[0] if refusal.notes else " ".join(refusal.sentences())
+    noted = "; ".join(refusal.notes) if refusal.notes else " ".join(refusal.sentences())
     message = short.sentence() if short is not None else noted
     if refusal.never:
         return InfeasibleRequest(

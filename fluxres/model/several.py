@@ -523,7 +523,7 @@ def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]], facts: JobFac
     return [
         Allocation.of_windows(graph, share.job, [((each.start, each.end), each.targets) for each in of_part])
         if len(of_part) > 1
-        else Allocation(graph, share.job, list(share.targets), (share.start, share.end), share.slots)
+        else Allocation(graph, share.job, list(share.targets), (share.start, share.end), share.slots, chosen=share.chosen)
         for of_part in parts
         for share in of_part[:1]
     ]

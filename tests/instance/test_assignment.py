@@ -143,3 +143,11 @@ def test_a_search_without_steps_left_still_returns_an_assignment(monkeypatch: py
         found = assign(workers, classes).counts
         assert fits(found, workers, classes)
         assert found
+
+
+@pytest.mark.parametrize(("least", "waiting", "started"), [(0.5, 1, 0), (0.5, 2, 2), (0.75, 2, 0), (0.75, 3, 3), (0.0, 1, 1)])
+def test_a_worker_starts_tasks_only_if_enough_of_its_cpus_are_in_use_then(least: float, waiting: int, started: int) -> None:
+    whole = WorkerState({"cpus": 8 * U}, {"cpus": 8 * U}, min_utilization=least)
+    assert sum(assign([whole], [tasks(waiting, variant(cpus=2))]).counts.values()) == started
+    busy = WorkerState({"cpus": 8 * U}, {"cpus": 2 * U}, min_utilization=least, is_idle=False)
+    assert sum(assign([busy], [tasks(waiting, variant(cpus=2))]).counts.values()) == 1
