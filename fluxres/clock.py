@@ -221,7 +221,7 @@ def _numpy_seconds(value: Any, what: str) -> float:
 
 def _number(value: Any, what: str, other: str) -> float:
     """A real number of another type than int and float, as one of these."""
-    from decimal import Decimal  # who passes none does not pay for the import
+    from decimal import Decimal  # not imported for the times that are usual
 
     known: Any = (numbers.Real, Decimal)  # to mypy, int and float are none of these
     if isinstance(value, bool) or not isinstance(value, known):

@@ -131,11 +131,11 @@ SLURM_NODES_MAX: Final = 131_072
 """Nodes of one Slurm site: twice what Slurm itself manages, and each is an object while the site is read."""
 
 SLURM_NAMES_MAX: Final = 524_288
-"""Names that all lines of a Slurm site stand for together: hosts, also of ALL and of sets, features, settings of partitions.
+"""Names in all lines of a Slurm site, when expanded: hosts, also of ALL and of sets, features, settings of partitions.
 Defaults and ranges multiply them; ten thousand nodes in fifty partitions are as many, and half a second's work."""
 
 SLURM_ENTRIES_MAX: Final = 262_144
-"""Sorts of Slurm nodes times what tells them apart, properties and generic resources: sites have a few dozen sorts."""
+"""Sorts of Slurm nodes times what distinguishes them, properties and generic resources: sites have a few dozen sorts."""
 
 GRES_LINES_MAX: Final = 512
 """Lines of gres.conf about one node: a few for each device; all of them are looked through for each node."""
@@ -162,7 +162,7 @@ NEAREST_MAX: Final = 100_000
 """Names that an unknown one is compared with."""
 
 STAGE_SECONDS_DEFAULT: Final = 60.0
-"""Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
+"""Life of a stage that is not committed: a scheduler that dies must not lock pools for ever."""
 
 SAVED_PLACES_MAX: Final = 64
 """Places a graph was saved to that are remembered: what happened since the earliest of these saves is kept for it."""
@@ -228,7 +228,7 @@ MIXES_MAX: Final = 10_000
 """Mixes of alternative slots looked at in one round; beyond, those that use the alternatives written first."""
 
 WHY_POOLS_MAX: Final = 256
-"""Pools looked into one by one for each reason of a refusal: who holds them, what is missing in them. Numbers count all pools."""
+"""Pools examined one by one for each reason of a refusal: their jobs, what is missing in them. Numbers count all pools."""
 
 WHY_NAMES_MAX: Final = 4
 """Jobs and pools that a sentence about a refusal names; the values have all that were found."""
@@ -262,7 +262,7 @@ INSTANCE_PROCESSES_MAX: Final = 1_024
 """Instances of one hierarchy of processes: each is an interpreter of 60 MB that takes a third of a second to begin."""
 
 MESSAGE_BYTES_MAX: Final = 32_768
-"""Bytes of one message between instances: two fit into a pipe, so that who writes never waits for who does not read."""
+"""Bytes of one message between instances: two fit into a pipe, so that a writer never waits for a reader that is busy."""
 
 SIGN_OF_LIFE_S: Final = 0.5
 """Seconds between two words of a child instance."""

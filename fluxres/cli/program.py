@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "info": "Show totals, states and jobs of a graph, or totals of a part of it.",
     "nodes": "List nodes by partition and state, with reasons.",
     "jobs": "List jobs: user, time left, nodes, what they hold.",
-    "timeline": "Draw who holds what over the next hours or days.",
+    "timeline": "Draw which jobs hold which nodes over the next hours or days.",
     "show": "Draw the tree, with equal parts folded.",
     "find": "Search for pools by criteria.",
     "allocate": "Allocate pools, or what a request asks for, to a job.",

@@ -12,6 +12,7 @@ import click
 
 from fluxres import clock, limits
 from fluxres.cli.settings import Duration, Settings
+from fluxres.documents.document import plural
 from fluxres.errors import FluxresError, UsageError
 from fluxres.render.text import printable, when
 
@@ -77,7 +78,7 @@ def _redraw(settings: Settings, every_s: float, run: Callable[[], None]) -> None
             frame = _frame(settings, every_s, run).splitlines()
             room = max(console.size.height, 2)
             if len(frame) > room:
-                frame = [*frame[: room - 1], f"… {len(frame) - room + 1} more lines"]
+                frame = [*frame[: room - 1], f"… {plural(len(frame) - room + 1, 'more line')}"]
             live.update(Text.from_ansi("\n".join(frame), no_wrap=True, overflow="crop"), refresh=True)
             clock.sleep(every_s)
 

@@ -67,10 +67,6 @@ class Feeds:
             found = np.union1d(found, up)
         return found.astype(np.int32)
 
-    def is_distributor(self, v: int) -> bool:
-        at = bisect_left(self.distributors.data, v)
-        return at < len(self.distributors) and self.distributors.item(at) == v
-
     @cached_property
     def attached(self) -> tuple[Int32, Int32]:
         """(supplier, pool) of pools outside the containment tree that an edge attaches to a supplier and that supply nothing
@@ -215,7 +211,7 @@ class Feeds:
         """The pools whose suppliers decide whether a pool takes new work (rule F3); empty if nothing supplies it.
 
         That is the pool itself or its nearest ancestor with suppliers, or the cards of a node without any, whichever is nearer.
-        Unlike :meth:`entries`, it does not tell through which pools a charge of this pool goes.
+        Unlike :meth:`entries`, it does not include the pools through which a charge of this pool goes.
         """
         u = v
         while u >= 0:
@@ -239,7 +235,6 @@ class Feeds:
         return found
 
     def is_in_node(self, v: int) -> bool:
-        """Whether a pool is a node or is in one."""
         at = bisect_right(self._nodes.data, v) - 1
         return at >= 0 and v < self._ends.item(at)
 

@@ -117,14 +117,6 @@ class Forest:
             found.append(v)
         return found
 
-    def subtree(self, v: int) -> Int32:
-        """A pool and all its descendants, in pre-order; empty if it is not in this hierarchy."""
-        at = self._position(v)
-        if at < 0:
-            return np.zeros(0, np.int32)
-        stop = self._end.item(at)
-        return np.arange(at, stop, dtype=np.int32) if self._order is None else self._order[at:stop]
-
     def below(self, tops: NDArray[np.integer[Any]]) -> Mask:
         """By vertex, whether it is a proper descendant of one of these pools.  Cost: one vector scan."""
         return self._down(tops, 1)

@@ -567,7 +567,6 @@ class Structure:
         return self.outage.culprits(v)
 
     def state_name(self, v: int) -> str:
-        """The own state of `v`, by name."""
         return STATES[self.state.item(v)]
 
     def set_state(self, vertices: Int32 | Sequence[int], state: str) -> None:
@@ -625,7 +624,7 @@ OUTSIDE: Final = "pools"
 """The graph name, also in cluster.yaml, for pools outside the containment tree that no auxiliary graph touches."""
 
 NUMBER: Final = "#"
-"""Before the number that tells pools of one graph with equal names apart."""
+"""Before the number that distinguishes pools of one graph with equal names."""
 
 
 class Lookup:
@@ -902,7 +901,7 @@ class Lookup:
         return [v for v in roots.get(alike, ()) if hash_sign and number in self._numbers(v)]
 
     def _numbers(self, v: int) -> tuple[str, str]:
-        """What tells a pool from others of its name: its number within its uuid, or its uuid where a file gives one.
+        """What distinguishes a pool from others of its name: its number within its uuid, or its uuid where a file gives one.
 
         The second form is for numbers that two pools have because they come from two machines.
         """

@@ -126,7 +126,7 @@ class GraphInventory:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
         count = self._current_measure().units(vertices, amounts, self.graph.structure.size[vertices])
-        hold = Held(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
+        hold = GraphHold(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
         if len(found):  # empty for a request that only shares pools
             with recording.own_changes(self):
                 changes.commit_match(self.graph, found, fluid.encode(key), anew=anew)
@@ -316,7 +316,7 @@ class GraphInventory:
         if is_disputed:
             self._disputed[key] = pools
         count = self._current_measure().units(accounts, amounts, self.graph.structure.size[vertices])
-        hold = Held(key, claim.start, claim.end, count, accounts, amounts, self.graph)
+        hold = GraphHold(key, claim.start, claim.end, count, accounts, amounts, self.graph)
         hold.is_live = claim.is_live
         if hold.is_live:
             self.running.add(hold)
@@ -358,7 +358,7 @@ class GraphInventory:
         return [(v, max((amount for _, _, amount in records.steps_of(v, job)), default=0)) for v in self.vertices(claim)]
 
     def ids(self, claim: Hold) -> str:
-        if isinstance(claim, Held) and claim.generation == self.graph.generation:
+        if isinstance(claim, GraphHold) and claim.generation == self.graph.generation:
             return self._current_measure().ids(claim.vertices)
         return self._current_measure().ids(np.array(self.vertices(claim), np.int32))
 
@@ -389,7 +389,7 @@ def _signature(request: Request) -> object:
     return request.resources, request.constraint, queue, request.variants
 
 
-class Held(Hold):
+class GraphHold(Hold):
     """What was allocated to a job in a graph; usable without the records until the shape of the graph changes.
 
     Args:

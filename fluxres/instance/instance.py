@@ -43,9 +43,9 @@ from fluxres.instance.job import (
     URGENCY_HELD,
     AnyJob,
     Dependency,
-    Event,
     Failure,
     Job,
+    JobEvent,
     JobIds,
     require_urgency,
 )
@@ -129,7 +129,7 @@ class Instance(Tabular):
         inventory: str = "graph",
         runner: Runner | None = None,
         sink: Callable[[Job], None] | None = None,
-        events: Callable[[Job, Event], None] | bool = True,
+        events: Callable[[Job, JobEvent], None] | bool = True,
         passes: str = "event",
     ) -> None:
         if passes not in ("event", "manual"):
@@ -157,7 +157,7 @@ class Instance(Tabular):
         self.dependencies = Dependencies()
         self._sink = sink
         self._events = events
-        self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep_event if events else None
+        self._log: Callable[[Job, JobEvent], None] | None = events if callable(events) else _keep_event if events else None
 
         self._jobs: dict[int, Job] = {}
         """Active jobs."""
@@ -381,11 +381,11 @@ class Instance(Tabular):
         """Move a job to the state that an event leads to (RFC 21), and log the event."""
         job.state = states.after(job.state, event)
         if self._log:
-            self._log(job, Event(seconds(self.now), event, context))
+            self._log(job, JobEvent(seconds(self.now), event, context))
 
     def _log_event(self, job: Job, event: str, **context: Any) -> None:
         assert self._log is not None  # callers check first, because most runs have no listener
-        self._log(job, Event(seconds(self.now), event, context))
+        self._log(job, JobEvent(seconds(self.now), event, context))
 
     def _depend(self, job: Job) -> None:
         """Schedule a job whose dependencies are satisfied."""
@@ -1099,7 +1099,7 @@ class Instance(Tabular):
         inventory: str | None = None,
         runner: Runner | None = None,
         sink: Callable[[Job], None] | None = None,
-        events: Callable[[Job, Event], None] | bool | None = None,
+        events: Callable[[Job, JobEvent], None] | bool | None = None,
         passes: str | None = None,
     ) -> Instance:
         """Make a child instance on what a running job holds (RFC 4 Copy); it ends with the job, and the job with it.
@@ -1387,7 +1387,7 @@ class _Ended(QueuePolicy):
     name = "over"
 
 
-def _keep_event(job: Job, event: Event) -> None:
+def _keep_event(job: Job, event: JobEvent) -> None:
     if job.events is None:
         job.events = []
     job.events.append(event)

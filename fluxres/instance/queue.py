@@ -19,8 +19,8 @@ from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StoreError
 from fluxres.instance import states
-from fluxres.instance.graph_inventory import GraphInventory, Held
-from fluxres.instance.inventory import Place
+from fluxres.instance.graph_inventory import GraphHold, GraphInventory
+from fluxres.instance.inventory import ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Member, Timekeeper
@@ -292,7 +292,7 @@ class Queue:
             self._instance.inventory.clear()
             self._forget_reservations()
 
-    def places(self) -> list[tuple[int, Job, Place]]:
+    def places(self) -> list[tuple[int, Job, ReservedPlace]]:
         """The reservations in the order of their starts, for `restore`; empty unless the policy keeps reservations."""
         if not self._reserved or not self._instance.policy.keeps_reservations:
             return []
@@ -305,7 +305,7 @@ class Queue:
         _, promised, start = self._delayed.get(job.number, (job, job.reserved, job.reserved))
         return promised if start == job.reserved else job.reserved
 
-    def restore(self, places: list[tuple[int, Job, Place]], late: int = 0) -> None:
+    def restore(self, places: list[tuple[int, Job, ReservedPlace]], late: int = 0) -> None:
         """Make dropped reservations again on the same pools, at the same start or `late` ticks later, if these are free then.
 
         If they were computed again, a job could get the pools reserved for another one, and delay it.
@@ -318,7 +318,7 @@ class Queue:
             if not self._restore(job, place, first) and late and self._restore(job, place, first + late):
                 self._delayed[job.number] = job, first, first + late
 
-    def _restore(self, job: Job, place: Place, start: int) -> bool:
+    def _restore(self, job: Job, place: ReservedPlace, start: int) -> bool:
         instance = self._instance
         found = instance.inventory.restore(job.number, place, job.duration, start, instance.now)
         if found:
@@ -592,4 +592,4 @@ class Queue:
 
 def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:
     """Start, duration and pools of a reservation or claim, for comparison."""
-    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, Held) else b""
+    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, GraphHold) else b""

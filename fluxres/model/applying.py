@@ -6,7 +6,7 @@ a change would take is found first, so that one refusal names all jobs in the wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.records import ELSEWHERE, Records
 from fluxres.clock import FOREVER
+from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph import update
 from fluxres.graph.auxiliary import Int32
@@ -254,14 +255,10 @@ def _require_kept(obstacles: _Obstacles) -> None:
     first = found[0]
     jobs = sorted({job for each in found for job in each.jobs})
     more = len({each.where for each in found}) - 1
-    message = f"{first.why} (held by {_list(first.jobs)})"
+    message = f"{first.why} (held by {listed(first.jobs, limits.JOBS_NAMED_MAX)})"
     if more:
-        message += f"; {more} more pool{'s are' if more > 1 else ' is'} in the way; jobs: {_list(jobs)}"
+        are = "is" if more == 1 else "are"
+        message += f"; {plural(more, 'more pool')} {are} in the way; jobs: {listed(jobs, limits.JOBS_NAMED_MAX)}"
     raise StillHeld(
         message, where=first.where, hint=_DRAIN if all(each.why.startswith(_GONE) for each in found) else _HINT, jobs=jobs
     )
-
-
-def _list(jobs: Sequence[str]) -> str:
-    shown = ", ".join(jobs[: limits.JOBS_NAMED_MAX])
-    return shown if len(jobs) <= limits.JOBS_NAMED_MAX else f"{shown} and {len(jobs) - limits.JOBS_NAMED_MAX} more"

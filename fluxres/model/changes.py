@@ -140,7 +140,7 @@ def _give(
     graph.revision += 1
 
 
-def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part], facts: JobFacts | None) -> Allocation:
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.WindowPart], facts: JobFacts | None) -> Allocation:
     """Allocate pools over consecutive windows in which they draw different units: over all of the windows, or none."""
     structure = graph.structure
     shares = [
@@ -402,7 +402,6 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
-    """Release what a stage locks."""
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)

@@ -46,7 +46,7 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     if structure.unavailable_above(v) >= 0 or nothing:
         where = structure.where(v)
         message = "nothing of it is available, so there is nothing to copy"
-        raise InsufficientResources(message, where=where, hint=f"`show {where}` shows who holds it")
+        raise InsufficientResources(message, where=where, hint=f"`show {where}` shows which jobs hold it")
     # A pass-through pool stays one, whatever is free below it.
     ways = structure.ways
     free = np.where(ways[v:stop], structure.size[v:stop], planner.free_slice(v, stop, *window))
@@ -597,9 +597,9 @@ def _require_nothing_held(records: Records, v: int, parent: int) -> None:
     for u in (parent, *structure.ancestors(parent)):
         for owner, held in records.held.get(u, {}).items():
             if steps.whole(held, 0, FOREVER, 0, structure.size.item(u)):
-                who = records.job_behind(owner)
+                job = records.job_behind(owner)
                 raise StillHeld(
-                    f"{who} holds it exclusively, and would get {structure.where(v)}",
+                    f"{job} holds it exclusively, and would get {structure.where(v)}",
                     where=structure.where(u),
                     hint="free it first",
                 )

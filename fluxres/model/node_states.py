@@ -33,7 +33,7 @@ class NodeStates:
             it; reserved in a maintenance window; drained if it takes no new work, draining as long as jobs hold something there;
             down also if its supplier is.
         cores: number of cores.
-        free_cores: those that take new work: nobody holds them, and they are in service.
+        free_cores: those in service that no job holds.
         because: the topmost pool whose state makes the node drained or down, -1 for none or a supplier.
     """
 
@@ -48,7 +48,6 @@ class NodeStates:
 
     @property
     def states(self) -> list[str]:
-        """The state of each node."""
         return [NODE_STATES[code] for code in self.codes.tolist()]
 
     def counts(self) -> dict[str, int]:

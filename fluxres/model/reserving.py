@@ -18,6 +18,7 @@ from fluxres.allocation import reserved
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.reserved import Held, Rest
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
+from fluxres.documents.document import listed
 from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.model import changes, events, targets
@@ -26,7 +27,6 @@ from fluxres.syntax.moment import EPOCH_FROM_S, in_message
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
-_NAMES_MAX = 5
 _DAY_TICKS = 86_400 * TICKS_PER_S
 
 
@@ -110,13 +110,13 @@ def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: Jo
 
 def _refuse(graph: ResourceGraph, reservation: Reservation, rest: Rest) -> None:
     said = list(dict.fromkeys(map(graph.records.said, rest.owners)))
-    names = ", ".join(said[:_NAMES_MAX]) + (f" and {len(said) - _NAMES_MAX} more" if len(said) > _NAMES_MAX else "")
+    names = listed(said)
     start = reservation.windows[0][0]
     where = graph.structure.where(reservation.pools[0])
     raise InsufficientResources(
         f"{names} {'holds' if len(said) == 1 else 'hold'} something there between {_said(start)}"
         f" and {_said(reservation.windows[-1][1])}",
-        where=where + (f" and {len(reservation.pools) - 1} more" if len(reservation.pools) > 1 else ""),
+        where=listed([where], total=len(reservation.pools)),
         hint="ignore running jobs: they keep what they hold, and nothing new starts",
         reasons={where: names},
     )

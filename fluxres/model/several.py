@@ -48,7 +48,7 @@ class Part(NamedTuple):
     place: str
     job: str
     request: Request | None
-    pools: list[supply.Part]
+    pools: list[supply.WindowPart]
     length: int
 
     def named(self) -> list[Share]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
-Held = tuple[Int32, NDArray[np.int64]]
+VerticesAndAmounts = tuple[Int32, NDArray[np.int64]]
 """Vertices, ascending, each once, and the units of each."""
 Record = tuple[int, int, int, int]
 """Vertex, start and end in ticks, units."""
@@ -62,7 +62,7 @@ class Span:
         return self.end - self.start
 
 
-def columns(named: Iterable[Target]) -> Held:
+def columns(named: Iterable[Target]) -> VerticesAndAmounts:
     """Pairs of vertex and amount as columns; amounts of a repeated vertex are added."""
     total: dict[int, int] = {}
     for v, amount in named:
@@ -108,7 +108,7 @@ class Allocation(Tabular):
         self,
         graph: ResourceGraph,
         job: str,
-        held: Held | list[Target],
+        held: VerticesAndAmounts | list[Target],
         window: Window,
         nslots: int | None = 0,
         implied: Sequence[Target] = (),
@@ -148,7 +148,7 @@ class Allocation(Tabular):
         return cls.of_records(graph, job, [(v, s, e, n) for v, held in sorted(spans.items()) for s, e, n in held], 0)
 
     @property
-    def held(self) -> Held:
+    def held(self) -> VerticesAndAmounts:
         """Pools, and edges with a capacity, each with its largest amount; without pools below an exclusive one."""
         if isinstance(self._held, list):
             self._held = _most(self._structure, self._several) if self._several else columns(self._held)
@@ -253,7 +253,7 @@ def counted(structure: Structure, vertices: NDArray[Any]) -> str:
     return ", ".join([*texts, *([f"{len(vertices) - len(pools)} edge"] if len(pools) < len(vertices) else [])]) or "no pools"
 
 
-def _most(structure: Structure, records: Sequence[Record]) -> Held:
+def _most(structure: Structure, records: Sequence[Record]) -> VerticesAndAmounts:
     """The largest amount of each pool, without pools below an exclusive one: R has one window, and one amount for each pool."""
     amounts = {v: amount for v, _, _, amount in sorted(records, key=itemgetter(3))}
     size, end, reach = structure.accounts.size, structure.accounts.end, 0

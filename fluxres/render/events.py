@@ -87,12 +87,12 @@ def _tag(event: Mapping[str, Any]) -> str:
 
 def _merge(event: Mapping[str, Any]) -> str:
     at = "" if event.get("at") is None else f" at {event['at']}"
-    return f"{event.get('root', '')}{at}: {event.get('added', 0)} pools added"
+    return f"{event.get('root', '')}{at}: {plural(event.get('added', 0), 'pool')} added"
 
 
 def _unlink(event: Mapping[str, Any]) -> str:
     out_of = "" if event.get("hierarchy") is None else f" out of {event['hierarchy']}"
-    return f"{event['pool']}{out_of}: {event.get('removed', 0)} pools removed"
+    return f"{event['pool']}{out_of}: {plural(event.get('removed', 0), 'pool')} removed"
 
 
 def _edge(event: Mapping[str, Any]) -> str:

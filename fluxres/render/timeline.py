@@ -1,4 +1,4 @@
-"""Who holds what over time: rows of nodes that are alike, or of jobs, as columns of segments and as text."""
+"""Which jobs hold what over time: rows of nodes that are alike, or of jobs, as columns of segments and as text."""
 
 from __future__ import annotations
 

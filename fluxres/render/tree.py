@@ -238,4 +238,5 @@ def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = Non
 def _both_ways(subsystem: Subsystem, look: UInt64) -> NDArray[np.bool_]:
     there = mixed(subsystem.src, subsystem.dst, look)
     back = mixed(subsystem.dst, subsystem.src, look)
-    return np.asarray(np.isin(there, back) & (subsystem.src != subsystem.dst), np.bool_)
+    # NumPy 2.0 chooses an algorithm by the range of the values, which overflows for uint64.
+    return np.asarray(np.isin(there, back, kind="sort") & (subsystem.src != subsystem.dst), np.bool_)

@@ -1,6 +1,6 @@
-"""One writer at a time, and a clear message about who that is.
+"""One writer at a time, and a message that names it.
 
-SQLite would keep two writers apart by itself, but it cannot say who the other one is, and a command that loads, decides and then
+SQLite would keep two writers apart by itself, but it cannot name the other one, and a command that loads, decides and then
 writes needs the store for all three steps. So a writer takes an flock on a file beside the store and writes its name into it. The
 kernel releases the lock when the process ends, for whatever reason. The file stays, because removing it would let two writers
 lock two different files of one name.

@@ -1,6 +1,6 @@
 """The SQLite file: its tables, how it is opened, and its errors in plain words.
 
-Write-ahead logging lets readers continue while somebody writes. ``synchronous=FULL`` makes every commit wait until the log is on
+Write-ahead logging lets readers continue during a write. ``synchronous=FULL`` makes every commit wait until the log is on
 disk; with NORMAL, the default of WAL mode, a power failure could undo a change that a command has already reported as done.
 """
 

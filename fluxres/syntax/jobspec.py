@@ -413,7 +413,7 @@ def _of_document(source: str | bytes | Path) -> Request:
 
 
 def _of_values(values: Mapping[str, Any]) -> Request:
-    # By the bytes that marshal writes, which tell 1 from 1.0 and true.
+    # By the bytes that marshal writes, which differ for 1, 1.0 and true.
     plain: Any = values
     try:
         written = marshal.dumps(plain, _MARSHAL)

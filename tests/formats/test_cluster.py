@@ -17,8 +17,8 @@ from fluxres.formats import registry
 from fluxres.formats.cluster.entries import DefaultIds
 from fluxres.formats.cluster.schema import json_schema
 from fluxres.formats.format import Hold
-from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
+from tests.equality import equal
 from tests.formats.structures import read_cluster, write_cluster
 
 ROOT = Path(__file__).parents[2]

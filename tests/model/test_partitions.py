@@ -20,10 +20,10 @@ import fluxres
 from fluxres import FluxresError, InfeasibleRequest, Instance, InsufficientResources, MergeConflict, ResourceGraph, UsageError
 from fluxres.documents.source import Source
 from fluxres.formats.cluster.read import read
-from fluxres.graph.compare import equal
 from fluxres.graph.kinds import WAY
 from fluxres.match.admission import nodes_of
 from fluxres.syntax.jobspec import Request, as_request
+from tests.equality import equal
 
 PARTITIONS: dict[str, Any] = {
     "batch": {"nodes": "node[0-3]", "default": True, "default_time": "1h", "max_time": "24h"},

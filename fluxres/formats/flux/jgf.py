@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.document import Key, shown
+from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import losses, pool_uuids
@@ -588,7 +588,7 @@ def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
     lost += losses.concern(structure, "properties", ~np.array(plain)[structure.kind], losses.TYPES)
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:
-            lost.append(f"graphs: {name}, which is what JGF calls the containment tree, with {len(graph)} edges")
+            lost.append(f"graphs: {name}, which is what JGF calls the containment tree, with {plural(len(graph), 'edge')}")
         for key, column in graph.attributes.items():
             numbers = [value for value in column.tolist() if isinstance(value, float)]
             if np.isinf(numbers).any():
