@@ -94,7 +94,7 @@ def test_processes_of_a_ctest_test_are_slots() -> None:
     g = graph(CTEST)
     assert given_to(g, "3,gpus:1", "ctest") == ["gpu0", "gpu1"]
     assert g.pool("/cluster/node0/gpu0").available() == 0
-    (asked,) = peer_requests.parse("gpus:2;fpgas:0;1", "ctest")
+    asked = peer_requests.parse("gpus:2;fpgas:0;1", "ctest")
     assert asked.left_out == []
     assert [(vertex.type, vertex.count.min) for vertex in asked.request.vertices()][-2:] == [("slot", 1), ("fpgas", 1)]
     with pytest.raises(InputError, match="asks for no resources"):
@@ -110,7 +110,7 @@ def test_canary_tests_by_parameters_and_by_node() -> None:
     assert given_to(graph(CANARY), "nodes=2 cpus=2", "canary") == ["a", "b"]
     two = json.dumps([{"items": [{"type": "cpus", "slots": 1}]}] * 2)
     assert given_to(graph(CANARY), two, "canary") == ["core0", "core0"]
-    asked = peer_requests.parse('{"items": [{"type": "gpus", "slots": 3}]}', "canary")[0]
+    asked = peer_requests.parse('{"items": [{"type": "gpus", "slots": 3}]}', "canary")
     assert asked.left_out == []
 
 
