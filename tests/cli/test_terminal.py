@@ -155,7 +155,8 @@ def test_csv_has_the_keys_and_the_exact_values_of_json() -> None:
 
 
 def test_a_command_refuses_a_format_that_it_does_not_have(tiny: Invoke) -> None:
-    for command in (["graphs", "-o", "paths"], ["show", "-o", "R"], ["tag", "/tiny/rack0", "a=b", "-o", "csv"]):
+    forms = ("paths", "folded", "R", "rv1", "rv1_shorthand", "swf")
+    for command in (*(["graphs", "-o", form] for form in forms), ["show", "-o", "R"], ["tag", "/tiny/rack0", "a=b", "-o", "csv"]):
         assert f"no output '{command[-1]}'" in tiny(*command, status=2).output
     assert "a=b" not in tiny("show", "/tiny/rack0").stdout
 
