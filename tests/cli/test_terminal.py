@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fluxres import limits
+from fluxres import clock, limits
 from fluxres.render.text import width
 from tests.cli.conftest import MACHINE, Invoke
 
@@ -152,6 +152,17 @@ def test_csv_has_the_keys_and_the_exact_values_of_json() -> None:
     rows = [*csv.DictReader(io.StringIO(piped("jobs", "j2", "-o", "csv")))]
     spans = json.loads(piped("jobs", "j2", "--json"))["allocated"]
     assert rows == [{key: "" if value is None else str(value) for key, value in span.items()} for span in spans]
+
+
+def test_what_a_change_has_to_say_can_be_csv_too(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0/node0", "--job", "j", "--end", "1001")
+    tiny("reserve", "/tiny/rack1", "--name", "pump", "--start", "2000", "--duration", "1h")
+    tiny("stage", "/tiny/rack0/node1", "--job", "k")
+    assert tiny("reserve", "--remove", "pump", "-o", "csv").stdout == "removed\npump\n"
+    assert tiny("stage", "--release", "s0", "-o", "csv").stdout == "released\ns0\n"
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr(clock, "system", clock.fixed(1001.0))
+        assert tiny("free", "--ended", "-o", "csv").stdout == "ended\nj\n"
 
 
 def test_a_command_refuses_a_format_that_it_does_not_have(tiny: Invoke) -> None:
