@@ -138,7 +138,7 @@ def length_s(length: Length, what: str) -> float:
 
 def positive_ticks(seconds: Length, what: str = "duration_s") -> int:
     """As :func:`length_ticks`, of at least one tick."""
-    if type(seconds) is float and 1 <= seconds <= limits.TIME_MAX_S:
+    if (type(seconds) is float or type(seconds) is int) and 1 <= seconds <= limits.TIME_MAX_S:
         return round(seconds * TICKS_PER_S)
     found = length_ticks(seconds, what)
     if found < 1:
@@ -219,7 +219,7 @@ def _numpy_seconds(value: Any, what: str) -> float:
 
 def _number(value: Any, what: str, other: str) -> float:
     """A real number of another type than int and float, as one of these."""
-    from decimal import Decimal  # who passes none does not pay for the import
+    from decimal import Decimal  # not imported for the times that are usual
 
     known: Any = (numbers.Real, Decimal)  # to mypy, int and float are none of these
     is_length = type(value).__module__ == "numpy" and type(value).__name__ == "timedelta64"  # an Integral to NumPy

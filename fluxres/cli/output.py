@@ -11,6 +11,7 @@ import orjson
 from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, Settings
 from fluxres.clock import FOREVER
+from fluxres.documents.document import plural
 from fluxres.errors import UsageError
 from fluxres.render.text import Column, Style, printable, seconds_or_none, table
 
@@ -176,7 +177,7 @@ def list_pools(settings: Settings, found: Selection, window: tuple[int, int], li
             return []
         text, more = listings.pools(found, *window, limit=limit, style=style)
         if more:
-            note(f"{more} more pools")
+            note(plural(more, "more pool"))
         return text
 
     if not found:

@@ -602,7 +602,7 @@ class Check:
         if recipe.uuid is not None:
             if not recipe.uuid.isprintable() or not 0 < len(recipe.uuid) <= limits.NAME_LENGTH_MAX:
                 self._fail(recipe, f"expected a UUID, got {recipe.uuid!r}", key="uuid")
-            if int(np.prod([float(count) for count in counts])) != 1:
+            if math.prod(counts) != 1:
                 self._fail(recipe, "one uuid for several pools", "give it to an entry that makes one pool", key="uuid")
             if recipe.uuid in self._uuids:
                 self._fail(recipe, f"uuid {recipe.uuid} occurs twice", "remove one", key="uuid")

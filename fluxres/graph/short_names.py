@@ -198,7 +198,6 @@ class ShortNames:
 
     @property
     def nodes(self) -> NDArray[np.int64]:
-        """All nodes, ascending."""
         is_node = np.array([kind.type == NODE for kind in self._s.kinds], np.bool_)
         return np.flatnonzero(is_node[self._s.kind])
 

@@ -62,6 +62,7 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
         any(demand.charged or demand.upstream for demand in reader.all),
         reader.between,
         tuple([demand.count.min for demand in reader.all]),
+        tuple([demand for demand in reader.all if demand.count.fixed is None]),
         reader.between >= 0 or any(demand.to is not None for demand in reader.all),
     )
 
@@ -455,13 +456,11 @@ def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Placement | None
     Errors: LimitExceeded if even the minimum counts stay undecided; larger counts that stay undecided are not taken.
     Cost: one attempt, and for each count with a choice as many as its range has bits.
     """
-    counts = list(plan.lowest)
-    found = attempt(tuple(counts))
+    found = attempt(plan.lowest)
     if found is None:
         return None
-    for demand in plan.all:
-        if demand.count.fixed is not None:
-            continue
+    counts = list(plan.lowest)
+    for demand in plan.loose:
         low, high = counts[demand.number], demand.count.valid(_at_most(demand, typology))
         trying = high
         while low < high:

@@ -239,6 +239,11 @@ class Situation:
         """Rule A7: neither the pool nor one of its ancestors is out of service."""
         return self._all_up or self.accounts.unavailable_above(v) < 0
 
+    @property
+    def hinders(self) -> bool:
+        """Whether the state of a pool, or a pool that is only allocated exclusively, may keep something free from being taken."""
+        return not self._all_up or self.typology.has_flags
+
     def free(self, v: int) -> int:
         """Units of an available, eligible pool that are free through the window; 0 for any other."""
         found = self._free.get(v)
@@ -357,7 +362,7 @@ class Situation:
             sums = np.concatenate([[0], np.cumsum(self.typology.sizes(self.measured))])
             self._room = sums[stop] - sums[first]
             if not self.ideal:
-                peaks = self.planner.levels.counted(level, self.measured).peaks(self.measured, self.start, self.end)
+                peaks = level.peaks(self.measured, self.start, self.end)
                 self._room = self._room if peaks is None else self._room - peaks
         nodes = level.ordinal_of[vertices]
         sums = np.concatenate([[0], np.cumsum(self._room)])

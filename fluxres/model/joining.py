@@ -46,7 +46,7 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     if structure.unavailable_above(v) >= 0 or nothing:
         where = structure.where(v)
         message = "nothing of it is available, so there is nothing to copy"
-        raise InsufficientResources(message, where=where, hint=f"`show {where}` shows who holds it")
+        raise InsufficientResources(message, where=where, hint=f"`show {where}` shows which jobs hold it")
     # A pass-through pool stays one, whatever is free below it.
     ways = structure.ways
     free = np.where(ways[v:stop], structure.size[v:stop], planner.free_slice(v, stop, *window))

@@ -124,7 +124,7 @@ class Pool(ShownDeep):
 
     @property
     def state_note(self) -> StateNote | None:
-        """Why the pool is in its state, who said so and since when; None if nothing was said."""
+        """Why the pool is in its state, which user set it, and since when; None without a note."""
         return state_notes.of(self.graph.structure, self.vertex)
 
     @property

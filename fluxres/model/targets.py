@@ -36,6 +36,10 @@ Targets = Where | Selection | Mapping[Where, int | None] | Iterable[Where | tupl
 """One or more pools, or edges with a capacity, with amounts or all units."""
 
 
+WORDS_KEPT: Final = 1024
+"""Words of which it is remembered whether they name pools or are a request: a workload has a few shapes, again and again."""
+
+
 def vertex(graph: ResourceGraph, where: Where) -> int:
     """Vertex number of one pool.
 
@@ -151,8 +155,18 @@ def names_pools(structure: Structure, word: str) -> bool:
     It does if it is a path, a URI, a uuid or an edge, has a hostlist in brackets or an ``@``, or is the name of a pool, or a list
     with such a name; but a type of the machine is a request for it, and so is any text in braces.
 
-    Cost: none for a text with a slash or a brace; else a scan for the name.
+    Cost: a scan for the name, the first time.
     """
+    known = structure.lookup.are_names
+    found = known.get(word)
+    if found is None:
+        found = _names_pools(structure, word)
+        if len(known) < WORDS_KEPT and len(word) <= limits.NAME_LENGTH_MAX:
+            known[word] = found
+    return found
+
+
+def _names_pools(structure: Structure, word: str) -> bool:
     if is_edge(word) or structure.lookup.is_uuid(word) or word.startswith("/") or _BELOW_PATH.match(word) is not None:
         return True
     before, _, _ = word.partition("{")  # a key of a shape may name a pool, such as {to:network:/core0}

@@ -14,7 +14,7 @@ import fluxres
 from fluxres import limits
 from fluxres.allocation.records import ELSEWHERE
 from fluxres.errors import FluxresError, MergeConflict, StillHeld, UsageError
-from fluxres.graph import compare
+from fluxres.graph.compare import equal
 from fluxres.model import ResourceGraph
 from fluxres.store import encoding, journal
 from fluxres.store.records import capture
@@ -290,7 +290,7 @@ def test_a_saved_description_with_another_name_has_moved() -> None:
     assert g.diff(h).moved == [("/site/rack0/node1", "/site/rack0/node9")]
     g.apply(h)
     assert g.pool("/site/rack0/node9").tags == {"owner": "ops"}
-    assert compare.equal(g.structure, h.structure) == []
+    assert equal(g.structure, h.structure) == []
 
 
 def test_an_edge_with_too_little_capacity_is_refused() -> None:
@@ -472,7 +472,7 @@ def test_any_description_on_any_machine(seed: int) -> None:
     assert bool(done.drained) == any(part.jobs for part in done.removed)
     shape = encoding.encode_shape(drained.structure)
     assert (
-        compare.equal(
+        equal(
             encoding.decode(shape, encoding.encode_marks(drained.structure, capture(drained.records), shape))[0],
             drained.structure,
         )

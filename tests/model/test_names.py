@@ -96,8 +96,10 @@ def test_names_of_equal_pools_outside_the_tree_survive_another_load() -> None:
         first.pool("network:leaf")
     assert all(name in refused.value.hint for name in leaves)
     uuid = first.pool("power:outlet#10").uuid
-    first.unlink("power:outlet#11", "power")
+    first.unlink("power:outlet#11")
     assert first.pool("power:/pdu/outlet").uuid == uuid
+    with pytest.raises(fluxres.UsageError, match="'network' is a graph but not a hierarchy"):
+        first.unlink(leaves[0])
 
 
 # -- short names -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import complete_pool, key_value
+from fluxres.cli.arguments import key_value
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import Settings
@@ -27,8 +27,8 @@ def edge_command() -> None:
     """Add, change or remove an edge of an auxiliary graph."""
 
 
-_source = click.argument("source", shell_complete=complete_pool)
-_target = click.argument("target", shell_complete=complete_pool)
+_source = click.argument("source", shell_complete=completing.pool)
+_target = click.argument("target", shell_complete=completing.pool)
 _graph = click.option(
     "--subsystem", metavar="NAME", required=True, shell_complete=completing.subsystem, help="The auxiliary graph."
 )
