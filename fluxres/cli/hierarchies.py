@@ -53,7 +53,6 @@ def _values(row: Row) -> list[Any]:
 
 
 def lines(outcomes: Sequence[Outcome], *, style: Style) -> list[str]:
-    """The instances of each hierarchy, then the hierarchies."""
     shown: list[str] = []
     for one in outcomes:
         cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in _values(row)] + [_trouble(row)] for row in one.rows]
@@ -127,7 +126,6 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def csv_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """The rows of all hierarchies as CSV."""
     extra = ("Level", "Completed", "Failed", "Status", "Note")
     for values in (
         ("Topology", *_COLUMNS, *extra),

@@ -241,9 +241,6 @@ def _entry(found: Comparison, path: str, given: object) -> str:
     return ", ".join(f"{key}: {_flat(value)}" for key, value in plain.items())
 
 
-_FILES: Final = (
-    "study.yaml: the study with all defaults; runs/: a directory for each run; metrics.csv, comparison.csv: the tables"
-)
 _UNSAID: Final[tuple[Any, ...]] = (None, {}, [], False, 0.0, 1.0)
 """Defaults that go without saying."""
 

@@ -16,6 +16,7 @@ from math import ceil
 from fluxres import limits
 from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, UnknownPool, UnknownType
 from fluxres.graph.kinds import DRAW
+from fluxres.graph.short_names import AT
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Meeting
 from fluxres.match.result import Placement
@@ -103,8 +104,12 @@ class _Reader:
         known = self.typology.numbers
         if vertex.type == "core" and "node" in known:
             return "slot/node requests nodes without cores"
+        if vertex.children and AT in vertex.type:
+            pool, _, node = vertex.type.partition(AT)
+            return f"did you mean {pool}{AT}{vertex.children[0].type}{AT}{node}?"
         if vertex.children and self.typology.structure.named([vertex.type]):
-            return f"{vertex.type} is a pool; one in it is {vertex.children[0].type}@{vertex.type}"
+            pool, at, node = vertex.children[0].type.partition(AT)
+            return f"{vertex.type} is a pool; one in it is {pool}{AT}{vertex.type}{at}{node}"
         return nearest(vertex.type, known)
 
     def demand(self, vertex: Vertex, place: str, in_node: bool, in_whole: bool) -> Demand:

@@ -398,6 +398,11 @@ class Typology:
             found = self._facts[kind] = TypeFacts(least, most, self.units_of(every), bool(is_flagged.any()))
         return found
 
+    @cached_property
+    def has_flags(self) -> bool:
+        """Whether any pool may only be allocated exclusively."""
+        return bool((self.structure.flags & EXCLUSIVE).any())
+
     def most_worth(self, demand: Demand) -> Fraction:
         """The most that one unit of a pool gives in the unit of the request; 0 if no pool measures the same."""
         return max((demand.per_unit(unit) or Fraction(0) for unit in self.facts(demand.kind).units), default=Fraction(0))

@@ -18,8 +18,8 @@ from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
-    from fluxres.match import Placement, Policy, Refusal
-    from fluxres.match.reasons import Holders
+    from fluxres.match import Placement, Policy
+    from fluxres.match.reasons import Holders, Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -61,7 +61,8 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     if refusal.objections:
         return _objected(refusal)
     short, reasons = next((part for part in refusal.parts if part.is_short), None), refusal.reasons()
-    message = " ".join(refusal.sentences()) if short is None else reasons.get(short.place) or short.sentence()
+    noted = refusal.rule or "; ".join(refusal.notes) or " ".join(refusal.sentences())
+    message = noted if short is None else reasons.get(short.place) or short.sentence()
     if refusal.never:
         return InfeasibleRequest(message, hint=f"{refusal.bound} can never satisfy it", reasons=reasons, explanation=refusal)
     hint = "" if refusal.earliest is None else f"free from {in_message(refusal.earliest)} on"
@@ -89,7 +90,8 @@ def require_accepted(graph: ResourceGraph, request: Request, length: int) -> Non
     partition = graph.matcher.partition_for(request)
     if partition is None:
         return
-    from fluxres.match import Refusal, admission
+    from fluxres.match import admission
+    from fluxres.match.reasons import Refusal
 
     found = admission.not_accepted(partition, request, length)
     if found:

@@ -83,12 +83,20 @@ def account(graph: ResourceGraph, where: Where) -> int:
 
 
 def vertex_named(structure: Structure, where: str) -> int:
-    """Vertex number of the pool with this path, URI, uuid or short name.
+    """Vertex number of the pool with this path, URI, uuid or short name; names in it may be quoted, as in lists.
 
     Errors: UnknownPool.
     """
     lookup = structure.lookup
-    return lookup.vertex(where) if lookup.is_placed(where) else structure.short_names.vertex(where)
+    try:
+        return lookup.vertex(where) if lookup.is_placed(where) else structure.short_names.vertex(where)
+    except UnknownPool:
+        if "'" in where or '"' in where:
+            with suppress(FluxresError):
+                found = vertices_named(structure, where)
+                if len(found) == 1:
+                    return found[0]
+        raise
 
 
 def spelled_out(structure: Structure, where: str) -> str:
@@ -101,7 +109,7 @@ def spelled_out(structure: Structure, where: str) -> str:
     name, path = structure.lookup.graph_and_path(where)
     if path is None:
         try:
-            where = structure.where(structure.short_names.vertex(where))
+            where = structure.where(vertex_named(structure, where))
         except UnknownPool as error:
             raise _one_pool(error, where) from None
         name, path = structure.lookup.graph_and_path(where)
@@ -121,6 +129,8 @@ def vertices_named(structure: Structure, where: str) -> list[int]:
         return [exact]
     found: list[int] = []
     for names, hosts in listed(where):
+        if not names or "" in names:
+            raise UnknownPool("no pool has this name", where=where[: limits.NAME_LENGTH_MAX], hint="write a name between commas")
         if hosts:
             found += structure.short_names.all_below(names, hosts)
         elif structure.lookup.is_placed(names[0]):

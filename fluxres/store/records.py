@@ -45,7 +45,7 @@ def capture(records: Records) -> RecordColumns:
     ]
     drawn = drawn_rows(records.drawn, number)
     stages = list(records.stages.values())
-    more = dict(records.facts), dict(records.reservations)
+    more = dict(records.facts), dict(records.reservations), dict(records.chosen), records.returns.in_order()
     return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn, *more)
 
 
@@ -68,11 +68,20 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     Errors: UsageError if units exceed the size of a pool.
     """
     graph = ResourceGraph(structure, name=name, clock=clock)
-    graph.records.stages_made = stored.stages_made
-    graph.records.facts, graph.records.reservations = dict(stored.facts), dict(stored.reservations)
-    if not stored.owners:
-        return graph
-    before = Records(structure, graph.planner)
+    records = graph.records
+    if stored.owners:
+        _restore_held(records, stored)
+    records.facts, records.reservations = dict(stored.facts), dict(stored.reservations)
+    records.chosen = dict(stored.chosen)
+    records.returns.restore(stored.returned, structure.parent.item)
+    records.stages_made = max(records.stages_made, stored.stages_made)
+    return graph
+
+
+def _restore_held(records: Records, stored: RecordColumns) -> None:
+    """What owners hold, with their stages."""
+    structure = records.structure
+    before = Records(structure, records.planner)
     columns = (stored.owner, stored.vertex, stored.start, stored.end, stored.amount)
     below = _below_whole(structure, stored).tolist()
     for implied, i, v, start, end, amount in zip(below, *(column.tolist() for column in columns), strict=True):
@@ -86,10 +95,9 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     _put_drawn(before, stored)
     before.stages = {staged.stage: staged for staged in stored.stages}
     # Jobs are listed in the order they first held something, and not in that of their pools.
-    graph.records.pools_of = {owner: set() for owner in stored.owners}
-    graph.records.take(before, np.arange(structure.n, dtype=np.int32))
-    graph.records.slots_of = dict(stored.slots_of)
-    return graph
+    records.pools_of = {owner: set() for owner in stored.owners}
+    records.take(before, np.arange(structure.n, dtype=np.int32))
+    records.slots_of = dict(stored.slots_of)
 
 
 def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool_]:

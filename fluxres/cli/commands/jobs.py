@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from fluxres.cli.arguments import Moment, complete_job, complete_pool, vertices
+from fluxres.cli import completing
+from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, Settings
@@ -19,9 +20,9 @@ from fluxres.render.text import Style
 
 
 @click.command("jobs", cls=Command, outputs=RECORD_OUTPUTS)
-@click.argument("job", required=False, shell_complete=complete_job)
+@click.argument("job", required=False, shell_complete=completing.job)
 @click.option(
-    "--on", multiple=True, metavar="PATH", shell_complete=complete_pool, help="Only jobs with something on this node or part."
+    "--on", multiple=True, metavar="PATH", shell_complete=completing.pool, help="Only jobs with something on this node or part."
 )
 @click.option("--user", metavar="U", help="Only jobs of this user.")
 @click.option("--state", type=click.Choice(("running", "planned")), help="Only jobs that run, or that will.")

@@ -7,7 +7,8 @@ from typing import Any
 import click
 import numpy as np
 
-from fluxres.cli.arguments import Moment, complete_pool, vertices
+from fluxres.cli import completing
+from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, Settings
@@ -16,7 +17,7 @@ from fluxres.cli.watching import watchable
 
 
 @click.command("nodes", cls=Command, outputs=POOL_OUTPUTS)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=completing.pool)
 @click.option("-l", "-R", "--reasons", is_flag=True, help="Also why nodes take no work, which user set that, and since when.")
 @click.option("--start", "at", type=Moment(), metavar="T", help="At this time. Default: now.")
 @click.pass_obj
