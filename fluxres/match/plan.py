@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import ceil
 
 from fluxres import limits
@@ -39,27 +40,38 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
     """
     reader = _Reader(typology, meeting)
     parts = reader.read_parts(request)
-    demands = tuple(demand for part in parts for demand in part)
+    demands = tuple(chain.from_iterable(parts))
     for demand in reader.all:
         if demand.confined:
             demand.inside, demand.beside = reader.split(demand)
     if any(demand.upstream for demand in reader.all):
         for part in parts:
             reader.charge(part, -1, in_node=False)
-    _set_totals(demands, ())
-    leaves = [demand.kind for demand in reader.all if not demand.children and demand.kind in typology.in_node]
+    slots: list[Demand] = []
+    loose: list[Demand] = []
+    measured, named, charged, is_routed = -1, False, False, reader.between >= 0
+    for demand in reader.all:
+        if demand.is_slot:
+            slots.append(demand)
+        if demand.count.fixed is None:
+            loose.append(demand)
+        if measured < 0 and not demand.children and demand.kind in typology.in_node:
+            measured = demand.kind
+        named = named or demand.named
+        charged = charged or bool(demand.charged) or demand.upstream
+        is_routed = is_routed or demand.to is not None
     return Plan(
         request,
         demands,
         tuple(reader.all),
-        tuple(demand for demand in reader.all if demand.is_slot),
-        leaves[0] if leaves else -1,
-        any(demand.named for demand in reader.all),
-        any(demand.charged or demand.upstream for demand in reader.all),
+        tuple(slots),
+        measured,
+        named,
+        charged,
         reader.between,
         tuple([demand.count.min for demand in reader.all]),
-        tuple([demand for demand in reader.all if demand.count.fixed is None]),
-        reader.between >= 0 or any(demand.to is not None for demand in reader.all),
+        tuple(loose),
+        is_routed,
     )
 
 
@@ -77,7 +89,7 @@ class _Reader:
         found, first = [], 0
         for vertices in request.by_part:
             self.draws = self._draws_beside(vertices)
-            found.append(self.read(vertices, "resources", in_node=False, first=first))
+            found.append(self.read(vertices, "resources", (), in_node=False, first=first))
             first += len(vertices)
         return found
 
@@ -90,13 +102,27 @@ class _Reader:
         return {kind: name for kind, name in draws.items() if kind not in said}
 
     def read(
-        self, vertices: Iterable[Vertex], place: str, *, in_node: bool, in_whole: bool = False, first: int = 0
+        self,
+        vertices: Iterable[Vertex],
+        place: str,
+        slots: tuple[int, ...],
+        *,
+        in_node: bool,
+        in_whole: bool = False,
+        first: int = 0,
     ) -> tuple[Demand, ...]:
-        """Args: in_whole: below a pool that is taken exclusively and draws for everything in it."""
+        """The demands of some vertices.
+
+        Args:
+            slots: the numbers of the slots around them, up to the nearest pool.
+            in_whole: below a pool that is taken exclusively and draws for everything in it.
+        """
         return tuple(
-            self.demand(vertex, f"{place}[{at}]", in_node, in_whole)
-            for at, vertex in enumerate(vertices, first)
-            if vertex.count.max != 0  # a count of 0, which RFC 25 allows for gpus
+            [
+                self.demand(vertex, f"{place}[{at}]", slots, in_node, in_whole)
+                for at, vertex in enumerate(vertices, first)
+                if vertex.count.max != 0  # a count of 0, which RFC 25 allows for gpus
+            ]
         )
 
     def _instead_of(self, vertex: Vertex) -> str:
@@ -112,7 +138,7 @@ class _Reader:
             return f"{vertex.type} is a pool; one in it is {pool}{AT}{vertex.type}{at}{node}"
         return nearest(vertex.type, known)
 
-    def demand(self, vertex: Vertex, place: str, in_node: bool, in_whole: bool) -> Demand:
+    def demand(self, vertex: Vertex, place: str, slots: tuple[int, ...], in_node: bool, in_whole: bool) -> Demand:
         typology = self.typology
         numbers = typology.graphs if vertex.is_directed else typology.numbers
         kind = -1 if vertex.is_slot else numbers.get(vertex.type, -1)
@@ -150,6 +176,7 @@ class _Reader:
             channel=kind,
             to=vertex.to,
             flow=flow,
+            total=(*slots, len(self.all)),
             properties=self._selective(vertex.properties, kind) if vertex.properties else (),
         )
         if vertex.to is not None:
@@ -159,7 +186,11 @@ class _Reader:
         self.all.append(made)
         takes_whole = not vertex.is_slot and vertex.is_exclusive
         made.children = self.read(
-            vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE, in_whole=in_whole or takes_whole
+            vertex.children,
+            f"{place}.with",
+            made.total if vertex.is_slot else (),
+            in_node=in_node or vertex.type == NODE,
+            in_whole=in_whole or takes_whole,
         )
         if self.draws and not vertex.is_slot and not in_whole:
             self._add_draws(made, vertex)
@@ -290,12 +321,6 @@ def _names(text: str, place: str) -> frozenset[str]:
         return frozenset(hostlist.parse(text))
     except InputError as error:
         raise type(error)(f"id: {error.message}", where=place, hint="an idset such as 0-3, or names as in a hostlist") from None
-
-
-def _set_totals(demands: Iterable[Demand], above: tuple[int, ...]) -> None:
-    for demand in demands:
-        demand.total = (*above, demand.number)
-        _set_totals(demand.children, demand.total if demand.is_slot else ())
 
 
 # -- counts that leave a choice ------------------------------------------------------------------------------------------
