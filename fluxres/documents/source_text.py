@@ -156,6 +156,15 @@ def opened(source: str | Path | bytes, file: str | None = None) -> tuple[bytes, 
     return compression.opened(data, file or "<text>"), file or "<text>", None
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text is ASCII without control characters, so that :func:`decode` of its bytes gives it back.
+
+    >>> is_plain('{"a":\n1}'), is_plain("\x00"), is_plain("ä")
+    (True, False, False)
+    """
+    return text.isascii() and (text.isprintable() or _FORBIDDEN.search(text) is None)
+
+
 def decode(data: bytes, file: str) -> str:
     """The text of UTF-8 bytes.
 

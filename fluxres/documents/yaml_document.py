@@ -106,6 +106,13 @@ def parse(data: bytes, *, file: str = "<text>", path: Path | None = None, mistak
     return Document(values, file, text, path)
 
 
+def parse_text(text: str) -> Document:
+    """As :func:`parse`, for a text in memory."""
+    if source_text.is_plain(text) and (values := _parse_json(text, text.encode(), "<text>")) is not None:
+        return Document(values, "<text>", text, is_json=True)
+    return parse(text.encode("utf-8", "surrogatepass"))
+
+
 def _parse_json(text: str, data: bytes, file: str) -> object | None:
     """The values of a JSON text, or None if it is not JSON; it may still be YAML's flow style."""
     try:

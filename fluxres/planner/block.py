@@ -231,16 +231,19 @@ class Block(Breakpoints):
             flat[rows[i] * width + column] += amount << shift
         else:
             self._add_to_column(column, amount << shift, i, j)
-        is_idle = False
-        for k, beside, own in ((i, i - 1, first), (j, j, last)):
-            if k == len(times):
-                continue
-            value: int = flat[rows[beside] * width + column] >> shift & mask
-            if number > 1:  # pools that differed from the row beside no longer do, and the others now do
-                changes[k] += number - 2 * (value ^ own).bit_count()
+        before: int = flat[rows[i - 1] * width + column] >> shift & mask
+        after = before if j == len(times) else flat[rows[j] * width + column] >> shift & mask
+        if number > 1:  # pools that differed from the row beside no longer do, and the others now do
+            changes[i] += number - 2 * (before ^ first).bit_count()
+        else:
+            changes[i] += (before != first + amount) - (before != first)
+        is_idle = not changes[i]
+        if j < len(times):
+            if number > 1:
+                changes[j] += number - 2 * (after ^ last).bit_count()
             else:
-                changes[k] += (value != own + amount) - (value != own)
-            is_idle = is_idle or not changes[k]
+                changes[j] += (after != last + amount) - (after != last)
+            is_idle = is_idle or not changes[j]
         if is_idle:
             self._settle(i, j)
         return True

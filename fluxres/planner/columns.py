@@ -127,8 +127,8 @@ class Columns:
         self._vertices: list[Vertices | None] = [None] * self.types
         self._sums: list[npt.NDArray[np.int64] | None] = [None] * self.types
         self._dtypes: dict[int, np.dtype[Any] | None] = {}
-        self._plain: set[int] = set()
-        """Types all of whose pools have one unit."""
+        self.plain: set[int] = set()
+        """Types all of whose pools have one unit, as far as `dtype` was asked."""
         self._ordinals: npt.NDArray[np.int32] | None = None
 
     def vertices(self, kind: int) -> Vertices:
@@ -159,7 +159,7 @@ class Columns:
             least, most = (int(sizes.min()), int(sizes.max())) if sizes.size else (1, 1)
             self._dtypes[kind] = None if most <= 1 else narrowest(most)
             if least == most == 1:
-                self._plain.add(kind)
+                self.plain.add(kind)
         return self._dtypes[kind]
 
     def sums(self, kind: int) -> npt.NDArray[np.int64] | None:
@@ -168,7 +168,7 @@ class Columns:
         Errors: LimitExceeded if all pools of the type together have more units than an int64 can count.
         """
         self.dtype(kind)
-        if kind in self._plain:
+        if kind in self.plain:
             return None
         found = self._sums[kind]
         if found is None:

@@ -26,8 +26,8 @@ from fluxres.planner.columns import Columns, distinct
 from fluxres.planner.marks import Marks, ordinals_of
 from fluxres.planner.timeline import Finding, Timeline, narrowest
 
-Pools = Sequence[tuple[int, int]]
-"""A few vertices and the units to add to each (negative: to subtract)."""
+Changes = Sequence[tuple[int, int, int]]
+"""Runs of adjacent pools of one type: the first vertex, how many, and the units to add to each (negative: to subtract)."""
 
 HeldWhole = Callable[[int], list[tuple[int, int]]]
 """When a pool is held exclusively, by vertex."""
@@ -158,20 +158,25 @@ class Level:
         counts = self._counts[kind] = Timeline(self.length, SPAN, narrowest(most))
         return counts
 
-    def change(self, pools: Pools, start: int, end: int) -> None:
+    def change(self, runs: Changes, start: int, end: int) -> None:
         """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
         types, sizes, ordinal_of = self._columns.type, self._columns.size, self._ordinal_of
         #: By pool of the level, the units by type.
         below: dict[int, dict[int, int]] = {}
-        for v, amount in pools:
-            pool, kind = ordinal_of[v], types[v]
-            if kind == self.kind:
-                self._roof_one(pool, amount > 0, start, end)
-            elif pool >= 0:
-                units = below.setdefault(pool, {})
-                units[kind] = units.get(kind, 0) + amount
-            elif sizes[v] == 1:
-                self.cover(v, amount > 0, start, end)
+        for v, length, amount in runs:
+            kind = types[v]
+            # A run is within one pool of the level, or is one of such pools, or goes on beyond the last one.
+            is_within = ordinal_of[v] == ordinal_of[v + length - 1]
+            for u, number in [(v, length)] if is_within else [(u, 1) for u in range(v, v + length)]:
+                pool = ordinal_of[u]
+                if kind == self.kind:
+                    self._roof_one(pool, amount > 0, start, end)
+                elif pool >= 0:
+                    units = below.setdefault(pool, {})
+                    units[kind] = units.get(kind, 0) + number * amount
+                elif sizes[u] == 1:
+                    for w in range(u, u + number):
+                        self.cover(w, amount > 0, start, end)
         for pool, units in below.items():
             for kind, amount in units.items():
                 counts = self._counts.get(kind) or self.open(kind)
@@ -399,12 +404,12 @@ class Levels:
 
     # -- changes ----------------------------------------------------------------------------------------------
 
-    def change(self, pools: Pools, start: int, end: int) -> None:
+    def change(self, runs: Changes, start: int, end: int) -> None:
         """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
-        if pools[0][1] < 0:
+        if runs[0][2] < 0:
             self._note_freed(start, end)
         for level in self._made:
-            level.change(pools, start, end)
+            level.change(runs, start, end)
 
     def change_many(self, vertices: Ints, amounts: Ints, start: int, end: int) -> None:
         """As :meth:`change`, for many pools."""

@@ -24,7 +24,7 @@ from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner import audit, fit
 from fluxres.planner.block import BEGINNING, Ints, too_many_breakpoints
 from fluxres.planner.columns import NO_RUNS, Columns, OfType, Runs, Vertices
-from fluxres.planner.level import Levels, Pools
+from fluxres.planner.level import Changes, Levels
 from fluxres.planner.timeline import Finding, Timeline
 
 FEW_POOLS_MAX: Final = 32
@@ -119,7 +119,7 @@ class Planner:
                 f"pool {v}: {amount} units requested for {shown(start, end)}, "
                 f"where {self.used(v, start, end)} of {self._size[v]} are used"
             )
-        self.levels.change(((v, amount),), start, end)
+        self.levels.change(((v, 1, amount),), start, end)
 
     def release(self, v: int, amount: int, start: int, end: int) -> None:
         """Undo `hold` for `amount` units, over all or any part of the window.
@@ -129,7 +129,7 @@ class Planner:
         self._require(v, amount, start, end)
         if not self._change(v, 1, -amount, start, end):
             raise UsageError(f"pool {v}: {amount} units released for {shown(start, end)}, where fewer are used")
-        self.levels.change(((v, -amount),), start, end)
+        self.levels.change(((v, 1, -amount),), start, end)
 
     def cover(self, v: int, start: int, end: int, on: bool) -> None:
         """Record that one job holds all of v (size > 1) over the window, or no longer does.  No effect for size 1, where `hold`
@@ -247,9 +247,8 @@ class Planner:
             return False
         if (min(units) if sign > 0 else -max(units)) < 1:
             return False
-        pools = list(zip(vertices, units, strict=True))
         done: list[tuple[int, int, int]] = []
-        for v, number, amount in self._runs(pools):
+        for v, number, amount in self._runs(vertices, units):
             try:
                 changed = self._change(v, number, amount, start, end)
             except LimitExceeded:
@@ -259,22 +258,23 @@ class Planner:
                     self._change(run[0], run[1], -run[2], start, end)
                 return False
             done.append((v, number, amount))
-        self.levels.change(pools, start, end)
+        self.levels.change(done, start, end)
         return True
 
-    def _runs(self, pools: Pools) -> list[tuple[int, int, int]]:
-        """(vertex, length, units) of runs of adjacent pools of size 1 in one word of a timeline, such as the cores of a job in a
-        socket; other pools are runs of length 1.
+    def _runs(self, vertices: list[int], units: list[int]) -> Changes:
+        """Pools as runs of adjacent ones in one word of a timeline of bits, such as the cores of a job in a socket; others are
+        runs of length 1.
         """
-        types, size, found, at = self._type, self._size, [], 0
-        while at < len(pools):
-            v, amount = pools[at]
+        types, plain, count = self._type, self.columns.plain, len(vertices)
+        found, at = [], 0
+        while at < count:
+            v, amount = vertices[at], units[at]
             kind, length = types[v], 1
-            if size[v] == 1 and at + 1 < len(pools) and pools[at + 1] == (v + 1, amount):
+            if at + 1 < count and vertices[at + 1] == v + 1:
                 line = self._used[kind] or self._open(kind)
-                most = min(line.run_length(self._ordinal[v]) if line.dtype is None else 1, len(pools) - at)
-                while length < most and pools[at + length] == (v + length, amount) and types[v + length] == kind:
-                    if size[v + length] != 1:
+                most = min(line.run_length(self._ordinal[v]), count - at) if kind in plain else 1
+                while length < most and vertices[at + length] == v + length and types[v + length] == kind:
+                    if units[at + length] != amount:
                         break
                     length += 1
             found.append((v, length, amount))

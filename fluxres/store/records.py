@@ -73,7 +73,8 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
         _restore_held(records, stored)
     records.facts, records.reservations = dict(stored.facts), dict(stored.reservations)
     records.chosen = dict(stored.chosen)
-    records.returns.restore(stored.returned, structure.parent.item)
+    if stored.returned:
+        records.returns.restore(stored.returned, structure.parent.item)
     records.stages_made = max(records.stages_made, stored.stages_made)
     return graph
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import marshal
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import accumulate, pairwise
@@ -50,6 +50,10 @@ _V1_CHILDREN = {"": ("node", "slot"), "node": ("slot",), "slot": ("core", "gpu")
 _FLUXION_VERSION_MAX = 9999
 
 
+At = Callable[..., Place]
+"""The place of keys from the top of a document, for messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a dialect allows; the base is RFC 14."""
@@ -64,19 +68,19 @@ class Rules:
     null_attributes: bool = False
     """Whether `attributes: null` is accepted and means no attributes."""
 
-    def check_version(self, version: int, place: Place) -> None:
+    def check_version(self, version: int, at: At) -> None:
         """Refuse a version that this dialect does not have."""
 
-    def check_resources(self, resources: Sequence[schema.Resource], place: Place) -> None:
+    def check_resources(self, resources: Sequence[schema.Resource], at: At) -> None:
         """Refuse resources that this dialect does not have."""
 
-    def check_task_keys(self, keys: Iterable[str], place: Place) -> None:
+    def check_task_keys(self, keys: Iterable[str], at: At, number: int) -> None:
         """Refuse keys of a task that this dialect does not have."""
-        for key in keys:
-            if self.task_keys and key not in self.task_keys:
-                raise place.at(key).error(f"unknown key {excerpt(key)}", f"known are {', '.join(self.task_keys)}")
+        for key in keys if self.task_keys else ():
+            if key not in self.task_keys:
+                raise at("tasks", number, key).error(f"unknown key {excerpt(key)}", f"known are {', '.join(self.task_keys)}")
 
-    def check_tasks(self, tasks: Sequence[Any], place: Place) -> None:
+    def check_tasks(self, tasks: Sequence[Any], at: At) -> None:
         """Refuse tasks (already read) that this dialect does not have."""
 
 
@@ -85,12 +89,12 @@ class _V1(Rules):
 
     __slots__ = ()
 
-    def check_version(self, version: int, place: Place) -> None:
+    def check_version(self, version: int, at: At) -> None:
         if version != 1:
-            raise place.expected("version 1", version)
+            raise at("version").expected("version 1", version)
 
-    def check_resources(self, resources: Sequence[schema.Resource], place: Place) -> None:
-        self.level(resources, place, "")
+    def check_resources(self, resources: Sequence[schema.Resource], at: At) -> None:
+        self.level(resources, at("resources"), "")
 
     def level(self, resources: Sequence[schema.Resource], place: Place, above: str) -> None:
         allowed = _V1_CHILDREN[above]
@@ -118,11 +122,11 @@ class _V1(Rules):
         if above == "slot" and "core" not in types:
             raise place.error("expected a core in the slot", "RFC 25 requires one")
 
-    def check_tasks(self, tasks: Sequence[Any], place: Place) -> None:
+    def check_tasks(self, tasks: Sequence[Any], at: At) -> None:
         if len(tasks) != 1:
-            raise place.error(f"expected exactly one task, got {len(tasks)}")
+            raise at("tasks").error(f"expected exactly one task, got {len(tasks)}")
         if tasks[0].per == "per_slot" and tasks[0].number != 1:
-            raise place.at(0, "count", "per_slot").expected("1", tasks[0].number)
+            raise at("tasks", 0, "count", "per_slot").expected("1", tasks[0].number)
 
 
 class _Fluxion(Rules):
@@ -130,12 +134,12 @@ class _Fluxion(Rules):
 
     __slots__ = ()
 
-    def check_version(self, version: int, place: Place) -> None:
+    def check_version(self, version: int, at: At) -> None:
         if version > _FLUXION_VERSION_MAX:
-            raise place.expected(f"a version up to {_FLUXION_VERSION_MAX}", version)
+            raise at("version").expected(f"a version up to {_FLUXION_VERSION_MAX}", version)
 
-    def check_resources(self, resources: Sequence[schema.Resource], place: Place) -> None:
-        self.level(resources, place, in_slot=False)
+    def check_resources(self, resources: Sequence[schema.Resource], at: At) -> None:
+        self.level(resources, at("resources"), in_slot=False)
 
     def level(self, resources: Sequence[schema.Resource], place: Place, in_slot: bool) -> None:
         seen: set[str] = set()
@@ -316,7 +320,9 @@ Content = TypeVar("Content")
 Read = TypeVar("Read")
 
 _known: dict[str | bytes, Request] = {}
-"""What was read, by its content: a text, the bytes of a document, or values as marshal writes them, behind a NUL."""
+"""What was read, by its content: a shape, options, or values as marshal writes them."""
+_documents: dict[str, Request] = {}
+"""The jobspecs that were read, by their text."""
 _known_resources: dict[tuple[Dialect, bytes], tuple[Vertex, ...]] = {}
 """Resources of JSON documents, by dialect and content: most jobs of a site differ in their command and duration only."""
 
@@ -333,7 +339,7 @@ def as_request(wanted: Wanted) -> Request:
     if isinstance(wanted, Request):
         return wanted
     if isinstance(wanted, str):
-        return _known.get(wanted) or _keep(_known, wanted, _of_text(wanted), len(wanted))
+        return _known.get(wanted) or _documents.get(wanted) or _of_text(wanted)
     if isinstance(wanted, Mapping):
         return _of_values(wanted)
     raise UsageError(f"a request is a shape, a jobspec or a Request, not {wanted!r:.80}")
@@ -351,8 +357,11 @@ def _keep(known: dict[Content, Read], content: Content, found: Read, length: int
 def _of_text(text: str) -> Request:
     stripped = text.strip()
     if stripped.startswith("{") or ("\n" in stripped and _LINES_OF_DOCUMENT.match(text)):
-        return _of_document(text.encode("utf-8", "surrogatepass"))
-    return of_options(options.words(stripped)) if stripped.startswith("-") else of_shape(stripped)
+        from fluxres.documents.yaml_document import parse_text
+
+        return _keep(_documents, text, parse(parse_text(text), dialect="any"), len(text))
+    found = of_options(options.words(stripped)) if stripped.startswith("-") else of_shape(stripped)
+    return _keep(_known, text, found, len(text))
 
 
 def of_options(given: options.Given, request: Request | None = None) -> Request:
@@ -422,10 +431,11 @@ def _of_document(source: str | bytes | Path) -> Request:
     from fluxres.documents.yaml_document import parse as parse_document
 
     data, file, path = opened(source)
-    if (known := _known.get(data)) is not None:
+    text = data.decode("utf-8", "surrogateescape")
+    if (known := _documents.get(text)) is not None:
         return known
     document = parse_document(data, file=file, path=path)
-    return _keep(_known, data, parse(document, dialect="any"), len(data))
+    return _keep(_documents, text, parse(document, dialect="any"), len(data))
 
 
 def _of_values(values: Mapping[str, Any]) -> Request:
@@ -435,12 +445,11 @@ def _of_values(values: Mapping[str, Any]) -> Request:
         written = marshal.dumps(plain, _MARSHAL)
     except ValueError:  # another mapping than a dict, a value of a class, or too deep
         return parse(values, dialect="any")
-    content = b"\0" + written
-    found = _known.get(content)
+    found = _known.get(written)
     if found is None:
         found = parse(values, dialect="any")
         if marshal.loads(written) == values:  # a number of NumPy comes back as something else
-            _keep(_known, content, found, len(content))
+            _keep(_known, written, found, len(written))
     return found
 
 
@@ -574,10 +583,10 @@ class _Reader:
             known: its resources, if they were read before.
         """
         values: Any = self.document.values
-        self.rules.check_version(given.version, self.at("version"))
+        self.rules.check_version(given.version, self.at)
         resources = self.resources(given.resources) if known is None else known
         tasks = tuple([self.task(task, values["tasks"][number], number) for number, task in enumerate(given.tasks)])
-        self.rules.check_tasks(tasks, self.at("tasks"))
+        self.rules.check_tasks(tasks, self.at)
         attributes = self.attributes(given.attributes, values["attributes"])
         system = attributes.get("system", {})
         constraint = system.get("constraints")
@@ -594,7 +603,7 @@ class _Reader:
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:
         found = self.vertices(given, ("resources",), in_slot=False)
-        self.rules.check_resources(given, self.at("resources"))
+        self.rules.check_resources(given, self.at)
         return found
 
     def vertices(self, given: list[schema.Resource], path: tuple[Key, ...], in_slot: bool) -> tuple[Vertex, ...]:
@@ -643,9 +652,8 @@ class _Reader:
             raise place.at("label").error(f"expected a label of its own, got {given.label!r}, which {has} has")
 
     def task(self, given: schema.Task, values: Mapping[str, Any], number: int) -> Task:
-        place = self.at("tasks", number)
-        self.rules.check_task_keys(values, place)
-        per, amount, resource_type = self.task_count(given.count, place.at("count"))
+        self.rules.check_task_keys(values, self.at, number)
+        per, amount, resource_type = self.task_count(given.count, number)
         extra = {key: value for key, value in values.items() if key not in given.__struct_fields__}
         return Task(
             tuple(given.command),
@@ -653,38 +661,40 @@ class _Reader:
             per,
             amount,
             resource_type,
-            self.free(given.attributes, place.at("attributes")) if isinstance(given.attributes, dict) else None,
+            self.free(given.attributes, "tasks", number, "attributes") if isinstance(given.attributes, dict) else None,
             given.distribution or None,
-            self.free(extra, place),
+            self.free(extra, "tasks", number),
         )
 
-    def task_count(self, given: schema.TaskCount, place: Place) -> tuple[PerTask, int, str | None]:
-        stated: list[tuple[PerTask, Any]] = [(per, getattr(given, per)) for per in PER_TASK if getattr(given, per)]
+    def task_count(self, given: schema.TaskCount, number: int) -> tuple[PerTask, int, str | None]:
+        stated: list[tuple[PerTask, Any]] = [(per, found) for per in PER_TASK if (found := getattr(given, per))]
         if len(stated) != 1:
-            raise place.error(f"expected exactly one of {', '.join(PER_TASK)}, got {len(stated)}")
+            raise self.at("tasks", number, "count").error(f"expected exactly one of {', '.join(PER_TASK)}, got {len(stated)}")
         ((per, amount),) = stated
         if per not in self.rules.per_task:
-            raise place.error(f"expected {' or '.join(self.rules.per_task)}, got {per}", "RFC 25 has no other")
+            message = f"expected {' or '.join(self.rules.per_task)}, got {per}"
+            raise self.at("tasks", number, "count").error(message, "RFC 25 has no other")
         return (per, amount.count, amount.type) if per == "per_resource" else (per, amount, None)
 
     def attributes(self, given: schema.Attributes | None, values: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        place = self.at("attributes")
         if given is None or values is None:
             if not self.rules.null_attributes:
-                raise place.expected("a mapping", None)
+                raise self.at("attributes").expected("a mapping", None)
             return {}
         system: Any = given.system or None
         if self.rules.duration_required and not (system and isinstance(system.duration, float)):
-            raise place.at("system").error("the key 'duration' is missing")
+            raise self.at("attributes", "system").error("the key 'duration' is missing")
         if system and system.cwd and not system.cwd.startswith("/"):
-            raise place.at("system", "cwd").expected("an absolute path", system.cwd)
-        found: Mapping[str, Any] = self.free(values, place)
+            raise self.at("attributes", "system", "cwd").expected("an absolute path", system.cwd)
+        found: Mapping[str, Any] = self.free(values, "attributes")
         return found
 
-    def free(self, values: Any, place: Place) -> Any:
+    def free(self, values: Any, *path: Key) -> Any:
         """A private copy of free-form values, bounded. Those of a JSON text are private, and fewer than its characters."""
         document = self.document
-        return values if document.is_json and len(document.text) <= limits.REQUEST_VALUES_MAX else place.values(values)
+        if document.is_json and len(document.text) <= limits.REQUEST_VALUES_MAX:
+            return values
+        return self.at(*path).values(values)
 
 
 def _check_directed(given: schema.Resource, place: Place) -> None:
