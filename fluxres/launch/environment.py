@@ -19,6 +19,7 @@ from fluxres.syntax import idset, unit
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.model import Allocation, ResourceGraph
+    from fluxres.syntax.jobspec import Request
 
 _VARIABLES: Final = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
 """The variable that shows devices to programs, by vendor; that of NVIDIA for others."""
@@ -44,11 +45,19 @@ class Setting(msgspec.Struct):
     notes: list[str] = []
 
 
-def setting(graph: ResourceGraph, granted: Allocation, *, binds: bool, given: Mapping[str, str] = os.environ) -> Setting:
+def setting(
+    graph: ResourceGraph,
+    granted: Allocation,
+    request: Request | None = None,
+    *,
+    binds: bool,
+    given: Mapping[str, str] = os.environ,
+) -> Setting:
     """What a job is given.
 
     Args:
         granted: what it holds.
+        request: that it holds it for; None for pools by name.
         binds: whether it is bound to its cores.
         given: the environment of the launcher.
     """
@@ -62,10 +71,28 @@ def setting(graph: ResourceGraph, granted: Allocation, *, binds: bool, given: Ma
         if binds:
             made.cpus = _cpus(structure, cores, made.notes)
             made.memory = _memory_nodes(made.cpus or ())
+    if request is not None:
+        made.variables |= _of_system(request, granted, given)
     amounts = {v: held[v] for v in structure.of_type("memory").tolist() if v in held}
     if amounts:
         made.memory_bytes = sum(amount * _bytes(structure.kinds[structure.kind.item(v)].unit) for v, amount in amounts.items())
     return made
+
+
+def _of_system(request: Request, granted: Allocation, given: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the system in whose language a request is."""
+    user = request.attributes.get("user") if request.attributes else None
+    asked = user.get("asked") if isinstance(user, Mapping) else None
+    match asked.get("format") if isinstance(asked, Mapping) else None:
+        case "canary":
+            from fluxres.formats.peers.canary import environment as canary
+
+            return canary.environment(request, granted, given)
+        case "ctest":
+            from fluxres.formats.peers.ctest import environment as ctest
+
+            return ctest.environment(request, granted)
+    return {}
 
 
 def _held(structure: Structure, granted: Allocation) -> dict[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -431,3 +432,29 @@ def test_a_small_campaign_of_kills_leaves_nothing(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ctest_gets_a_specification_of_what_was_allocated(workstation: Workstation) -> None:
+    script = "cat $CTEST_RESOURCE_SPEC_FILE"
+    out = json.loads(workstation.command("run", "-c2", "-g1", "--no-bind", "--ctest", "--", "sh", "-c", script))
+    assert out["local"] == [{"cpus": [{"id": "0", "slots": 1}, {"id": "1", "slots": 1}], "gpus": [{"id": "0", "slots": 1}]}]
+
+
+@pytest.mark.skipif(shutil.which("ctest") is None, reason="needs ctest (apt-get install cmake)")
+def test_the_real_ctest_runs_inside_an_allocation(workstation: Workstation) -> None:
+    (workstation.folder / "CTestTestfile.cmake").write_text(
+        'add_test(one sh -c "echo got=$CTEST_RESOURCE_GROUP_0_GPUS")\n'
+        'set_tests_properties(one PROPERTIES RESOURCE_GROUPS "gpus:1")\n',
+        encoding="utf-8",
+    )
+    out = workstation.command("run", "-g1", "--no-bind", "--ctest", "--", "ctest", "-j2", "-V")
+    assert "got=id:0,slots:1" in out
+
+
+def test_requests_of_other_systems_get_their_variables(workstation: Workstation) -> None:
+    script = "echo $CTEST_RESOURCE_GROUP_COUNT $CTEST_RESOURCE_GROUP_0_GPUS"
+    request = ("--request-format", "ctest", "gpus:1")
+    assert workstation.command("run", *request, "--no-bind", "--", "sh", "-c", script) == "1 id:0,slots:1\n"
+    script = "echo $CANARY_GPU_IDS $CUDA_VISIBLE_DEVICES"
+    request = ("--request-format", "canary", "gpus=1")
+    assert workstation.command("run", *request, "--no-bind", "--wait", "--", "sh", "-c", script) == "0 0\n"
