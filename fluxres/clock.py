@@ -222,7 +222,8 @@ def _number(value: Any, what: str, other: str) -> float:
     from decimal import Decimal  # not imported for the times that are usual
 
     known: Any = (numbers.Real, Decimal)  # to mypy, int and float are none of these
-    if isinstance(value, bool) or not isinstance(value, known):
+    is_length = type(value).__module__ == "numpy" and type(value).__name__ == "timedelta64"  # an Integral to NumPy
+    if isinstance(value, bool) or is_length or not isinstance(value, known):
         raise UsageError(f"{what}: expected seconds as a number or {other}, got {value!r:.80}")
     if isinstance(value, numbers.Integral):
         return int(value)

@@ -219,6 +219,9 @@ CONSTRAINT_DEPTH_MAX: Final = 64
 MATCH_STEPS_MAX: Final = 100_000
 """Choices a match may take back (seconds): parts of a request that compete for the same pools are a hard problem in general."""
 
+ASSIGNMENT_STEPS_MAX: Final = 20_000
+"""Numbers of tasks that one pass of the queue policy `hyperqueue` tries (half a second): packing workers is a hard problem."""
+
 ROUTE_HOPS_MAX: Final = 1_000_000
 """Hops that stay known of routes to pools that requests named (some hundred MB); past that they are found again."""
 

@@ -28,6 +28,7 @@ _OPTIONS = (
     ),
     click.option("--cluster", metavar="NAME", help="Combine files of one node each into a cluster of this name."),
     click.option("--keep", metavar="TYPES", help="Types of pools to keep (core,gpu), for formats with more types."),
+    click.option("--fractions", is_flag=True, help="Make the units of HyperQueue's workers divisible, as in gpus=0.5."),
 )
 
 
@@ -43,6 +44,7 @@ def read_description(
     format_name: str | None,
     cluster: str | None,
     keep: str | None,
+    fractions: bool = False,
     *,
     name: str | None = None,
     changes: Sequence[str] = (),
@@ -55,14 +57,15 @@ def read_description(
     """
     if shown is None:
         with progress(len(sources)) as own:
-            return read_description(sources, format_name, cluster, keep, name=name, changes=changes, shown=own)
+            return read_description(sources, format_name, cluster, keep, fractions, name=name, changes=changes, shown=own)
     from fluxres import clock
     from fluxres.documents.source import Sources
     from fluxres.formats import registry
     from fluxres.store.files import load
 
     words = None if keep is None else tuple(word.strip() for word in keep.split(","))
-    options = {key: value for key, value in (("cluster", cluster), ("keep", words)) if value is not None}
+    given = ("cluster", cluster), ("keep", words), ("fractions", fractions or None)
+    options: dict[str, Any] = {key: value for key, value in given if value is not None}
     is_one = len(sources) == 1 and (cluster is None or registry.live_format(sources[0]) is not None)
     if not is_one:
         several = Sources(sources, lambda file: shown.step(f"reading {file}"))

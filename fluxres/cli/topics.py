@@ -43,6 +43,7 @@ TOPICS: Final = {
     "store": Topic("the files on disk, and how to back them up", "store.md"),
     "programs": Topic("programs in allocations: environment, queue, what happens if one is killed", "run.md"),
     "rules": Topic("the invariants that check tests", "rules.md"),
+    "peer-systems": Topic("HyperQueue, canary, CTest and JQM: their requests and variables", "seed-systems.md"),
     "instances": Topic("schedulers and queue policies", "instances.md"),
     "simulation": Topic("workloads, costs and metrics of simulations", "simulation.md"),
     "studies": Topic("the files that experiment reads", "experiments.md"),

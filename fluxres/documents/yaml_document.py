@@ -255,7 +255,9 @@ class _Composer:
         from fluxres.documents import yaml_errors
 
         mark = error.problem_mark
-        if mark is not None and "nesting depth" in (error.problem or ""):  # a bound of LibYAML since 0.2.6
+        if mark is not None and "nesting depth" in (
+            error.problem or ""
+        ):  # LibYAML's own bound, before it reports any of the levels
             where = self._where(mark.line, mark.column, [])
             return LimitExceeded(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", where=where, hint=_FLATTER)
         starts = [*self._line_starts, None]
@@ -263,8 +265,6 @@ class _Composer:
         found = yaml_errors.explained(error, lines, self._quoted_over_lines(), self._bracket(lines))
         is_there = mark is not None and (mark.line, mark.column) == (found.line, found.column)
         where = self._where(found.line, found.column, self._path() if is_there else [])
-        if "nesting depth" in (error.problem or ""):  # libyaml's own bound, before its parser reports any of the levels
-            return LimitExceeded(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", where=where, hint=_FLATTER)
         return InputError(found.message, where=where, hint=found.hint)
 
     def _bracket(self, lines: list[str]) -> tuple[int, int] | None:

@@ -110,6 +110,18 @@ class GraphInventory:
         self.running.add(hold)
         return hold
 
+    def start_on(self, key: int, choose: Callable[[int, int], Placement | None], now: int, end: int) -> Hold | None:
+        """Allocate what a queue policy chooses over [now, end); None if it finds no room."""
+        found = choose(now, end)
+        if found is None:
+            return None
+        try:
+            hold = self._commit(key, found)
+        except InsufficientResources:  # of a supplier
+            return None
+        self.running.add(hold)
+        return hold
+
     def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> Hold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
@@ -374,7 +386,7 @@ class GraphInventory:
 def _signature(request: Request) -> object:
     """Equal for requests with the same answer at any time."""
     queue = request.system.get("queue", "") if request.attributes else ""
-    return request.resources, request.constraint, queue, request.chooser
+    return request.resources, request.constraint, queue, request.chooser, request.variants
 
 
 class GraphHold(Hold):

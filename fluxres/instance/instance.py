@@ -77,9 +77,8 @@ class Instance(Tabular):
 
     Args:
         graph: a machine or part of one. With inventory "graph", every job is an allocation in it, under the id of the job.
-        queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, jqm-poller, jqm-tours, canary,
-            with parameters as in
-            ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
+        queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, hyperqueue, jqm-poller,
+            jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
         match_policy: which pools to prefer.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
         name: default: that of the graph.
@@ -240,6 +239,11 @@ class Instance(Tabular):
     def running(self) -> int:
         """The number of jobs that hold resources."""
         return len(self._jobs) - self.pending
+
+    @property
+    def running_jobs(self) -> Mapping[int, Job]:
+        """The active jobs by number, for queue policies, which ask for those that hold resources."""
+        return self._jobs
 
     @property
     def is_active(self) -> bool:

@@ -75,6 +75,7 @@ def _factories() -> dict[str, Any]:
 
 
 _OF_PEERS: Final = {
+    "hyperqueue": ("fluxres.instance.hyperqueue", "HyperQueue"),
     "jqm-poller": ("fluxres.instance.jqm", "JqmPoller"),
     "jqm-tours": ("fluxres.instance.jqm", "JqmTours"),
     "canary": ("fluxres.instance.canary", "Canary"),

@@ -11,9 +11,9 @@ such as the immediate end of a job that was started, causes another round.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
@@ -25,6 +25,13 @@ from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fix
 from fluxres.instance.lanes import Lanes
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Member, Timekeeper
+
+if TYPE_CHECKING:
+    from fluxres.match import Placement
+    from fluxres.model import ResourceGraph
+
+Choose = Callable[[int, int], "Placement | None"]
+"""Finds pools for a window in ticks; None if there is no room."""
 
 UNDECIDED: Final = "alloc"
 """Type of the exception of a job for which the matcher could not decide whether there is room."""
@@ -102,6 +109,9 @@ class QueueOwner(Scheduler, Member, Protocol):
     policy: QueuePolicy
     time: Timekeeper
 
+    @property
+    def running_jobs(self) -> Mapping[int, Job]: ...
+
     def is_behind(self) -> bool: ...
 
     def owe_pass(self, *, is_promised: bool = False) -> None: ...
@@ -126,7 +136,7 @@ class Queue:
     starts none are left out.
 
     A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
-    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `lanes`, `instance`, `wake_at`.
+    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `lanes`, `graph`, `instance`, `wake_at`.
     """
 
     def __init__(self, instance: QueueOwner) -> None:
@@ -193,6 +203,16 @@ class Queue:
         self._instance.wake_at(ticks(moment_s))
 
     @property
+    def now(self) -> int:
+        """Now in ticks."""
+        return self._instance.now
+
+    @property
+    def graph(self) -> ResourceGraph:
+        """The machine, with what everybody holds of it; a policy only reads it."""
+        return self._instance.inventory.graph
+
+    @property
     def is_full(self) -> bool:
         """Whether nothing at all is free now; False if unsure."""
         return self._instance.inventory.is_full
@@ -249,15 +269,19 @@ class Queue:
         self._is_postponed = not any(self._attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
         return self._is_postponed
 
-    def start(self, job: Job) -> bool:
-        """Start a job if there is room for it now beside everything held and reserved; returns whether it started."""
+    def start(self, job: Job, choose: Choose | None = None) -> bool:
+        """Start a job if there is room for it now beside everything held and reserved; returns whether it started.
+
+        Args:
+            choose: finds the pools for the window, in place of the match policy; only with the inventory `graph`.
+        """
         self._require_not_ending()
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
         if self._starts_left == 0:
             raise PassEnded
         self._count_action()
-        if not self._try_start(job):
+        if not self._try_start(job, choose):
             return False
         self._starts_left -= 1
         self._started += 1
@@ -523,12 +547,17 @@ class Queue:
         self._fresh.clear()
         self._close_holes()
 
-    def _try_start(self, job: Job) -> bool:
+    def _try_start(self, job: Job, choose: Choose | None = None) -> bool:
         """Start a waiting job if its resources are free now."""
         instance = self._instance
         now, inventory, number = instance.now, instance.inventory, job.number
         end = min(now + job.duration, FOREVER)
-        if job.reserved < 0:
+        if choose is not None and isinstance(inventory, GraphInventory):
+            if job.reserved >= 0:
+                inventory.unreserve(number)
+                self.drop(job)
+            claim = self._attempt(job, inventory.start_on, number, choose, now, end)
+        elif job.reserved < 0:
             claim = self._attempt(job, inventory.start, number, job.ask, now, end)
         elif job.reserved <= now:
             claim = self._attempt(job, inventory.begin, number, job.ask, now, end)

@@ -6,7 +6,7 @@ changes.  The vector path answers a request whose form it knows, the reference t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -37,6 +37,7 @@ from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
 from fluxres.match.vector import Search
+from fluxres.match.workers import Returned, Workers
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
@@ -60,6 +61,7 @@ class Matcher:
         with_draws: charge what pools draw on their own.
         with_partitions: a request goes to a partition (rule P1).
         typology: of another matcher of the same machine, to share; it has the present states, or as many as `ideal` asks for.
+        returned: by parent, the pools that requests for amounts returned, in order; the caller keeps it up.
 
     Call `forget` after changing kinds of the structure in place (properties); changes of states are noticed.
 
@@ -84,6 +86,7 @@ class Matcher:
         with_draws: bool = True,
         with_partitions: bool = True,
         typology: Typology | None = None,
+        returned: Returned | None = None,
     ) -> None:
         self.structure = structure
         self.planner = planner
@@ -105,12 +108,15 @@ class Matcher:
         self._failures: dict[tuple[Eligible, object], Failures] = {}
         self._node_table = NodeTable(self.typology, planner, ideal=ideal)
         self._below_meetings: Below = {}
+        self._returned: Returned = {} if returned is None else returned
+        self._workers: Workers | None = None
         self._idle: Matcher | None = None
         self._empty: Matcher | None = None
 
     def forget(self) -> None:
         """Drop what was derived from kinds."""
         self._forget_queries()
+        self._workers = None
         self._node_table.forget()
         for found in ("draws", "drawn_by_itself"):
             self.typology.__dict__.pop(found, None)
@@ -145,11 +151,19 @@ class Matcher:
             raise _wrong_window(start, end)
         partition = self.partition_for(request) if self.structure.partitions or request.attributes else None
         if partition is None:
-            return self._answer(self._query(request, how), start, end, reference=reference)
+            return self._match(request, how, None, start, end, reference=reference)
         if admission.objections(partition, request, _length(start, end), is_queued=is_queued, ideal=self.ideal):
             return None
-        query = self._query(self._within_limits(request, partition), how, partition)
-        return self._allowed(self._answer(query, start, end, reference=reference), partition)
+        within = self._within_limits(request, partition)
+        return self._allowed(self._match(within, how, partition, start, end, reference=reference), partition)
+
+    def _match(
+        self, request: Request, how: str | Policy, partition: Partition | None, start: int, end: int, *, reference: bool = False
+    ) -> Placement | None:
+        """The match of a request among the members of a partition, whatever else that allows."""
+        if request.variants:
+            return self._of_amounts(request, policy(how), partition)(start, end)
+        return self._answer(self._query(request, how, partition), start, end, reference=reference)
 
     def _answer(self, query: Query, start: int, end: int, *, reference: bool = False) -> Placement | None:
         """The match of a query in a window."""
@@ -164,6 +178,76 @@ class Matcher:
                 pass
         plan, situation, budget = query.plan, query.situation(start, end), self._budget(query.plan)
         return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, query.policy, budget).match())
+
+    # -- amounts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> Workers:
+        """What matches requests for amounts within a node."""
+        if self._workers is None or self._workers.typology is not self.typology:
+            self._workers = Workers(self.typology, self.planner, self._returned, ideal=self.ideal)
+        return self._workers
+
+    def _of_amounts(self, request: Request, chosen: Policy, among: Partition | None) -> Callable[[int, int], Placement | None]:
+        """The match of a request with variants."""
+        self.follow_suppliers()
+        workers = self.workers
+        workers.require_known(request.variants)
+        eligible = self._eligible_for(request.constraint, among)
+        measured = workers.measured(request.variants)
+
+        def at(start: int, end: int) -> Placement | None:
+            situation = Situation(self.typology, self.planner, eligible, start, end, measured=measured, ideal=self.ideal)
+            return workers.match(request.variants, situation, chosen)
+
+        return at
+
+    def eligible_for(self, request: Request | None) -> Eligible:
+        """The nodes that the constraint and the partition of a request allow; all of them without a request."""
+        if request is None:
+            return self._eligible_for(None)
+        return self._eligible_for(request.constraint, self.partition_for(request))
+
+    def place(self, request: Request, number: int, nodes: Sequence[int], start: int, end: int) -> Placement | None:
+        """A variant of a request for amounts on certain nodes, for a caller that chooses these; None if there is no room."""
+        situation = Situation(self.typology, self.planner, self.eligible_for(request), start, end, ideal=self.ideal)
+        return self.workers.place(request.variants, number, nodes, situation)
+
+    def _why_not_amounts(
+        self, request: Request, partition: Partition | None, start: int, end: int, how: str | Policy, holders: Holders | None
+    ) -> Refusal | None:
+        """Why a request with variants has no match in a window, or None if it has one."""
+        self.workers.require_known(request.variants)
+        if partition is not None and (found := self._objections(request, start, end, how)):
+            return self._objected(request, found, start, end, how)
+        if self._match(request, how, partition, start, end) is not None:
+            return None
+        return self._refusal_of_amounts(request, partition, start, end, how, holders)
+
+    def _refusal_of_amounts(
+        self, request: Request, partition: Partition | None, start: int, end: int, how: str | Policy, holders: Holders | None
+    ) -> Refusal:
+        """Why a request with variants has no match: what the types of each variant say, and what only its node can."""
+        from fluxres.match import reasons
+
+        if partition is not None and (objected := self._objections(request, start, end, how)):
+            return self._objected(request, objected, start, end, how)
+        eligible = self._eligible_for(request.constraint, partition)
+        never = self._is_never(request)
+        at, window = (self._unhindered(), (0, FOREVER)) if never else (self, (start, end))
+        found = reasons.of_variants(
+            request.variants,
+            at.workers,
+            lambda plan: Situation(at.typology, at.planner, eligible, *window, measured=plan.measured, ideal=at.ideal),
+            policy(how),
+            None if never else holders,
+        )
+        first = None
+        with suppress(LimitExceeded):
+            first = None if never else self.earliest(request, _length(start, end), start, how)
+        earliest = None if first is None else seconds(first.start)
+        name = None if partition is None else partition.name
+        return reasons.Refusal(found[0], {}, never, earliest, partition=name, notes=found[1])
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
@@ -180,9 +264,16 @@ class Matcher:
             return admission.of_request(self.structure, request)
         return None
 
+    def _require_known(self, request: Request) -> None:
+        """Errors: InfeasibleRequest for a type that the machine does not have."""
+        if request.variants:
+            self.workers.require_known(request.variants)
+        else:
+            self._query(request)
+
     def _within_limits(self, request: Request, partition: Partition) -> Request:
         """The request as its partition limits it, the same object for the same resources."""
-        if partition.max_nodes is None and not partition.min_nodes:
+        if (partition.max_nodes is None and not partition.min_nodes) or request.variants:
             return request
         key = request.resources, request.constraint, request.parts, request.chooser, partition.vertex
         found = self._within.get(key)
@@ -206,7 +297,7 @@ class Matcher:
         if found or (partition.max_nodes is None and not partition.min_nodes):
             return found
         try:
-            there = self._answer(self._query(self._within_limits(request, partition), how, partition), start, end)
+            there = self._match(self._within_limits(request, partition), how, partition, start, end)
         except LimitExceeded:
             return []
         beyond = None if there is None else self._beyond(partition, there)
@@ -246,9 +337,14 @@ class Matcher:
             raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
         within = request if partition is None else self._within_limits(request, partition)
-        query = self._query(within, how, partition)
+        if request.variants:
+            self.workers.require_known(request.variants)
+        else:
+            query = self._query(within, how, partition)
         if partition is not None and admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
             return None
+        if request.variants:
+            return earliest(self._of_amounts(request, policy(how), partition), self.planner, None, duration, after)
         undecided: list[LimitExceeded] = []
 
         def attempt(start: int, end: int) -> Placement | None:
@@ -277,7 +373,7 @@ class Matcher:
             length = None if request.duration_s is None else positive_ticks(request.duration_s)
             objections = admission.objections(partition, request, length, is_queued=True, ideal=True)
             request = self._within_limits(request, partition)
-            self._query(request)  # a type that the machine does not have comes before what a partition does not allow
+            self._require_known(request)  # this comes before what a partition does not allow
             if objections:
                 return False
         self.follow_suppliers()
@@ -285,6 +381,8 @@ class Matcher:
         idle = [self._unhindered()]
         if self.typology.dead:
             idle.append(self._unheld())  # a supplier that is down need not give its share
+        if request.variants:
+            return any(matcher._of_amounts(request, policy("first"), partition)(0, FOREVER) for matcher in idle)
         for matcher in idle:
             query = matcher._query(request, eligible=eligible)
             if matcher._fits(query, query.plan.lowest, 0, FOREVER, reference=reference):
@@ -309,6 +407,8 @@ class Matcher:
         if not 0 <= start < end or start >= FOREVER:
             raise _wrong_window(start, end)
         partition, undecided = self.partition_for(request), False
+        if request.variants:
+            return self._why_not_amounts(request, partition, start, end, how, holders)
         query = self._query(request if partition is None else self._within_limits(request, partition), how, partition)
         if partition is not None and (found := self._objections(request, start, end, how)):
             return self._objected(request, found, start, end, how)
@@ -353,6 +453,8 @@ class Matcher:
         from fluxres.match import reasons
 
         partition = self.partition_for(request)
+        if request.variants:
+            return self._refusal_of_amounts(request, partition, start, end, how, holders)
         within = request if partition is None else self._within_limits(request, partition)
         query = self._query(within, how, partition)
         if partition is not None and (objected := self._objections(request, start, end, how)):

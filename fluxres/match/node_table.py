@@ -7,6 +7,7 @@ level: bits for questions about nodes, numbers for what they contain.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +30,23 @@ class NodeTable:
         ideal: ignore states.
     """
 
-    level: Level
-    """Of the nodes; only if `is_flat`."""
-
     def __init__(self, typology: Typology, planner: Planner, *, ideal: bool = False) -> None:
         self.typology = typology
         self.planner = planner
         self.ideal = ideal
-        level = planner.levels.of(typology.node) if typology.node >= 0 else None
-        self.is_flat = level is not None
-        if level is not None:
-            self.level = level
         self.forget()
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether the nodes have a level: they do not nest and have no sizes."""
+        return self.typology.node >= 0 and self.planner.levels.of(self.typology.node) is not None
+
+    @cached_property
+    def level(self) -> Level:
+        """The level of the nodes, if `is_flat`.  The planner maintains it from the first use on."""
+        found = self.planner.levels.of(self.typology.node)
+        assert found is not None
+        return found
 
     def forget(self) -> None:
         """Drop what was derived from states and kinds."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from fluxres.allocation import plans, reserved, steps, together
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
 from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.planned import Batch, Change, Piece, Staged
@@ -200,6 +201,9 @@ def commit_match(
     Errors: InsufficientResources, InfeasibleRequest if it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
+    chosen = Chosen(found.order, found.variant) if found.order else None
+    if chosen is not None and structure.kinds.may_draw:
+        return _allocate_chosen(graph, found, job, chosen, facts)
     planned: Batch | list[Change]
     refuse_reservation(graph, job)
     if is_moved:
@@ -208,12 +212,32 @@ def commit_match(
     else:
         planned = plans.match(graph.records, found.vertices, found.amounts, found.implied, job, *window)
     require_room(graph, (planned, window))
-    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts), len(found))
+    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts, chosen), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
     if facts is not None:
         graph.records.note_facts(job, facts)
+    if chosen is not None:
+        graph.records.note_chosen(job, chosen)
     graph.revision += 1
-    return Allocation(graph, job, (found.vertices, found.amounts), window, slots, found.implied, picked=found.picked)
+    return Allocation(
+        graph, job, (found.vertices, found.amounts), window, slots, found.implied, picked=found.picked, chosen=chosen
+    )
+
+
+def _allocate_chosen(graph: ResourceGraph, found: Placement, job: str, chosen: Chosen, facts: JobFacts | None) -> Allocation:
+    """Allocate what a request for amounts chose, with what these pools draw by themselves."""
+    window = found.start, found.end
+    named, drawn = supply.with_draws(graph, list(found.targets), window, job)
+    refuse_reservation(graph, job)
+    share = Share(
+        job, job, named, *window, slots=found.nslots, implies=implicit(named, drawn), drawn=drawn, facts=facts, chosen=chosen
+    )
+    with supply.NamingConsumers(graph, drawn):
+        together.grant(
+            graph.records, [share], lambda: tell(graph, lambda: events.allocate_all(graph.structure, [share]), len(named))
+        )
+    graph.revision += 1
+    return Allocation(graph, job, named, window, found.nslots, chosen=chosen)
 
 
 def free(

@@ -17,6 +17,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import plans, reserved, together
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Staged
@@ -92,6 +93,14 @@ def _facts(e: Event) -> JobFacts | None:
     return None if values.count(None) == len(values) else msgspec.convert(values, JobFacts)
 
 
+def _chosen(graph: ResourceGraph, e: Event) -> Chosen | None:
+    """The order of the pools, if it was that of a choice by amounts."""
+    if "variant" not in e:
+        return None
+    n = graph.structure.n
+    return Chosen(tuple(v for v, _ in _targets(graph, e["pools"]) if v < n), e["variant"])
+
+
 def _slots(slots: int) -> Event:
     """The field with the number of slots of a request, if there was one."""
     return {"slots": slots} if slots else {}
@@ -106,17 +115,21 @@ def allocate(
     slots: int = 0,
     drawn: Rows = NO_ROWS,
     facts: JobFacts | None = None,
+    chosen: Chosen | None = None,
 ) -> Event:
-    """Units of pools are allocated to a job."""
+    """Units of pools are allocated to a job; if they were chosen by amounts, in the order of `pools`."""
     window = {"start": start, "end": _end(end)}
     named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn), **_about(facts)}
-    return {"event": "allocate", "job": job, **named}
+    variant = {} if chosen is None else {"variant": chosen.variant}
+    return {"event": "allocate", "job": job, **named, **variant}
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
     """Units of pools are allocated to several jobs, all or none."""
     parts = [
-        allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn, share.facts)
+        allocate(
+            structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn, share.facts, share.chosen
+        )
         for share in shares
     ]
     return {"event": "allocate_all", "parts": [{key: part[key] for key in part if key != "event"} for part in parts]}
@@ -245,6 +258,7 @@ def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
         planned = plans.allocate(graph.records, _targets(graph, e["pools"]), e["job"], *window, implies=True)
     graph.records.allocate(planned, e["job"], *window, e.get("slots", 0), _rows(graph, e))
     graph.records.note_facts(e["job"], _facts(e))
+    graph.records.note_chosen(e["job"], _chosen(graph, e))
 
 
 def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
@@ -259,6 +273,7 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
             implies=True,
             drawn=_rows(graph, part),
             facts=_facts(part),
+            chosen=_chosen(graph, part),
         )
         for i, part in enumerate(e["parts"], 1)
     ]

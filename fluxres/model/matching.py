@@ -61,7 +61,8 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     if refusal.objections:
         return _objected(refusal)
     short = next((part for part in refusal.parts if part.is_short), None)
-    message = short.sentence() if short is not None else refusal.rule or " ".join(refusal.sentences())
+    noted = refusal.rule or "; ".join(refusal.notes) or " ".join(refusal.sentences())
+    message = short.sentence() if short is not None else noted
     if refusal.never:
         return InfeasibleRequest(
             message, hint=f"{refusal.bound} can never satisfy it", reasons=refusal.reasons(), explanation=refusal

@@ -66,8 +66,11 @@ def _repetition(start: int, every: int, number: int) -> int:
     if rest or seconds(start) <= EPOCH_FROM_S:
         return start + number * every
     second, fraction = divmod(start, TICKS_PER_S)
-    begin = datetime.fromtimestamp(second) + timedelta(days=days * number)
-    return round(begin.timestamp()) * TICKS_PER_S + fraction
+    try:
+        begin = datetime.fromtimestamp(second) + timedelta(days=days * number)
+        return round(begin.timestamp()) * TICKS_PER_S + fraction
+    except (ValueError, OverflowError, OSError):  # beyond the calendar
+        return start + number * every
 
 
 def topmost(end: Int32, vertices: Sequence[int]) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import steps
+from fluxres.allocation.chosen import Chosen, Returns
 from fluxres.allocation.drawn import Drawn
 from fluxres.allocation.facts import JobFacts, Launch, Reservation
 from fluxres.allocation.planned import Batch, Staged
@@ -515,7 +516,8 @@ class ResourceGraph(ShownDeep, Tabular):
             for v, spans in self.records.implied.get(job, {}).items()
             if (amounts := [amount for s, e, amount in spans if s < hi and lo < e])
         ]
-        return Allocation.of_records(self, job, held, self.records.slots_of.get(job) if at is None else None, implied)
+        slots = self.records.slots_of.get(job) if at is None else None
+        return Allocation.of_records(self, job, held, slots, implied, self.records.chosen.get(job))
 
     # -- matching a request ------------------------------------------------------------------------------------------
 
@@ -525,7 +527,7 @@ class ResourceGraph(ShownDeep, Tabular):
         if self._matcher is None:
             from fluxres.match import Matcher
 
-            self._matcher = Matcher(self.structure, self.planner)
+            self._matcher = Matcher(self.structure, self.planner, returned=self.records.returns.by_parent)
         return self._matcher
 
     def match(
@@ -1410,7 +1412,7 @@ def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[
             f"the clock of graph '{graph.name}' cannot be pickled: {error}",
             hint="use fluxres.clock.system or a function of a module, or set clock to None",
         ) from None
-    about = (records.facts, records.reservations)
+    about = (records.facts, records.reservations, records.chosen, records.returns)
     held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of, records.drawn, *about)
     counters = (graph.generation, graph.revision, records.stages_made)
     return _revived, (type(graph), surgery.by_itself(graph.structure), graph.name, clock, held, counters)
@@ -1430,12 +1432,15 @@ def _revived(
         Drawn,
         dict[str, JobFacts],
         dict[str, Reservation],
+        dict[str, Chosen],
+        Returns,
     ],
     counters: tuple[int, int, int],
 ) -> ResourceGraph:
     graph = kind(structure, name=name, clock=clock)
     before = Records(structure, graph.planner)
-    recorded, before.implied, owners, before.stages, slots_of, before.drawn, before.facts, before.reservations = held
+    recorded, before.implied, owners, before.stages, slots_of, before.drawn = held[:6]
+    before.facts, before.reservations, before.chosen, before.returns = held[6:]
     before.held.update(recorded)
     before.pools_of = {owner: set() for owner in owners}
     before.slots_of = slots_of

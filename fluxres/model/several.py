@@ -15,6 +15,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import together
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import implicit
 from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.together import Found, Share, located, locking
@@ -278,14 +279,19 @@ def match_joined(
     """
     if any(request.constraint != requests[0].constraint or request.queue != requests[0].queue for request in requests):
         return None
-    if any(_meets(request) or request.chooser is not None or not _is_in_slots(request.resources) for request in requests):
-        return None  # a chooser answers its own request only
+    if any(_has_rules(request) or _meets(request) or not _is_in_slots(request.resources) for request in requests):
+        return None
     matcher = graph.matcher
     try:
         found = matcher.match(joined(requests), start, end, policy)
     except LimitExceeded:
         return None
     return None if found is None else _apart(graph, found, [matcher.lengths(request) for request in requests])
+
+
+def _has_rules(request: Request) -> bool:
+    """Whether the rules of another system answer the request, which know it alone."""
+    return request.chooser is not None or bool(request.variants)
 
 
 def _meets(request: Request) -> bool:
@@ -439,9 +445,7 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
     """Whether all parts cannot match at once even on an idle machine with everything up."""
     requests = [part.request for part in parts if part.request is not None]
-    if any(
-        each.constraint is not None or each.queue is not None or each.chooser is not None or _meets(each) for each in requests
-    ):
+    if any(each.constraint is not None or each.queue is not None or _has_rules(each) or _meets(each) for each in requests):
         return False  # these cannot be joined: a request has a single constraint, and connects its nodes in one place
     if graph.matcher.satisfiable(joined(requests)):
         return False
@@ -502,6 +506,7 @@ def _share(place: str, job: str, match: Placement, found: Found | None = None) -
         implies=True,
         drawn=match.drawn,
         is_routed=match.is_routed,
+        chosen=Chosen(match.order, match.variant) if match.order else None,
     )
 
 
@@ -523,7 +528,7 @@ def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]], facts: JobFac
     return [
         Allocation.of_windows(graph, share.job, [((each.start, each.end), each.targets) for each in of_part])
         if len(of_part) > 1
-        else Allocation(graph, share.job, list(share.targets), (share.start, share.end), share.slots)
+        else Allocation(graph, share.job, list(share.targets), (share.start, share.end), share.slots, chosen=share.chosen)
         for of_part in parts
         for share in of_part[:1]
     ]

@@ -85,11 +85,19 @@ def account(graph: ResourceGraph, where: Where) -> int:
 
 
 def vertex_named(structure: Structure, where: str) -> int:
-    """Vertex number of the pool with this path, URI, uuid or short name.
+    """Vertex number of the pool with this path, URI, uuid or short name; names in it may be quoted, as in lists.
 
     Errors: UnknownPool.
     """
-    return structure.vertex(where) if structure.lookup.is_placed(where) else structure.short_names.vertex(where)
+    try:
+        return structure.vertex(where) if structure.lookup.is_placed(where) else structure.short_names.vertex(where)
+    except UnknownPool:
+        if "'" in where or '"' in where:
+            with suppress(FluxresError):
+                found = vertices_named(structure, where)
+                if len(found) == 1:
+                    return found[0]
+        raise
 
 
 def spelled_out(structure: Structure, where: str) -> str:
@@ -102,7 +110,7 @@ def spelled_out(structure: Structure, where: str) -> str:
     name, path = structure.lookup.graph_and_path(where)
     if path is None:
         with _one_pool(where):
-            where = structure.where(structure.short_names.vertex(where))
+            where = structure.where(vertex_named(structure, where))
         name, path = structure.lookup.graph_and_path(where)
     return where if path is None else f"{name}:/{path}"
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.planned import Target
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, now_ticks, seconds
@@ -83,6 +84,7 @@ class Allocation(Tabular):
         several: the records, if their windows differ: (vertex, start, end, units), by vertex and start.
         picked: (slot, vertex, units) of each item of a request that the rule of another system answered (`match.chooser`), in the
             order of the items; only of an allocation as it was made, since records have no order.
+        chosen: of requests for amounts, the order of the pools and the variant.
 
     Cost: O(1); pools and spans are created when they are first read.
     """
@@ -97,6 +99,7 @@ class Allocation(Tabular):
         "_several",
         "_spans",
         "_structure",
+        "chosen",
         "job",
         "picked",
         "window",
@@ -112,8 +115,10 @@ class Allocation(Tabular):
         implied: Sequence[Target] = (),
         several: Sequence[Record] = (),
         picked: tuple[tuple[int, int, int], ...] = (),
+        chosen: Chosen | None = None,
     ) -> None:
         self.job = job
+        self.chosen = chosen
         self.window = window
         self.picked = picked
         self._graph, self._structure, self._generation = graph, graph.structure, graph.generation
@@ -124,11 +129,17 @@ class Allocation(Tabular):
 
     @classmethod
     def of_records(
-        cls, graph: ResourceGraph, job: str, held: Sequence[Record], nslots: int | None = None, implied: Sequence[Target] = ()
+        cls,
+        graph: ResourceGraph,
+        job: str,
+        held: Sequence[Record],
+        nslots: int | None = None,
+        implied: Sequence[Target] = (),
+        chosen: Chosen | None = None,
     ) -> Allocation:
         """The allocation of records with different windows, ordered by vertex and start."""
         window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-        return cls(graph, job, [], window, nslots, implied, held)
+        return cls(graph, job, [], window, nslots, implied, held, chosen=chosen)
 
     @classmethod
     def of_windows(cls, graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:

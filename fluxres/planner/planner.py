@@ -316,6 +316,11 @@ class Planner:
         line = self._used[self._type[v]]
         return 0 if line is None else line.most(self._ordinal[v], start, end)
 
+    def is_covered(self, v: int, start: int, end: int) -> bool:
+        """Whether v itself is held exclusively at some moment of the window."""
+        line = self._cover[self._type[v]]
+        return line is not None and line.most(self._ordinal[v], start, end) > 0
+
     def covered_by(self, v: int, start: int, end: int) -> int:
         """The nearest proper ancestor of v that is held exclusively at some moment of the window, or -1."""
         parent, types, cover, ordinal = self._parent, self._type, self._cover, self._ordinal

@@ -28,7 +28,8 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
         return found + [each.sentence() for each in refusal.objections]
     for part in refusal.obstacles:
         found += [f"{refusal.marked(part)}{part.head()}", *(f"  {cause}" for cause in part.ruled_out(_until))]
-    if not any(part.is_short for part in refusal.parts):
+    found += [f"{note[:1].upper()}{note[1:]}." for note in refusal.notes]
+    if not refusal.notes and not any(part.is_short for part in refusal.parts):
         found.append(refusal.together())
     return found + refusal.would_match()
 
@@ -66,9 +67,10 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
         return matching.refused(refusal)
     if refusal.rule:
         return matching.refused(refusal)
-    short = [part for part in refusal.parts if part.is_short] or list(refusal.parts)
-    reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short}
-    together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
+    short = [part for part in refusal.parts if part.is_short] or ([] if refusal.notes else list(refusal.parts))
+    reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short} | refusal.noted()
+    is_explained = bool(refusal.notes) or any(part.is_short for part in refusal.parts)
+    together = "" if is_explained else "; together the parts ask for the same pools"
     place, message = next(iter(reasons.items()), ("", "no pools found for the request"))
     if refusal.never:
         hint = f"{refusal.bound} can never satisfy it"
@@ -87,6 +89,7 @@ def document(refusal: Refusal | None) -> dict[str, Any]:
         "partition": None if refusal is None or not refusal.objections else _partition(refusal.objections),
         "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
         **({"rule": refusal.rule} if refusal is not None and refusal.rule else {}),
+        "notes": [] if refusal is None else list(refusal.notes),
     }
 
 

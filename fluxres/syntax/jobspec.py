@@ -35,6 +35,7 @@ from fluxres.syntax import count as counts
 from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.count import Count
+from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ class Request:
     """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
     say.
     """
+    variants: tuple[Variant, ...] = ()
+    """Amounts within one node, in order of preference, as HyperQueue asks for them; `resources` is the nearest to the first."""
 
     @classmethod
     def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
@@ -212,10 +215,10 @@ class Request:
             source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; options such as ``-N4 -c8`` or ``--nodes=4 --time 1h``; a
                 jobspec (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
             duration_s: seconds, in place of those of the jobspec.
-            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
-                honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
+            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what is lost of it is listed in
+                ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
 
-        Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
+        Errors: InputError with file, line, column and place in the document.
 
         >>> Request.parse("slot=4/[core=2;gpu=1]", duration_s=3600).duration_s
         3600.0
@@ -279,6 +282,16 @@ def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
     if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
         return None
     found: Chooser | None = import_module(_PEERS).chooser(user)
+    return found
+
+
+def _variants(attributes: Mapping[str, Any]) -> tuple[Variant, ...]:
+    """The variants of a request that was written in the language of HyperQueue, which its jobspec keeps as text."""
+    user = attributes.get("user")
+    asked = user.get("asked") if isinstance(user, Mapping) else None
+    if not isinstance(asked, Mapping) or asked.get("format") != "hyperqueue" or not isinstance(asked.get("text"), str):
+        return ()
+    found: tuple[Variant, ...] = import_module(_PEERS).variants(asked["text"])
     return found
 
 
@@ -574,6 +587,7 @@ class _Reader:
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
             chooser=_chooser(attributes),
+            variants=_variants(attributes),
         )
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:

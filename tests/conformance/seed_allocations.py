@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, NotHeld, UnknownJob
@@ -20,13 +18,6 @@ from fluxres.formats.peers.ctest import groups as ctest_groups
 from fluxres.formats.peers.ctest import resource_spec as ctest_files
 from fluxres.formats.peers.ctest.allocator import pack
 from fluxres.formats.peers.ctest.environment import environment as ctest_variables
-from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
-from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
-from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
-from fluxres.formats.peers.hyperqueue.allocator import Given, Index, Worker
-from fluxres.formats.peers.hyperqueue.environment import Grant
-from fluxres.formats.peers.hyperqueue.environment import environment as hyperqueue_variables
-from fluxres.formats.peers.hyperqueue.tokens import format_amount, parse_amount
 from fluxres.formats.peers.jqm import jobs as jqm_jobs
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm import resource_managers
@@ -38,8 +29,10 @@ from fluxres.instance.jqm import JqmPoller, JqmTours
 from fluxres.instance.states import State
 from fluxres.model import ResourceGraph
 from fluxres.syntax.jobspec import Request
+from fluxres.syntax.variants import type_of
+from tests.conformance import hyperqueue_workers as hyperqueue
 from tests.conformance.runner import Case, NotCovered
-from tests.conformance.seed_cases import KINDS, Family, Operation, environment, pools_of, same, source, unknown
+from tests.conformance.seed_cases import KINDS, Family, Operation, environment, same, source, unknown
 
 
 def in_order(play: Callable[[Case], Iterator[str | None]], *operations: str) -> Family:
@@ -51,164 +44,6 @@ def unsound(audited: ResourceGraph | Instance) -> str | None:
     """A rule that does not hold."""
     found = audited.check()
     return f"a rule is broken: {found[0]}" if found else None
-
-
-# -- HyperQueue ------------------------------------------------------------------------------------------------------
-
-
-def is_of_seed(case: Case) -> bool:
-    return any("v0.11" in case[key] or "seed-era" in case[key] for key in ("source_file", "provenance", "description"))
-
-
-def worker_of(case: Case) -> Worker:
-    pools = pools_of(case)
-    couplings = hyperqueue_coupling.parse(case["pool"]["coupling"], pools) if case["pool"].get("coupling") else []
-    return Worker(pools, couplings, seed=is_of_seed(case))
-
-
-def asks_of(request: dict[str, str]) -> list[hyperqueue_request.Ask]:
-    return [hyperqueue_request.of_value(name, value) for name, value in request.items()]
-
-
-def given_differs(expect: dict[str, Any], given: Given) -> str | None:
-    indices = given.indices or ()
-    labels = [index.label for index in indices]
-    groups = Counter(index.group for index in indices)
-    facts = {
-        "count": len(labels),
-        "values": labels,
-        "value_set": sorted(labels),
-        "n_groups": len(groups),
-        "groups": sorted(groups),
-        "per_group_counts": sorted(groups.values()),
-        "grouped_order": [len(list(run)) for _, run in groupby(index.group for index in indices)],
-        "fractions": [format_amount(index.share) for index in indices],
-        "amount": format_amount(given.amount),
-        "ascending": labels == sorted(labels, key=lambda label: (len(label), label)),
-        "distinct": len(set(labels)) == len(labels),
-    }
-    for key, wanted in expect.items():
-        if key == "subset_of":
-            if not set(labels) <= set(wanted):
-                return f"{labels} are not all of {wanted}"
-        elif key not in facts:
-            raise NotCovered(f"facts of what is given: {key}")
-        elif facts[key] != (sorted(wanted) if key == "value_set" else wanted):
-            return f"{key}: expected {wanted}, got {facts[key]}"
-    return None
-
-
-def relation_differs(relation: dict[str, Any], granted: dict[str, dict[str, Given]]) -> str | None:
-    def last(task: str) -> Index:
-        return (granted[task][relation["resource"]].indices or ())[-1]
-
-    def groups(name: str) -> set[int]:
-        return {index.group for index in granted[relation["of"]][name].indices or ()}
-
-    match relation["rel"]:
-        case "last_index_equal":
-            holds = len({last(task).label for task in relation["of"]}) == 1
-        case "last_index_differ":
-            holds = len({last(task).label for task in relation["of"]}) == 2
-        case "last_group_equal":
-            holds = len({last(task).group for task in relation["of"]}) == 1
-        case "last_group_differ":
-            holds = len({last(task).group for task in relation["of"]}) == 2
-        case "same_group_numbers":
-            holds = len({frozenset(groups(name)) for name in relation["resources"]}) == 1
-        case "group_numbers_subset":
-            holds = groups(relation["sub"]) <= groups(relation["super"])
-        case other:
-            raise NotCovered(f"relation {other}")
-    return None if holds else f"{relation} does not hold"
-
-
-def hyperqueue_allocate(case: Case) -> Iterator[str | None]:
-    worker = worker_of(case)
-    granted: dict[str, dict[str, Given]] = {}
-    for operation in case["operations"]:
-        match operation["op"]:
-            case "request":
-                expect = operation["expect"]
-                got = worker.allocate(operation["id"], asks_of(operation["request"]))
-                yield same(expect["granted"], got is not None)
-                if got is None:
-                    continue
-                granted[operation["id"]] = got
-                for name, wanted in expect.get("resources", {}).items():
-                    yield given_differs(wanted, got[name])
-                for relation in expect.get("relations", []):
-                    yield relation_differs(relation, granted)
-            case "release":
-                worker.release(operation["id"])
-            case "free":
-                yield same(operation["expect"], {name: format_amount(worker.free(name)) for name in operation["expect"]})
-            case "force_take":
-                worker.occupy(operation["id"], operation["resource"], operation["groups"], parse_amount(operation["amount"]))
-            case "check":
-                yield checked(operation["expect"], granted)
-            case _:
-                raise unknown(operation)
-
-
-def checked(expect: dict[str, Any], granted: dict[str, dict[str, Given]]) -> str | None:
-    """Invariants of everything that was granted."""
-    indices = [index for given in granted.values() for each in given.values() for index in each.indices or ()]
-    whole, shared = (Counter(index.label for index in indices if bool(index.share) is has) for has in (False, True))
-    facts = {
-        "whole_labels_used": len(whole),
-        "each_whole_label_times": max(whole.values(), default=0),
-        "shared_labels_used": len(shared),
-        "each_shared_label_times": max(shared.values(), default=0),
-        "all_distinct": len({index.label for index in indices}) == len(indices),
-        "union": sorted(index.label for index in indices),
-        "resource": expect.get("resource"),
-    }
-    return same(expect, {key: facts.get(key) for key in expect})
-
-
-def hyperqueue_environment(case: Case) -> Iterator[str | None]:
-    for operation in case["operations"]:
-        requests = operation["request"] if isinstance(operation["request"], list) else [operation["request"]]
-        variants = [hyperqueue_request.variant(asks_of(request)) for request in requests]
-        found = next(
-            (
-                (number, *placed)
-                for number, worker in enumerate(workers_of(case), start=1)
-                if (placed := worker.allocate_variant("task", variants)) is not None
-            ),
-            None,
-        )
-        if found is None:
-            yield "nothing was granted"
-            continue
-        number, variant, given = found
-        grants = [Grant(each.ask, each.labels, each.amount) for each in given.values()]
-        made = hyperqueue_variables(
-            grants,
-            policy=not is_of_seed(case),
-            variant=variant if len(variants) > 1 else None,
-            pin=operation.get("pin"),
-            user=operation.get("user_env", operation.get("task_env")),
-        )
-        yield same(operation.get("expect_worker", number), number)
-        yield environment(operation, made)
-
-
-def workers_of(case: Case) -> Iterator[Worker]:
-    if "workers" not in case["pool"]:
-        # A worker always has cpus, even if a case does not list them.
-        pools = pools_of(case)
-        yield Worker(pools if any(pool.name == "cpus" for pool in pools) else [hyperqueue.parse_cpus("1"), *pools])
-        return
-    for each in case["pool"]["workers"]:
-        pools = [
-            hyperqueue.parse_cpus(text) if name == "cpus" else hyperqueue.parse(f"{name}={text}")
-            for name, text in each.items()
-            if name != "n"
-        ]
-        for _ in range(each["n"]):
-            yield Worker(pools)
 
 
 # -- canary ----------------------------------------------------------------------------------------------------------
@@ -360,7 +195,7 @@ class CTestMachine:
 
     def _pools(self) -> dict[str, int]:
         structure = self.graph.structure
-        some = instances.inside(structure, instances.nodes(structure)[0], instances.type_of(self.word, structure.types))
+        some = instances.inside(structure, instances.nodes(structure)[0], type_of(self.word, structure.types))
         return dict(zip(instances.labels(structure, some), some.tolist(), strict=True))
 
     def locked(self) -> dict[str, int]:
@@ -709,9 +544,13 @@ CANARY_STEPS = (
     "request", "feasible", "unchanged", "release", "release_with_extra", "release_raw", "state", "state_flat", "count_per_node",
     "counts",
 )  # fmt: skip
+HYPERQUEUE = ("request", "release", "free", "force_take", "check", "reconfigure", "modify", "modify-pool")
+
 ALLOCATIONS: dict[tuple[str, str], Family] = {
-    ("hyperqueue", "allocate"): in_order(hyperqueue_allocate, "request", "release", "free", "force_take", "check"),
-    ("hyperqueue", "env"): in_order(hyperqueue_environment, "launch"),
+    ("hyperqueue", "allocate"): in_order(hyperqueue.allocate, *HYPERQUEUE),
+    ("hyperqueue", "modify-pool"): in_order(hyperqueue.allocate, *HYPERQUEUE),
+    ("hyperqueue", "env"): in_order(hyperqueue.launch, "launch"),
+    ("hyperqueue", "schedule"): in_order(hyperqueue.schedule, "schedule"),
     ("canary", "allocate"): in_order(canary_allocate, *CANARY_STEPS),
     ("ctest", "allocate"): in_order(ctest_allocate, "pack", "take", "give_back", "locked"),
     ("ctest", "env"): in_order(ctest_environment, "launch-groups"),

@@ -27,8 +27,8 @@ from fluxres.formats.peers.hyperqueue import read as hyperqueue_workers
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue import tokens as hyperqueue_tokens
 from fluxres.formats.peers.hyperqueue.definitions import Groups, Kind, Pool, Sum
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, format_amount
 from fluxres.formats.peers.jqm import managers as jqm
+from fluxres.syntax.variants import ALL, PER_UNIT, Ask, format_amount
 from tests.conformance.runner import Case, NotCovered
 
 Operation = dict[str, Any]
@@ -98,8 +98,8 @@ def parse_pool(case: Case, operation: Operation) -> str | None:
 def parse_request(case: Case, operation: Operation) -> str | None:
     expect = operation["expect"]
 
-    def agrees(ask: hyperqueue_request.Ask) -> str | None:
-        is_all = ask.amount == hyperqueue_request.ALL
+    def agrees(ask: Ask) -> str | None:
+        is_all = ask.amount == ALL
         got = {
             "ok": True,
             "name": ask.name,

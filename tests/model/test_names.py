@@ -236,6 +236,22 @@ def test_every_method_takes_short_names() -> None:
     assert g.check() == []
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("'left over'", "/m/left over"), ("/m/'a[1],b'", "/m/a[1],b"), ("core0@'node1'", "/m/rack0/node1/socket0/core0")],
+)
+def test_a_quoted_name_is_accepted_where_one_pool_is_named(name: str, where: str) -> None:
+    graph = site()
+    assert graph.pool(name).where == where
+    assert [graph.structure.where(v) for v in targets.place(graph, name).vertices] == [where]
+    with pytest.raises(UnknownPool):
+        graph.pool("'left over',node1")
+    shown = fluxres.load(
+        {"fluxres": 1, "name": "m", "resources": [], "graphs": {"net": {"pools": [{"type": "x", "name": "a b"}]}}}
+    )
+    assert targets.place(shown, "pools:'a b'").vertices == [1]
+
+
 def test_a_host_with_a_common_name_is_accepted_in_lists_as_it_is_alone() -> None:
     """The root and a rack are both `site`, and the node is below both."""
     rack = {"type": "rack", "name": "site", "with": [{"type": "node", "count": 2}]}

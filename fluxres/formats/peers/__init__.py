@@ -5,6 +5,7 @@ its jobs.  Users of these systems expect the same index, the same instance, the 
 other and from the matcher's policies (best fit and worst fit, stacks and backtracking, three kinds of refusal).  A rule works on
 a graph: it is the `Chooser` of a request in the system's language (:mod:`fluxres.match.chooser`), and what it picks is an
 ordinary allocation.
+Requests of HyperQueue have variants, which :mod:`fluxres.match.workers` answers.
 
 `FORMATS` describes the files, `requests` reads requests for a graph, and the `inventory` modules turn hosts and their stocks
 into a machine and back.  What a peer system's pool forbids a request on a graph is in :mod:`fluxres.match.matcher`.

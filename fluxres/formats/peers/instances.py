@@ -20,20 +20,8 @@ from fluxres.match.situation import Situation
 _WORDS: Final = {type_name: word for word, type_name in TYPES.items()}
 
 
-def type_of(word: str, types: Collection[str] = ()) -> str:
-    """The graph type for a word of another system.
-
-    >>> type_of("gpus"), type_of("gpus/amd"), type_of("cpus", ["cpus"])
-    ('gpu', 'gpus_amd', 'cpus')
-    """
-    plain = word.replace("/", "_")
-    if plain in types or word not in TYPES:
-        return f"{plain}_" if plain in RESERVED else plain
-    return TYPES[word]
-
-
 def word_of(type_name: str, types: Collection[str] = ()) -> str:
-    """The word of another system for a graph type, the opposite of :func:`type_of`.
+    """The word of another system for a graph type, the opposite of :func:`fluxres.syntax.variants.type_of`.
 
     >>> word_of("core"), word_of("node_"), word_of("core", ["core", "cpus"])
     ('cpus', 'node', 'core')

@@ -27,6 +27,7 @@ from fluxres.graph import uuids
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe, expand, regular_names
 from fluxres.graph.structure import Structure
+from fluxres.syntax import variants
 
 #: prefix of the key of a property that is about the file and not about the pool
 OF_FILE: Final = "file:"
@@ -34,9 +35,11 @@ OF_FILE: Final = "file:"
 LABEL: Final = f"{OF_FILE}label"
 #: the property that keeps a number of slots which cannot be a size
 SLOTS: Final = f"{OF_FILE}slots"
-#: the unit of amounts in ten-thousandths
-FRACTION_UNIT: Final = "0.0001"
-FRACTIONS: Final = 10_000
+#: files and requests share their words and units
+FRACTION_UNIT: Final = variants.FRACTION_UNIT
+FRACTIONS: Final = variants.PER_UNIT
+TYPES: Final = variants.TYPES
+RESERVED: Final = variants.RESERVED
 
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,17}")
 DIGITS: Final = "0123456789"
@@ -139,7 +142,7 @@ def _are_plain_names(labels: Sequence[str], taken: set[str], stems: set[str]) ->
 
 def shares(run: Run) -> tuple[Recipe, ...]:
     """The child that makes each pool of a run divisible."""
-    return (Recipe("share", ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
+    return (Recipe(variants.SHARE, ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
 
 
 def is_name(text: str) -> bool:
@@ -153,10 +156,6 @@ def free(name: Callable[[int], str], start: int, seen: set[str]) -> str:
     return name(start)
 
 
-#: their words for types that have another name elsewhere
-TYPES: Final = {"cpus": "core", "gpus": "gpu"}
-#: types with another meaning in a graph
-RESERVED: Final = frozenset({"cluster", "node", "socket", "group", "share", "slot"})
 #: the property that lists the types of which a host explicitly has none
 EMPTY: Final = f"{OF_FILE}empty_types"
 #: longest range whose numbers are checked one by one where their names may collide; a longer one is an error then

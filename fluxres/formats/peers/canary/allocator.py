@@ -19,11 +19,11 @@ from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources,
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.canary import language
 from fluxres.formats.peers.canary.language import NODES, NodeRequest, Slots, plural
-from fluxres.formats.peers.instances import type_of
 from fluxres.formats.peers.inventory import EMPTY, FRACTIONS, NESTED
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.match.chooser import Choice, Picked
+from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation

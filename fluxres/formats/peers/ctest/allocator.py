@@ -15,8 +15,8 @@ from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.groups import Group, expand
-from fluxres.formats.peers.instances import type_of
 from fluxres.match.chooser import Choice, Picked
+from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation

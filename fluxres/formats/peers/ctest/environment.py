@@ -18,6 +18,7 @@ from fluxres.formats.peers.grants import Granted
 from fluxres.model import ResourceGraph
 from fluxres.model.values import Allocation
 from fluxres.syntax.jobspec import Request
+from fluxres.syntax.variants import type_of
 
 SPEC_FILE: Final = "CTEST_RESOURCE_SPEC_FILE"
 """The variable that names the file to scripts of `ctest`."""
@@ -39,7 +40,7 @@ def environment(request: Request, granted: Granted) -> dict[str, str]:
     if not isinstance(rule, Packing):
         raise UsageError("this is no request of CTest", hint="Request.parse(text, format='ctest') reads one")
     wanted = [(at, need) for at, needs in enumerate(groups.expand(rule.groups)) for need in needs]
-    items = [(at, instances.type_of(need.type, structure.types), need.slots) for at, need in wanted]
+    items = [(at, type_of(need.type, structure.types), need.slots) for at, need in wanted]
     given: list[dict[str, list[tuple[str, int]]]] = [{} for _ in range(groups.processes(rule.groups))]
     for (at, need), (_, v, _) in zip(wanted, grants.picked(granted, items), strict=True):
         given[at].setdefault(need.type, []).append((_label(granted, v), need.slots))

@@ -21,6 +21,7 @@ from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Rules, conf
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
+from fluxres.syntax.variants import type_of
 
 QUEUE: Final = "queue"
 """The type of the pool that has the pools of a queue's own managers in it."""
@@ -209,7 +210,7 @@ def _pools(structure: Structure, above: int, type_name: str) -> Int32:
 
 
 def _type_in(structure: Structure, key: str) -> str:
-    return instances.type_of(key, structure.types)
+    return type_of(key, structure.types)
 
 
 def order_of(properties: Mapping[str, Any]) -> list[str]:
