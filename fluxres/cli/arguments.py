@@ -24,6 +24,7 @@ from fluxres import clock, limits
 from fluxres.cli import completing
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
+from fluxres.cli.words import OLD_OPTIONS
 from fluxres.documents.document import plural
 from fluxres.errors import ErrorPlace, FluxresError, UsageError
 from fluxres.render.text import when
@@ -418,6 +419,9 @@ def each_on(graph: ResourceGraph, asked: Sequence[Asked]) -> None:
         asked[0].require_options_used()
 
 
+_SHORT: Final = frozenset(word for option in options.OPTIONS for word in option.spellings if len(word) == 2)
+
+
 class RequestCommand(Command):
     """A command with the arguments and options of a request; its function gets `asked` for its `words`.
 
@@ -433,6 +437,10 @@ class RequestCommand(Command):
         self.asking = [option for option in options.OPTIONS if has_time or option.name != "time"]
         self.params[arguments:arguments] = [*map(_click, self.asking), _LANGUAGE, _policy_option(policy)]
         self.policy = policy
+        valued = {word for param in self.params if isinstance(param, click.Option) and not param.is_flag for word in param.opts}
+        old = {word for word, now in OLD_OPTIONS.get(self.name or "", {}).items() if now in valued}
+        #: The options that take the next word as their value.
+        self._valued = valued | old
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, after splitting options that came as one word.
@@ -441,25 +449,23 @@ class RequestCommand(Command):
         """
         end = args.index("--") if "--" in args else len(args)
         try:
-            return super().parse_args(ctx, [*self._apart(ctx, args[:end]), *args[end:]])
+            return super().parse_args(ctx, [*self._apart(args[:end]), *args[end:]])
         except click.NoSuchOption as error:
             hint = options.instead(error.option_name)
             if not hint:
                 raise
             raise UsageError(f"no such option: {error.option_name}", hint=hint) from None
 
-    def _apart(self, ctx: click.Context, args: Sequence[str]) -> Iterator[str]:
+    def _apart(self, args: Sequence[str]) -> Iterator[str]:
         """The words, with options that came as one word split, and without the sign of `-N=4`."""
-        valued = {word for param in self.get_params(ctx) if not _is_flag(param) for word in param.opts}
-        short = {word: option for option in options.OPTIONS for word in option.spellings if len(word) == 2}
         due = False
         for word in args:
             if not due and _OPTION_WORDS.fullmatch(word) and options.starts(word):
-                yield from self._apart(ctx, options.split(word))
+                yield from self._apart(options.split(word))
                 continue
-            is_short = word[:2] in short and word[2:3] == "=" and not due
+            is_short = word[:2] in _SHORT and word[2:3] == "=" and not due
             yield word[:2] + word[3:].strip() if is_short else word
-            due = not due and word in valued
+            due = not due and word in self._valued
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it with the request of its words and options."""
@@ -476,10 +482,6 @@ class RequestCommand(Command):
         else:
             given["asked"] = Asked(words, sizes, policy, self.policy, language, conditions)
         return super().invoke(ctx)
-
-
-def _is_flag(param: click.Parameter) -> bool:
-    return not isinstance(param, click.Option) or param.is_flag
 
 
 def _one_duration(duration: float | None, time: float | None) -> float | None:

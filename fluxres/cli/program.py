@@ -111,6 +111,7 @@ class _WithCommonOptions(click.Command):
         super().__init__(*args, **settings)
         self.outputs = tuple(outputs)
         self.own_params = tuple(self.params)
+        self._old: list[click.Parameter] | None = None
         self.params = [*self.params, *everywhere(self.outputs, self.accepted_outputs)]
 
     @property
@@ -126,7 +127,9 @@ class _WithCommonOptions(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """With the options that it had under other words, which come first: they set the values of the present ones."""
         params = super().get_params(ctx)
-        return [*old_options(ctx, params), *params] if ctx.command is self else params
+        if self._old is None and ctx.command is self:
+            self._old = old_options(command_name(ctx), params)
+        return [*self._old, *params] if self._old and ctx.command is self else params
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from fluxres.cli import pages

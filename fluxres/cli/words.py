@@ -39,9 +39,9 @@ def command_name(ctx: click.Context) -> str:
     return " ".join(reversed(names))
 
 
-def old_options(ctx: click.Context, params: list[click.Parameter]) -> list[click.Parameter]:
-    """The options that this command had under other words, hidden."""
-    replaced = OLD_OPTIONS.get(command_name(ctx), {})
+def old_options(command: str, params: list[click.Parameter]) -> list[click.Parameter]:
+    """The options that a command had under other words, hidden."""
+    replaced = OLD_OPTIONS.get(command, {})
     by_word = {word: param for param in params if isinstance(param, click.Option) for word in param.opts}
     return [OldOption(word, by_word[now], now) for word, now in replaced.items()]
 

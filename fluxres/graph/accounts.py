@@ -147,10 +147,12 @@ class Accounts:
         self.pools = pools
         self._units_of_graphs = units
         self._limited: list[_Limited] = []
+        self._numbers: dict[str, int] = {}
         self.n = pools.n
-        for graph in pools.subsystems.values():
+        for number, (name, graph) in enumerate(pools.subsystems.items()):
+            self._numbers[name] = number
             self._limited.append(_Limited(graph, pools.n, self.n))
-            self.n = self._limited[-1].stop
+            self.n += len(self._limited[-1].codes)
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -213,11 +215,11 @@ class Accounts:
 
     def between(self, graph: Subsystem, src: Int32, dst: Int32) -> Int32:
         """The accounts of a graph's edges between these pools, -1 for unlimited edges."""
-        return next(limited for limited in self._limited if limited.graph is graph).of(src, dst)
+        return self._limited[self._numbers[graph.name]].of(src, dst)
 
     def kind(self, graph: Subsystem) -> int:
         """The type number of edges of a graph."""
-        return len(self.pools.types) + next(at for at, limited in enumerate(self._limited) if limited.graph is graph)
+        return len(self.pools.types) + self._numbers[graph.name]
 
     # -- facts -------------------------------------------------------------------------------------------------------
 

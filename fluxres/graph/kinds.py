@@ -157,7 +157,7 @@ class KindTable:
 
     def _keep(self, kind: Kind) -> int:
         # 1, 1.0 and True are equal in Python but different to a user, so the types of the values are part of the key.
-        key = kind, tuple(type(value) for _, value in kind.properties)
+        key = kind, tuple([type(value) for _, value in kind.properties]) if kind.properties else ()
         number = self._index.get(key)
         if number is None:
             if len(self._kinds) >= limits.KINDS_MAX:
@@ -165,8 +165,9 @@ class KindTable:
             self._types.add(kind.type)
             if len(self._types) > limits.TYPES_MAX:
                 raise LimitExceeded(f"more than {limits.TYPES_MAX} types of pools", where=kind.type)
-            self.may_draw = self.may_draw or any(key.startswith(DRAW) for key, _ in kind.properties)
-            self.may_identify = self.may_identify or any(key in IDENTIFYING for key, _ in kind.properties)
+            for name, _ in kind.properties:
+                self.may_draw = self.may_draw or name.startswith(DRAW)
+                self.may_identify = self.may_identify or name in IDENTIFYING
             number = len(self._kinds)
             self._kinds.append(kind)
             self._index[key] = number

@@ -424,12 +424,12 @@ class Structure:
             of_kind[number] = numbers.setdefault(self.kinds[number].type, len(numbers))
         return list(numbers), of_kind[self.kind]
 
-    @property
+    @cached_property
     def types(self) -> list[str]:
         """The resource types of the pools, in the order in which their kinds were first seen."""
         return self._typed[0]
 
-    @property
+    @cached_property
     def type(self) -> NDArray[np.uint16]:
         """The type number of each pool, an index into `types`."""
         return self._typed[1]

@@ -128,7 +128,7 @@ class Bounds:
 
     def _leaves_enough(self, demand: Demand, number: int) -> bool:
         typology = self._situation.typology
-        if not demand.children and typology.least_and_most(demand.kind)[1] > 1:
+        if not demand.children and typology.facts(demand.kind).most > 1:
             return True
         own = self._add_up((demand,), number // max(self._counts[demand.number], 1))
         pools = typology.vertices(demand.kind)
@@ -222,7 +222,7 @@ class SupplyBound:
     def _is_in_nodes(self, demand: Demand) -> bool:
         """Whether a demand asks for a number of nodes."""
         typology = self._situation.typology
-        in_pools = bool(demand.children) or (demand.wanted_unit is None and typology.least_and_most(demand.kind) == (1, 1))
+        in_pools = bool(demand.children) or (demand.wanted_unit is None and typology.facts(demand.kind)[:2] == (1, 1))
         return demand.kind == typology.node >= 0 and in_pools
 
     def _each(self, charge: Demand, shared_by: int) -> Fraction | None:

@@ -40,7 +40,7 @@ class Demand:
         draws: the own draw of pools, if only some of the candidates are taken exclusively.
         confined: a slot above nodes, each instance of which must be within one node.
         inside: children of a confined slot that are searched for in its node; the others are searched for where the slot is.
-        settled: no choice for one instance can interfere with a later choice.
+        settled: no choice for one instance can interfere with a later choice; None until the traverser needs to know.
         total: instances requested within the nearest pool above, over all slots between, as numbers of demands to multiply.
     """
 
@@ -68,7 +68,7 @@ class Demand:
     confined: bool = False
     inside: tuple[Demand, ...] = ()
     beside: tuple[Demand, ...] = ()
-    settled: bool = False
+    settled: bool | None = None
     total: tuple[int, ...] = ()
     _factors: dict[str | None, Fraction | None] = field(default_factory=dict)
 

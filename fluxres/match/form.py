@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import groupby
 from math import ceil, prod
 from typing import Final, Literal, NamedTuple
@@ -150,7 +151,7 @@ class Single(NamedTuple):
     slots: tuple[SlotGroup, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Form:
     """A request as the vector path reads it.
 
@@ -161,9 +162,6 @@ class Form:
         parts: what is requested in each node or bundle, in the order written.
         draws: what is charged for each.
         single: what it takes of one node, if it needs just one and its counts leave no choice.
-        groups: the numbers of the parts by the slot that they are in, in the order written.
-        kinds: type numbers of the parts.
-        part_of: by type number, the first part of that type.
     """
 
     sort: Literal["nodes", "bundles", "units"]
@@ -172,17 +170,24 @@ class Form:
     parts: tuple[LeafDemand, ...]
     draws: tuple[Draw, ...] = ()
     single: Single | None = field(default=None, compare=False, repr=False)
-    groups: list[tuple[int, ...]] = field(init=False, compare=False, repr=False)
-    kinds: list[int] = field(init=False, compare=False, repr=False)
-    part_of: dict[int, LeafDemand] = field(init=False, compare=False, repr=False)
     _amounts: dict[tuple[int, ...], Amounts] = field(default_factory=dict, compare=False, repr=False)
     _loads: dict[tuple[int, ...], Load] = field(default_factory=dict, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "part_of", {part.demand.kind: part for part in reversed(self.parts)})
-        object.__setattr__(self, "kinds", sorted(self.part_of))
+    @cached_property
+    def part_of(self) -> dict[int, LeafDemand]:
+        """By type number, the first part of that type."""
+        return {part.demand.kind: part for part in reversed(self.parts)}
+
+    @cached_property
+    def kinds(self) -> list[int]:
+        """Type numbers of the parts."""
+        return sorted(self.part_of)
+
+    @cached_property
+    def groups(self) -> list[tuple[int, ...]]:
+        """The numbers of the parts by the slot that they are in, in the order written."""
         slots = groupby(enumerate(self.parts), lambda part: part if part[1].slot in (None, self.outer) else part[1].slot)
-        object.__setattr__(self, "groups", [tuple(number for number, _ in parts) for _, parts in slots])
+        return [tuple(number for number, _ in parts) for _, parts in slots]
 
     def amounts(self, counts: tuple[int, ...]) -> Amounts:
         """What it asks for with these counts; the last result is cached."""
@@ -263,7 +268,7 @@ def _slot(top: Demand, typology: Typology) -> Form | None:
 
 def _nodes(node: Demand, outer: Demand | None, typology: Typology) -> Form | None:
     if not node.children:
-        takes_any = node.whole or not typology.is_flagged(node.kind)
+        takes_any = node.whole or not typology.facts(node.kind).is_flagged
         return Form("nodes", node, outer, ()) if node.wanted_unit is None and takes_any else None
     parts: list[LeafDemand] = []
     draws: list[Draw] = []
@@ -291,13 +296,13 @@ def _parts(demands: tuple[Demand, ...], slot: Demand | None, typology: Typology)
 
 def _part(demand: Demand, slot: Demand | None, typology: Typology) -> LeafDemand | None:
     kind = demand.kind
-    if demand.upstream or kind not in typology.in_node or typology.below[kind] or typology.is_flagged(kind):
+    facts = typology.facts(kind)
+    if demand.upstream or kind not in typology.in_node or typology.below[kind] or facts.is_flagged:
         return None
-    (least, most), units = typology.least_and_most(kind), typology.units(kind)
-    ones = least == most == 1
-    if len(units) != 1 or not (ones or (least > 1 and not demand.whole)):
+    ones = facts.least == facts.most == 1
+    if len(facts.units) != 1 or not (ones or (facts.least > 1 and not demand.whole)):
         return None
-    worth = demand.per_unit(next(iter(units)))
+    worth = demand.per_unit(next(iter(facts.units)))
     return None if worth is None else LeafDemand(demand, slot, worth, demand.shared and ones, ones, typology.vertices(kind))
 
 
@@ -333,11 +338,11 @@ def _of_one_node(plan: Plan, needs: dict[int, int], number: int, *, takes_node: 
 def is_simple(demand: Demand, typology: Typology) -> bool:
     """Whether a charge is just a number of units: not shared, not exclusive, and not of pools in nodes."""
     kind = demand.kind
-    sizes = typology.least_and_most(kind)
+    facts = typology.facts(kind)
     return (
         demand.even
-        and not (demand.whole or demand.named or typology.is_flagged(kind) or typology.is_drawn_in_nodes(kind))
-        and (not demand.shared or sizes[0] > 1)
+        and not (demand.whole or demand.named or facts.is_flagged or typology.is_drawn_in_nodes(kind))
+        and (not demand.shared or facts.least > 1)
     )
 
 

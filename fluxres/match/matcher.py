@@ -235,11 +235,12 @@ class Matcher:
         eligible = self._eligible_for(request.constraint, partition)
         never = self._is_never(request)
         at, window = (self._unhindered(), (0, FOREVER)) if never else (self, (start, end))
+        chosen = policy(how)
         found = reasons.of_variants(
             request.variants,
             at.workers,
-            lambda plan: Situation(at.typology, at.planner, eligible, *window, measured=plan.measured, ideal=at.ideal),
-            policy(how),
+            lambda plan: Query(at._node_table, plan, None, eligible, chosen),
+            *window,
             None if never else holders,
         )
         first = None
@@ -463,25 +464,24 @@ class Matcher:
         if self._is_never(request):
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)
-            situation = query.situation(0, FOREVER)
-            parts = reasons.explain(situation, idle._widest(query.plan), query.policy, None)
-            less, _ = idle._enough(query, 0, FOREVER)
-            return reasons.Refusal(parts, less, True, partition=name, rule=_rule(request, parts, situation))
+            start, end, holders = 0, FOREVER, None
+            parts = reasons.explain(query, idle._widest(query.plan), start, end, holders)
+            less, _ = idle._enough(query, start, end)
+            return reasons.Refusal(parts, less, True, partition=name, rule=_rule(request, parts, query.situation(start, end)))
         less, given_up = self._enough(query, start, end)
         first = None
         try:
             first = self.earliest(request, _length(start, end), start, how)
         except LimitExceeded:
             undecided = True
-        situation = query.situation(start, end)
-        parts = reasons.explain(situation, self._widest(query.plan), query.policy, holders)
+        parts = reasons.explain(query, self._widest(query.plan), start, end, holders)
         return reasons.Refusal(
             parts,
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
             partition=name,
-            rule=_rule(request, parts, situation),
+            rule=_rule(request, parts, query.situation(start, end)),
         )
 
     def _is_never(self, request: Request) -> bool:
@@ -555,15 +555,17 @@ class Matcher:
 
     def _compile(self, request: Request) -> tuple[Plan, Form | None]:
         """The request for the traverser, and for the vector path if its form is known."""
-        if any(vertex.is_directed for vertex in request.vertices()):
-            self.follow_suppliers(routed=True)
         what = request.resources, request.constraint, request.parts, request.chooser
         found = self._compiled.get(what)
-        if found is None:
-            plan = compile_plan(request, self.typology)
-            has_form = plan.between < 0 and self._node_table.is_flat
-            found = plan, form(plan, self.typology) if has_form else None
-            _keep(self._compiled, what, found)
+        if found is not None and not found[0].is_routed:
+            return found
+        plan, known = compile_plan(request, self.typology), self.typology
+        if plan.is_routed:  # routes avoid every pool out of service
+            self.follow_suppliers(routed=True)
+            plan = plan if self.typology is known else compile_plan(request, self.typology)
+        has_form = plan.between < 0 and self._node_table.is_flat
+        found = plan, form(plan, self.typology) if has_form else None
+        _keep(self._compiled, what, found)
         return found
 
     def _eligible_for(self, constraint: Constraint | None, partition: Partition | None = None) -> Eligible:

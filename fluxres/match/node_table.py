@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from fluxres.planner.level import Level
 from fluxres.planner.planner import Planner
 
 Int64 = NDArray[np.int64]
+_NOTHING: Final = np.zeros(0, np.int32)
 
 
 class NodeTable:
@@ -59,6 +61,8 @@ class NodeTable:
 
     def forget_states(self) -> None:
         """Drop what was derived from states."""
+        #: The topmost pools that take no new work.
+        self._out = _NOTHING if self.ideal else self.typology.structure.unavailable_roots()
         self._up: Words | None = None
         self._takeable: Words | None = None
         self._capacity: dict[int, tuple[Int64, int]] = {}
@@ -68,9 +72,8 @@ class NodeTable:
 
     def is_up(self, vertices: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether each pool and all its ancestors are in service."""
-        structure = self.typology.structure
-        roots = structure.unavailable_roots()
-        if self.ideal or not len(roots):
+        structure, roots = self.typology.structure, self._out
+        if not len(roots):
             return np.ones(len(vertices), np.bool_)
         at = roots.searchsorted(vertices, "right") - 1
         return (at < 0) | (vertices >= structure.end[roots[at]])
@@ -131,6 +134,8 @@ class NodeTable:
 
     def up_pools(self, kind: int) -> NDArray[np.bool_] | None:
         """Which pools of a type are in service; None if all are."""
+        if not len(self._out):
+            return None
         if kind not in self._up_pools:
             up = self.is_up(self.typology.vertices(kind))
             self._up_pools[kind] = None if up.all() else up

@@ -1,9 +1,7 @@
 """Compile a request for one machine: its vertices become demands with the machine's own type numbers.
 
 The meaning of a vertex may depend on its surroundings and on the machine: a slot of cores lies within one node if there are
-nodes, and watts next to a node are charged to the node's suppliers.  Types alone decide which demands can interfere with each
-other: a choice that cannot interfere with any later one is never undone (`Demand.settled`), which is why ordinary requests cost
-no more than the pools looked at.
+nodes, and watts next to a node are charged to the node's suppliers.
 
 A count that leaves a choice is resolved last, by attempts with fixed counts (`settle`).
 """
@@ -11,17 +9,16 @@ A count that leaves a choice is resolved last, by attempts with fixed counts (`s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import ceil
-
-import numpy as np
 
 from fluxres import limits
 from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, UnknownPool, UnknownType
 from fluxres.graph.kinds import DRAW
 from fluxres.graph.short_names import AT
-from fluxres.match.demand import Demand, Plan, in_turn
+from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Meeting
 from fluxres.match.result import Placement
 from fluxres.match.situation import having
@@ -43,27 +40,38 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
     """
     reader = _Reader(typology, meeting)
     parts = reader.read_parts(request)
-    demands = tuple(demand for part in parts for demand in part)
+    demands = tuple(chain.from_iterable(parts))
     for demand in reader.all:
         if demand.confined:
             demand.inside, demand.beside = reader.split(demand)
-    for part in parts:
-        reader.charge(part, -1, in_node=False)
-    Relations(typology).settle(demands, frozenset())
-    _set_totals(demands, ())
-    leaves = [demand.kind for demand in reader.all if not demand.children and demand.kind in typology.in_node]
+    if any(demand.upstream for demand in reader.all):
+        for part in parts:
+            reader.charge(part, -1, in_node=False)
+    slots: list[Demand] = []
+    loose: list[Demand] = []
+    measured, named, charged, is_routed = -1, False, False, reader.between >= 0
+    for demand in reader.all:
+        if demand.is_slot:
+            slots.append(demand)
+        if demand.count.fixed is None:
+            loose.append(demand)
+        if measured < 0 and not demand.children and demand.kind in typology.in_node:
+            measured = demand.kind
+        named = named or demand.named
+        charged = charged or bool(demand.charged) or demand.upstream
+        is_routed = is_routed or demand.to is not None
     return Plan(
         request,
         demands,
         tuple(reader.all),
-        tuple(demand for demand in reader.all if demand.is_slot),
-        leaves[0] if leaves else -1,
-        any(demand.named for demand in reader.all),
-        any(demand.charged or demand.upstream for demand in reader.all),
+        tuple(slots),
+        measured,
+        named,
+        charged,
         reader.between,
         tuple([demand.count.min for demand in reader.all]),
-        tuple([demand for demand in reader.all if demand.count.fixed is None]),
-        reader.between >= 0 or any(demand.to is not None for demand in reader.all),
+        tuple(loose),
+        is_routed,
     )
 
 
@@ -81,7 +89,7 @@ class _Reader:
         found, first = [], 0
         for vertices in request.by_part:
             self.draws = self._draws_beside(vertices)
-            found.append(self.read(vertices, "resources", in_node=False, first=first))
+            found.append(self.read(vertices, "resources", (), in_node=False, first=first))
             first += len(vertices)
         return found
 
@@ -94,13 +102,27 @@ class _Reader:
         return {kind: name for kind, name in draws.items() if kind not in said}
 
     def read(
-        self, vertices: Iterable[Vertex], place: str, *, in_node: bool, in_whole: bool = False, first: int = 0
+        self,
+        vertices: Iterable[Vertex],
+        place: str,
+        slots: tuple[int, ...],
+        *,
+        in_node: bool,
+        in_whole: bool = False,
+        first: int = 0,
     ) -> tuple[Demand, ...]:
-        """Args: in_whole: below a pool that is taken exclusively and draws for everything in it."""
+        """The demands of some vertices.
+
+        Args:
+            slots: the numbers of the slots around them, up to the nearest pool.
+            in_whole: below a pool that is taken exclusively and draws for everything in it.
+        """
         return tuple(
-            self.demand(vertex, f"{place}[{at}]", in_node, in_whole)
-            for at, vertex in enumerate(vertices, first)
-            if vertex.count.max != 0  # a count of 0, which RFC 25 allows for gpus
+            [
+                self.demand(vertex, f"{place}[{at}]", slots, in_node, in_whole)
+                for at, vertex in enumerate(vertices, first)
+                if vertex.count.max != 0  # a count of 0, which RFC 25 allows for gpus
+            ]
         )
 
     def _instead_of(self, vertex: Vertex) -> str:
@@ -116,7 +138,7 @@ class _Reader:
             return f"{vertex.type} is a pool; one in it is {pool}{AT}{vertex.type}{at}{node}"
         return nearest(vertex.type, known)
 
-    def demand(self, vertex: Vertex, place: str, in_node: bool, in_whole: bool) -> Demand:
+    def demand(self, vertex: Vertex, place: str, slots: tuple[int, ...], in_node: bool, in_whole: bool) -> Demand:
         typology = self.typology
         numbers = typology.graphs if vertex.is_directed else typology.numbers
         kind = -1 if vertex.is_slot else numbers.get(vertex.type, -1)
@@ -137,7 +159,7 @@ class _Reader:
                 where=place,
                 hint=f"such as [node;{vertex.type}=10]",
             )
-        ranges = vertex.id_ranges
+        ranges = None if vertex.ids is None else vertex.id_ranges
         made = Demand(
             len(self.all),
             place,
@@ -154,7 +176,8 @@ class _Reader:
             channel=kind,
             to=vertex.to,
             flow=flow,
-            properties=self._selective(vertex.properties, kind),
+            total=(*slots, len(self.all)),
+            properties=self._selective(vertex.properties, kind) if vertex.properties else (),
         )
         if vertex.to is not None:
             made.channel = typology.paths.channel(kind, self._named(vertex.type, vertex.to, place))
@@ -163,7 +186,11 @@ class _Reader:
         self.all.append(made)
         takes_whole = not vertex.is_slot and vertex.is_exclusive
         made.children = self.read(
-            vertex.children, f"{place}.with", in_node=in_node or vertex.type == NODE, in_whole=in_whole or takes_whole
+            vertex.children,
+            f"{place}.with",
+            made.total if vertex.is_slot else (),
+            in_node=in_node or vertex.type == NODE,
+            in_whole=in_whole or takes_whole,
         )
         if self.draws and not vertex.is_slot and not in_whole:
             self._add_draws(made, vertex)
@@ -177,8 +204,6 @@ class _Reader:
 
     def _selective(self, properties: tuple[str, ...], kind: int) -> tuple[str, ...]:
         """The properties, or none if all pools of the type have them: then pools are as interchangeable as without."""
-        if not properties:
-            return ()
         return () if having(self.typology.structure, self.typology.vertices(kind), properties).all() else properties
 
     def _charge_between(self, demand: Demand) -> None:
@@ -211,7 +236,7 @@ class _Reader:
 
     def _add_draws(self, demand: Demand, vertex: Vertex) -> None:
         """Charge what exclusively taken pools draw on their own."""
-        in_units = not demand.children and (vertex.unit is not None or self.typology.least_and_most(demand.kind)[1] != 1)
+        in_units = not demand.children and (vertex.unit is not None or self.typology.facts(demand.kind).most != 1)
         if demand.flow or not (in_units or vertex.is_exclusive):
             return
         pools = self.typology.vertices(demand.kind)
@@ -296,145 +321,6 @@ def _names(text: str, place: str) -> frozenset[str]:
         return frozenset(hostlist.parse(text))
     except InputError as error:
         raise type(error)(f"id: {error.message}", where=place, hint="an idset such as 0-3, or names as in a hostlist") from None
-
-
-def _set_totals(demands: Iterable[Demand], above: tuple[int, ...]) -> None:
-    for demand in demands:
-        demand.total = (*above, demand.number)
-        _set_totals(demand.children, demand.total if demand.is_slot else ())
-
-
-Footprint = frozenset[tuple[int, bool]]
-"""(type, whether a pool of it may be taken exclusively) of everything that a demand may take or pass through."""
-
-
-class Relations:
-    """Which demands can interfere with each other.  Cost: in the number of demands times the types they name."""
-
-    def __init__(self, typology: Typology) -> None:
-        self.typology = typology
-        self._footprints: dict[int, Footprint] = {}
-        self._fungible: dict[int, bool] = {}
-
-    def settle(self, demands: Sequence[Demand], later: Footprint, *, matters: bool = False) -> None:
-        """Determine for each demand whether its choices can interfere with later ones (`later`, from the levels above).
-
-        Args:
-            matters: something is charged for the choices made here, so that every choice may interfere.
-        """
-        matters = matters or any(demand.charged == "siblings" for demand in demands)
-        for demand in reversed(in_turn(demands)):
-            own = self._footprint(demand)
-            loose = matters and not demand.charged
-            demand.settled = self._is_fungible(demand) and not loose and not self._meet(own, later)
-            # Other instances come later too and may draw on the same pools, unless they cannot interfere.
-            self.settle(demand.children, later if self._is_fungible(demand) else later | own, matters=loose)
-            later |= own
-
-    def _is_fungible(self, demand: Demand) -> bool:
-        """Whether an instance may take anything available without leaving too little for the next one of the same demand."""
-        found = self._fungible.get(demand.number)
-        if found is None:
-            found = self._fungible[demand.number] = self._find_fungible(demand)
-        return found
-
-    def _find_fungible(self, demand: Demand) -> bool:
-        if demand.children and not self._is_supplied_alike(demand):
-            return False
-        if demand.is_slot:
-            return all(map(self._is_fungible, demand.children)) and not self._compete(demand.children)
-        if demand.draws or self.typology.nests(demand.kind):
-            return False
-        if demand.children:
-            return True
-        if demand.upstream:
-            return self.typology.paths.is_forest
-        least, most = self.typology.least_and_most(demand.kind)
-        alike = len(self.typology.units(demand.kind)) == 1
-        if alike and least == most:
-            return True
-        return alike and not demand.whole and not self.typology.is_flagged(demand.kind)
-
-    def _is_supplied_alike(self, demand: Demand) -> bool:
-        """Whether taking the first instance that can be supplied leaves the most to others.
-
-        All instances must draw the same, and of any two suppliers, one must supply everything that the other one does, or nothing
-        of it: then the sets of nodes that can be supplied together are a matroid.
-        """
-        kinds = frozenset(_distributed(demand))
-        if not kinds:
-            return True
-        if self.typology.node < 0:
-            loose = any(child.charged == "siblings" for child in demand.children)
-            # Supply paths and routes across the same tree overlap partly.
-            return self.typology.paths.is_forest and not loose and not any(each.to for each in _below(demand))
-        if any(each.upstream and self._is_supplied_inside(each.kind) for each in _below(demand)):
-            return False  # a pool in a node is charged differently from the node
-        supply = self.typology.supply(kinds, -1 if demand.is_slot or demand.kind == self.typology.node else demand.kind)
-        every = [demand, *_below(demand)]
-        return supply.is_laminar and all(map(_draws_evenly, every)) and all(each.even for each in every)
-
-    def _is_supplied_inside(self, kind: int) -> bool:
-        """Whether pools of a distributed type are in nodes in which pools supply others or have suppliers of their own."""
-        typology = self.typology
-        if kind not in typology.in_node:
-            return False
-        ends = np.concatenate([np.concatenate([feeds.above, feeds.below]) for feeds in typology.paths.feeds])
-        nodes = typology.node_of[ends]
-        return bool(((nodes >= 0) & (nodes != ends)).any())
-
-    def _compete(self, demands: Sequence[Demand]) -> bool:
-        """Whether any two of them can interfere; charges interfere where the pools they are for do."""
-        before: Footprint = frozenset()
-        for demand in demands:
-            if demand.charged:
-                continue
-            own = self._footprint(demand)
-            if self._meet(own, before):
-                return True
-            before |= own
-        return False
-
-    def _meet(self, one: Footprint, other: Footprint) -> bool:
-        below = self.typology.below
-        return any(
-            a == b or (b in below[a] and whole_a) or (a in below[b] and whole_b) for a, whole_a in one for b, whole_b in other
-        )
-
-    def _footprint(self, demand: Demand) -> Footprint:
-        found = self._footprints.get(demand.number)
-        if found is None:
-            own = set() if demand.is_slot else {(demand.kind, not demand.shared and (demand.whole or not demand.children))}
-            if demand.charged or demand.upstream:
-                # What flows along the same edges.
-                own |= {(feeds.kind, False) for feeds in self.typology.paths.feeds if demand.kind in feeds.counted}
-            found = self._footprints[demand.number] = frozenset(own).union(
-                *map(self._footprint, (*demand.children, *demand.draws))
-            )
-        return found
-
-
-def _below(demand: Demand) -> Iterator[Demand]:
-    for child in (*demand.children, *demand.draws):
-        yield child
-        yield from _below(child)
-
-
-def _distributed(demand: Demand) -> Iterator[int]:
-    """The channels through which a demand is charged."""
-    return (each.channel for each in (demand, *_below(demand)) if each.charged or each.upstream)
-
-
-def _draws_evenly(demand: Demand) -> bool:
-    """Whether what is charged for the children of a demand is the same for each node among them."""
-    charges = [child for child in demand.children if child.charged == "siblings"]
-    if not charges:
-        return True
-    others = [child for child in demand.children if not child.charged]
-    if len(others) != 1 or others[0].is_slot or (others[0].children and not others[0].whole):
-        return False
-    number = others[0].count.fixed
-    return number is not None and all(number == 1 or (each.count.fixed or 1) % number == 0 for each in charges)
 
 
 # -- counts that leave a choice ------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,10 @@ from fluxres.match.admission import Objection
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.plan import plan as compile_plan
-from fluxres.match.policy import Policy
+from fluxres.match.query import Query
 from fluxres.match.situation import Situation, having, unknown_hosts, unknown_properties
 from fluxres.match.traverser import Traverser
+from fluxres.match.vector import Search
 from fluxres.match.workers import Workers
 from fluxres.shown import Shown
 from fluxres.syntax import unit
@@ -82,28 +84,58 @@ class Cause:
         end = until or _until
         holders = listed([f"{job} {end(seconds)}" for job, seconds in self.holders])
         by = f" by {holders}" if holders else ""
-        one = self.number == 1
-        are, have, lack = ("is", "has", "lacks") if one else ("are", "have", "lack")
-        tightest = "" if one else "tightest first: "
-        unknown = f" ({listed(self.detail)})" if self.detail else ""
-        return {
-            "id": f"{have} another id",
-            "property": f"{'does' if one else 'do'} not have the requested properties{unknown}",
-            "unit": f"{are} counted in a unit that does not convert{unknown}",
-            "state": f"{are} {listed([is_state(state) for state in self.detail])}, or below a pool that is",
-            "cut-off": f"{'gets' if one else 'get'} nothing from {listed(self.detail)}",
-            "partition": f"{are} not in partition {listed(self.detail)}",
-            "constraint": f"{'does' if one else 'do'} not satisfy the constraint{unknown}",
-            "way": f"{'is only a pass-through' if one else 'are only pass-throughs'} in this part of the machine",
-            "held-above": f"{are} held through a pool above{',' * bool(by)}{by}",
-            "held": f"{are} held{by}",
-            "held-in-part": f"of those available {are} held in part{by}",
-            "route": f"of the pools that request it {have} no route to {listed(self.detail)}",
-            "below": f"cannot be allocated exclusively: something in {'it' if one else 'them'} is held{by}",
-            "supply": f"{have} too little to give ({tightest}{listed(self.detail, self.number)}){', held' * bool(by)}{by}",
-            "inside": f"{lack} {listed(self.detail) or 'what is requested in ' + ('it' if one else 'them')}"
-            f"{', some of it held' * bool(by)}{by}",
-        }[self.code]
+        said = [is_state(state) for state in self.detail] if self.code == "state" else self.detail
+        detail = listed(said, self.number if self.code == "supply" else 0)
+        return _CAUSES[self.code].format(
+            **(_ONE if self.number == 1 else _SEVERAL),
+            detail=detail,
+            parts=detail or ("what is requested in it" if self.number == 1 else "what is requested in them"),
+            unknown=f" ({detail})" if detail else "",
+            by=by,
+            apart=f",{by}" if by else "",
+            held=f", held{by}" if by else "",
+            some_held=f", some of it held{by}" if by else "",
+        )
+
+
+_CAUSES: Final = {
+    "id": "{have} another id",
+    "property": "{do} not have the requested properties{unknown}",
+    "unit": "{are} counted in a unit that does not convert{unknown}",
+    "state": "{are} {detail}, or below a pool that is",
+    "cut-off": "{get} nothing from {detail}",
+    "partition": "{are} not in partition {detail}",
+    "constraint": "{do} not satisfy the constraint{unknown}",
+    "way": "{are_ways} in this part of the machine",
+    "held-above": "{are} held through a pool above{apart}",
+    "held": "{are} held{by}",
+    "held-in-part": "of those available {are} held in part{by}",
+    "route": "of the pools that request it {have} no route to {detail}",
+    "below": "cannot be allocated exclusively: something in {them} is held{by}",
+    "supply": "{have} too little to give ({tightest}{detail}){held}",
+    "inside": "{lack} {parts}{some_held}",
+}
+"""The causes in words, by code."""
+_ONE: Final = {
+    "are": "is",
+    "have": "has",
+    "lack": "lacks",
+    "do": "does",
+    "get": "gets",
+    "them": "it",
+    "tightest": "",
+    "are_ways": "is only a pass-through",
+}
+_SEVERAL: Final = {
+    "are": "are",
+    "have": "have",
+    "lack": "lack",
+    "do": "do",
+    "get": "get",
+    "them": "them",
+    "tightest": "tightest first: ",
+    "are_ways": "are only pass-throughs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +345,9 @@ class Refusal(Shown):
 def of_variants(
     variants: Sequence[Variant],
     workers: Workers,
-    situation_of: Callable[[Plan], Situation],
-    policy: Policy,
+    query_of: Callable[[Plan], Query],
+    start: int,
+    end: int,
     holders: Holders | None,
 ) -> tuple[tuple[PartReport, ...], tuple[str, ...]]:
     """Why no node serves any variant of a request: what of its types is short, as parts for a single variant, else as sentences,
@@ -331,13 +364,13 @@ def of_variants(
             continue
         asked = Request(workers.resources(variant))
         plan = compile_plan(asked, workers.typology)
-        situation = situation_of(plan)
-        reports = [report for report in explain(situation, plan, policy, holders) if report.type != SLOT]
+        query = query_of(plan)
+        reports = [report for report in explain(query, plan, start, end, holders) if report.type != SLOT]
         short = tuple(report for report in reports if report.is_short)
         if len(variants) == 1:
             parts = short
         notes += [f"{which}{report.sentence().removesuffix('.')}" for report in short if which]
-        notes += [] if short else [f"{which}{lack.text}" for lack in workers.lacks(variant, situation)]
+        notes += [] if short else [f"{which}{lack.text}" for lack in workers.lacks(variant, query.situation(start, end))]
     return parts, tuple(notes)
 
 
@@ -345,12 +378,15 @@ def _units_of(amount: int, kind: str, of_unit: str | None) -> str:
     return f"{plural(amount, 'unit') if of_unit is None else unit.exact(amount, of_unit)} of {kind}"
 
 
-def explain(situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> tuple[PartReport, ...]:
+def explain(query: Query, plan: Plan, start: int, end: int, holders: Holders | None) -> tuple[PartReport, ...]:
     """A report for every part of a request.
+
+    Args:
+        plan: of the query, or another one of the same request.
 
     Cost: vector operations over the pools of each requested type, and `limits.WHY_POOLS_MAX` pools inspected for each cause.
     """
-    writer = _Writer(situation, plan, policy, holders)
+    writer = _Writer(query, plan, start, end, holders)
     return tuple(writer.reports(plan.demands, 1))
 
 
@@ -383,18 +419,26 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
 
 
 class _Writer:
-    def __init__(self, situation: Situation, plan: Plan, policy: Policy, holders: Holders | None) -> None:
-        self.situation = situation
+    def __init__(self, query: Query, plan: Plan, start: int, end: int, holders: Holders | None) -> None:
+        self.query = query
+        self.situation = situation = query.situation(start, end)
         self.structure = situation.structure
         self.plan = plan
         self.holders = holders
-        self.trial = Traverser(situation, plan, plan.lowest, policy)
-        self.supplies = Supplies(situation, plan)
+        self.policy = query.policy
         planner = situation.planner
         n = self.structure.n
         self.busy = np.zeros(0, np.int32) if situation.ideal else planner.busy(0, n, situation.start, situation.end)
         self.free = self.structure.units if situation.ideal else planner.free_slice(0, n, situation.start, situation.end)
-        self.node_exclusive = policy.node_exclusive
+
+    @cached_property
+    def trial(self) -> Traverser:
+        """Looks at single pools."""
+        return Traverser(self.situation, self.plan, self.plan.lowest, self.policy)
+
+    @cached_property
+    def supplies(self) -> Supplies:
+        return Supplies(self.situation, self.plan)
 
     def reports(self, demands: tuple[Demand, ...], times: int) -> Iterator[PartReport]:
         for demand in demands:
@@ -483,8 +527,8 @@ class _Writer:
 
     def unit_of(self, demand: Demand, pools: NDArray[np.int32]) -> str | None:
         """The unit in which a demand is counted: its own, or that of the pools."""
-        found = set(map(self.situation.accounts.unit, _some_of(pools)))
-        return demand.wanted_unit or (found.pop() if len(found) == 1 else None)
+        found = self.situation.typology.units_of(pools)
+        return demand.wanted_unit or (next(iter(found)) if len(found) == 1 else None)
 
     def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
         """Each possible cause with a mask of the candidates it rules out, in the order in which causes count."""
@@ -509,9 +553,9 @@ class _Writer:
         whole = (demand.whole or (not demand.children and not demand.shared)) and not demand.is_slot
         single = (structure.size[pools] == 1) | demand.whole
         yield "held", (self.free[pools] < structure.units[pools]) if demand.whole else none_free
-        if whole or self.node_exclusive:
+        if whole or self.policy.node_exclusive:
             first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(structure.end[pools])
-            yield "below", (first < stop) & (single | self.node_exclusive)
+            yield "below", (first < stop) & (single | self.policy.node_exclusive)
 
     def room(self, demand: Demand, pools: NDArray[np.int32]) -> NDArray[np.int64]:
         """What each remaining pool has: 1 for itself, or its free units in the unit of the request."""
@@ -531,10 +575,16 @@ class _Writer:
         return found
 
     def instances(self, demand: Demand, pools: NDArray[np.int32], most: int) -> NDArray[np.int64]:
-        """How many instances each pool has room for, up to `most`; of pools with equal contents, one is inspected.
+        """How many instances each pool has room for, up to `most`, by numbers where the vector path knows the form.
 
-        Beyond `limits.WHY_POOLS_MAX` different ones, the rest are assumed to have room for one.
+        Otherwise, of pools with equal contents, one is inspected.  Beyond `limits.WHY_POOLS_MAX` different ones, the rest are
+        assumed to have room for one.
         """
+        form = self.query.form
+        if form is not None and not form.draws and demand is (form.outer if form.node is None else form.node):
+            search = Search(self.query, self.situation.start, self.situation.end)
+            room = search.room(search.level.vertices.searchsorted(pools), form.amounts(self.plan.lowest).needs)
+            return np.minimum(room, most)
         known: dict[object, int] = {}
         found = np.ones(len(pools), np.int64)
         for at, v in enumerate(pools.tolist()):

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
+from fluxres.match import relations
 from fluxres.match.accumulator import Accumulator, Charger, Pick
 from fluxres.match.bounds import Bounds, SupplyBound
 from fluxres.match.demand import Demand, Plan, in_turn
@@ -108,6 +109,7 @@ class Traverser:
     def __init__(
         self, situation: Situation, plan: Plan, counts: tuple[int, ...], policy: Policy, budget: Budget | None = None
     ) -> None:
+        relations.settle(plan, situation.typology)
         self.situation = situation
         self.plan = plan
         self.counts = counts

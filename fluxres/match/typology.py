@@ -189,6 +189,21 @@ class Charge(NamedTuple):
     parts: list[tuple[Givers, int]] | None
 
 
+class TypeFacts(NamedTuple):
+    """What is alike in the pools of a type, or in what units of a graph are drawn from.
+
+    Args:
+        least, most: the smallest and the largest size.
+        units: in which they are counted.
+        is_flagged: whether some of them can only be allocated exclusively, or not at all.
+    """
+
+    least: int
+    most: int
+    units: frozenset[str | None]
+    is_flagged: bool
+
+
 class Typology:
     """Facts about the types of a structure, by type number. Cost: each O(n) on first use.
 
@@ -213,9 +228,7 @@ class Typology:
         self.numbers = self.graphs | self.numbers
         self.node = self.numbers.get(NODE, -1)
         self._vertices: dict[int, NDArray[np.int32]] = {}
-        self._units: dict[int, set[str | None]] = {}
-        self._sizes: dict[int, tuple[int, int]] = {}
-        self._flagged: dict[int, bool] = {}
+        self._facts: dict[int, TypeFacts] = {}
         self._meetings: dict[int, Meetings] = {}
         self._supplies: dict[tuple[frozenset[int], int], Supply] = {}
 
@@ -374,12 +387,15 @@ class Typology:
         """Units of every pool of a type."""
         return self.accounts.size[self.drawn_from(kind)]
 
-    def least_and_most(self, kind: int) -> tuple[int, int]:
-        """The smallest and the largest size of a type's pools."""
-        found = self._sizes.get(kind)
+    def facts(self, kind: int) -> TypeFacts:
+        """What is known about a type, or about a graph."""
+        found = self._facts.get(kind)
         if found is None:
-            sizes = self.sizes(kind)
-            found = self._sizes[kind] = int(sizes.min(initial=2**62)), int(sizes.max(initial=0))
+            accounts, every = self.accounts, self.drawn_from(kind)
+            sizes = accounts.size[every]
+            is_flagged = ((accounts.flags[every] & EXCLUSIVE) != 0) | accounts.ways[every]
+            least, most = int(sizes.min(initial=2**62)), int(sizes.max(initial=0))
+            found = self._facts[kind] = TypeFacts(least, most, self.units_of(every), bool(is_flagged.any()))
         return found
 
     @cached_property
@@ -387,27 +403,12 @@ class Typology:
         """Whether any pool may only be allocated exclusively."""
         return bool((self.structure.flags & EXCLUSIVE).any())
 
-    def is_flagged(self, kind: int) -> bool:
-        """Whether some pool of the type can only be allocated exclusively, or not at all."""
-        found, accounts = self._flagged.get(kind), self.accounts
-        if found is None:
-            flagged = ((accounts.flags & EXCLUSIVE) != 0) | accounts.ways
-            found = self._flagged[kind] = bool(flagged[self.drawn_from(kind)].any())
-        return found
-
     def most_worth(self, demand: Demand) -> Fraction:
         """The most that one unit of a pool gives in the unit of the request; 0 if no pool measures the same."""
-        return max((demand.per_unit(unit) or Fraction(0) for unit in self.units(demand.kind)), default=Fraction(0))
+        return max((demand.per_unit(unit) or Fraction(0) for unit in self.facts(demand.kind).units), default=Fraction(0))
 
-    def units(self, kind: int) -> set[str | None]:
-        """The units in which pools of a type are counted."""
-        found = self._units.get(kind)
-        if found is None:
-            found = self._units[kind] = self._units_of(kind)
-        return found
-
-    def _units_of(self, kind: int) -> set[str | None]:
-        every = self.drawn_from(kind)
+    def units_of(self, every: Int32) -> frozenset[str | None]:
+        """The units in which some pools and edges are counted."""
         pools, edges = every[every < self.structure.n], every[every >= self.structure.n]
         kinds = distinct(self.structure.kind[pools]).tolist() if len(pools) else []
-        return {self.structure.kinds[number].unit for number in kinds}.union(map(self.accounts.unit, edges.tolist()))
+        return frozenset([self.structure.kinds[number].unit for number in kinds]).union(map(self.accounts.unit, edges.tolist()))

@@ -118,10 +118,14 @@ def allocate(
     chosen: Chosen | None = None,
 ) -> Event:
     """Units of pools are allocated to a job; if they were chosen by amounts, in the order of `pools`."""
-    window = {"start": start, "end": _end(end)}
-    named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn), **_about(facts)}
-    variant = {} if chosen is None else {"variant": chosen.variant}
-    return {"event": "allocate", "job": job, **named, **variant}
+    event = {"event": "allocate", "job": job, "pools": _named(structure, pools), "start": start, "end": _end(end)}
+    if slots:
+        event["slots"] = slots
+    if len(drawn):
+        event |= _drawn(structure, drawn)
+    if facts is not None:
+        event |= _about(facts)
+    return event if chosen is None else event | {"variant": chosen.variant}
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:

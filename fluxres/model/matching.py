@@ -60,15 +60,12 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """A refusal as an error: the first part that falls short as the message, and the reasons by part."""
     if refusal.objections:
         return _objected(refusal)
-    short = next((part for part in refusal.parts if part.is_short), None)
+    short, reasons = next((part for part in refusal.parts if part.is_short), None), refusal.reasons()
     noted = refusal.rule or "; ".join(refusal.notes) or " ".join(refusal.sentences())
-    message = short.sentence() if short is not None else noted
+    message = noted if short is None else reasons.get(short.place) or short.sentence()
     if refusal.never:
-        return InfeasibleRequest(
-            message, hint=f"{refusal.bound} can never satisfy it", reasons=refusal.reasons(), explanation=refusal
-        )
+        return InfeasibleRequest(message, hint=f"{refusal.bound} can never satisfy it", reasons=reasons, explanation=refusal)
     hint = "" if refusal.earliest is None else f"free from {in_message(refusal.earliest)} on"
-    reasons = refusal.reasons()
     return InsufficientResources(message, hint=hint, earliest=refusal.earliest, reasons=reasons, explanation=refusal)
 
 

@@ -7,8 +7,8 @@ here, so every operation accepts all of them, with the same messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeGuard
 
@@ -46,8 +46,10 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
     Errors: UnknownPool; StaleHandle for a handle of another generation or graph; UsageError for another type.
     """
     if isinstance(where, str):
-        with _one_pool(where):
+        try:
             return vertex_named(graph.structure, where)
+        except UnknownPool as error:
+            raise _one_pool(error, where) from None
     if isinstance(where, Pool):
         if where.graph is not graph:
             raise StaleHandle("this handle belongs to another graph", hint="ask this graph for the pool, by path or uuid")
@@ -59,15 +61,11 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
     raise UsageError(f"a pool is named by a path, URI, uuid, vertex number or handle, not by {where!r}")
 
 
-@contextmanager
-def _one_pool(where: str) -> Iterator[None]:
-    """A context whose UnknownPool says that a list is not accepted."""
-    try:
-        yield
-    except UnknownPool as error:
-        if folds(where):
-            error.hint = "name one pool, without brackets and commas; find('path=…') takes both"
-        raise
+def _one_pool(error: UnknownPool, where: str) -> UnknownPool:
+    """The error, which says that a list is not accepted here."""
+    if folds(where):
+        error.hint = "name one pool, without brackets and commas; find('path=…') takes both"
+    return error
 
 
 def account(graph: ResourceGraph, where: Where) -> int:
@@ -89,8 +87,9 @@ def vertex_named(structure: Structure, where: str) -> int:
 
     Errors: UnknownPool.
     """
+    lookup = structure.lookup
     try:
-        return structure.vertex(where) if structure.lookup.is_placed(where) else structure.short_names.vertex(where)
+        return lookup.vertex(where) if lookup.is_placed(where) else structure.short_names.vertex(where)
     except UnknownPool:
         if "'" in where or '"' in where:
             with suppress(FluxresError):
@@ -109,8 +108,10 @@ def spelled_out(structure: Structure, where: str) -> str:
         return where
     name, path = structure.lookup.graph_and_path(where)
     if path is None:
-        with _one_pool(where):
+        try:
             where = structure.where(vertex_named(structure, where))
+        except UnknownPool as error:
+            raise _one_pool(error, where) from None
         name, path = structure.lookup.graph_and_path(where)
     return where if path is None else f"{name}:/{path}"
 

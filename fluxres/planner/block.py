@@ -284,9 +284,10 @@ class Block(Breakpoints):
             row: Row = self.matrix[self.rows[i], left:right]
             return row
         total: Row | None = None
+        words = self.matrix if right - left == self._width else self.matrix[:, left:right]
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
-            part = fold.reduce(self.matrix[rows[k : k + REDUCED_ROWS], left:right], axis=0)
+            part = fold.reduce(words.take(rows[k : k + REDUCED_ROWS], axis=0), axis=0)
             total = part if total is None else fold(total, part)
         assert total is not None  # j > i
         return total

@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fluxres.planner.block import BEGINNING, Ints, Words, unpack
+from fluxres.planner.block import BEGINNING, Ints, Words
 from fluxres.planner.columns import Columns, distinct
-from fluxres.planner.marks import Marks
+from fluxres.planner.marks import Marks, ordinals_of
 from fluxres.planner.timeline import Finding, Timeline, narrowest
 
 Pools = Sequence[tuple[int, int]]
@@ -104,16 +104,19 @@ class Level:
         line = self._counts.get(kind)
         if line is None or not line.breakpoints:
             return None
-        wanted = line.blocks.keys() if among is None else set((among.nonzero()[0] * 64 // SPAN).tolist())
         found: npt.NDArray[np.int64] | None = None
         for number, block in line.blocks.items():
-            if number not in wanted or len(block.times) == 1:
-                continue
-            used = block.peaks(0, block.length, start, end)
+            lo, hi, base = 0, block.length, number * SPAN
+            if among is not None:  # a row is as wide as the block, and mostly a few of its words are of interest
+                words = among[base >> 6 : (base + hi + 63) >> 6].nonzero()[0]
+                if not words.size:
+                    continue
+                lo, hi = words.item(0) << 6, min(words.item(-1) + 1 << 6, hi)
+            used = block.peaks(lo, hi, start, end)
             if used is not None:
                 if found is None:
                     found = np.zeros(self.length, np.int64)
-                found[number * SPAN : number * SPAN + block.length] = used
+                found[base + lo : base + hi] = used
         return found
 
     def between(self, kind: int) -> list[int]:
@@ -176,7 +179,7 @@ class Level:
             if amount > 0:
                 self.touched.mark_one(pool, True, start, end)
             else:
-                self._clear_one(pool, start, end)
+                self._clear_one(pool, self.roof.gaps(pool, start, end))
 
     def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
         """As :meth:`change`, for many pools of one type."""
@@ -194,7 +197,7 @@ class Level:
             if amounts[0] > 0:
                 self.touched.mark(self.touched.words(which), True, start, end)
             else:
-                self._clear_many(which, start, end)
+                self._clear_many(which, self.touched.words(which), start, end)
         for v, units in zip(vertices[~there].tolist(), amounts[~there].tolist(), strict=True):
             if self._columns.size[v] == 1:
                 self.cover(v, units > 0, start, end)
@@ -212,8 +215,12 @@ class Level:
         if on:
             self.touched.mark_one(pool, True, start, end)
             return
-        self._roof_again(pool, start, end)
-        self._clear_one(pool, start, end)
+        # A pool that was released itself is not held any more, so only the pools above it need to be checked.
+        if self.is_ever_held(self._types_above):
+            self._roof_again(pool, start, end)
+            self._clear_one(pool, self.roof.gaps(pool, start, end))
+        else:
+            self._clear_one(pool, [(start, end)])
 
     def _roof_many(self, pools: Ints, on: bool, start: int, end: int, *, own: bool) -> None:
         words = self.roof.words(pools)
@@ -221,16 +228,13 @@ class Level:
         if on:
             self.touched.mark(words, True, start, end)
             return
-        # A pool that was released itself is not held any more, so only the pools above it need to be checked.
         if self.is_ever_held(self._types_above if own else (self.kind, *self._types_above)):
             for pool in pools.tolist():
                 self._roof_again(pool, start, end)
-        self._clear_many(pools, start, end)
+        self._clear_many(pools, words, start, end)
 
     def _roof_again(self, pool: int, start: int, end: int) -> None:
         """Over a window in which the mark was just cleared, mark a pool where it or one above it is still held."""
-        if not self.is_ever_held((self.kind, *self._types_above)):
-            return
         v = int(self.vertices[pool])
         while v >= 0:
             for lo, hi in self._held_whole(v):
@@ -238,24 +242,26 @@ class Level:
                     self.roof.mark_one(pool, True, max(lo, start), min(hi, end))
             v = self._columns.parent[v]
 
-    def _clear_one(self, pool: int, start: int, end: int) -> None:
-        """Over a window in which something was released, clear `touched` of a pool where nothing is left."""
-        idle = self.roof.gaps(pool, start, end)
+    def _clear_one(self, pool: int, windows: list[tuple[int, int]]) -> None:
+        """Clear `touched` of a pool where nothing of it is used any more, in windows in which `roof` is clear."""
         for counts in self._counts.values():
             if counts.breakpoints:
-                idle = [gap for lo, hi in idle for gap in counts.gaps(pool, lo, hi)]
-        for lo, hi in idle:
-            self.touched.mark_one(pool, False, lo, hi)
+                windows = [gap for start, end in windows for gap in counts.gaps(pool, start, end)]
+        for start, end in windows:
+            self.touched.mark_one(pool, False, start, end)
 
-    def _clear_many(self, pools: Ints, start: int, end: int) -> None:
-        """As :meth:`_clear_one`, for many ascending pools."""
-        left = unpack(self.roof.folded(start, end))[pools] > 0
+    def _clear_many(self, pools: Ints, words: Words, start: int, end: int) -> None:
+        """Clear `touched` of many ascending pools, which `words` has as bits, where nothing of them is held or used any more."""
+        left = words & self.roof.folded(start, end)
         for counts in self._counts.values():
             if counts.breakpoints:
-                left |= counts.extremes(pools, start, end) > 0
-        self.touched.mark(self.touched.words(pools[~left]), False, start, end)
-        for pool in pools[left].tolist():
-            self._clear_one(pool, start, end)
+                left |= self.touched.words(pools[counts.extremes(pools, start, end) > 0])
+        if not left.any():
+            self.touched.mark(words, False, start, end)
+            return
+        self.touched.mark(words & ~left, False, start, end)
+        for pool in ordinals_of(left, self.length).tolist():
+            self._clear_one(pool, self.roof.gaps(pool, start, end))
 
     def check(self, used: Sequence[Timeline | None]) -> list[Finding]:
         """What is wrong with the marks and the counts; empty if nothing is.

@@ -68,7 +68,20 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     Errors: UsageError if units exceed the size of a pool.
     """
     graph = ResourceGraph(structure, name=name, clock=clock)
-    before = Records(structure, graph.planner)
+    records = graph.records
+    if stored.owners:
+        _restore_held(records, stored)
+    records.facts, records.reservations = dict(stored.facts), dict(stored.reservations)
+    records.chosen = dict(stored.chosen)
+    records.returns.restore(stored.returned, structure.parent.item)
+    records.stages_made = max(records.stages_made, stored.stages_made)
+    return graph
+
+
+def _restore_held(records: Records, stored: RecordColumns) -> None:
+    """What owners hold, with their stages."""
+    structure = records.structure
+    before = Records(structure, records.planner)
     columns = (stored.owner, stored.vertex, stored.start, stored.end, stored.amount)
     below = _below_whole(structure, stored).tolist()
     for implied, i, v, start, end, amount in zip(below, *(column.tolist() for column in columns), strict=True):
@@ -82,14 +95,9 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     _put_drawn(before, stored)
     before.stages = {staged.stage: staged for staged in stored.stages}
     # Jobs are listed in the order they first held something, and not in that of their pools.
-    graph.records.pools_of = {owner: set() for owner in stored.owners}
-    graph.records.take(before, np.arange(structure.n, dtype=np.int32))
-    graph.records.slots_of = dict(stored.slots_of)
-    graph.records.facts, graph.records.reservations = dict(stored.facts), dict(stored.reservations)
-    graph.records.chosen = dict(stored.chosen)
-    graph.records.returns.restore(stored.returned, structure.parent.item)
-    graph.records.stages_made = max(graph.records.stages_made, stored.stages_made)
-    return graph
+    records.pools_of = {owner: set() for owner in stored.owners}
+    records.take(before, np.arange(structure.n, dtype=np.int32))
+    records.slots_of = dict(stored.slots_of)
 
 
 def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool_]:

@@ -131,11 +131,11 @@ class Rows:
 
         Errors: UnknownGraph with the existing names.
         """
-        wanted = name if name is not None else self.chosen or self.default()
-        found = None if wanted is None else self.find(wanted)
-        if found is None:
-            raise _unknown(wanted, [row.name for row in self.graphs()], self.url)
-        return found
+        graphs, wanted = self.graphs(), name if name is not None else self.chosen or self.default()
+        for row in graphs:
+            if row.name == wanted:
+                return row
+        raise _unknown(wanted, [row.name for row in graphs], self.url)
 
     def make(self, name: str, now: float) -> GraphRow:
         self.db.execute(

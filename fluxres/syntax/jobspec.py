@@ -238,7 +238,9 @@ class Request:
     @property
     def by_part(self) -> list[tuple[Vertex, ...]]:
         """`resources`, by the request that asks for them."""
-        ends = [*accumulate(self.parts)] or [len(self.resources)]
+        if not self.parts:
+            return [self.resources]
+        ends = accumulate(self.parts)
         return [self.resources[start:end] for start, end in pairwise([0, *ends])]
 
     @property

@@ -122,8 +122,8 @@ STEPS: dict[str, Step] = {
     "nodes": Step("match/vector.py", "Search._choose", lambda _, chosen: f"rows of the node table  {chosen.nodes.tolist()}"),
     "pools": Step(
         "match/vector.py",
-        "Search.pools",
-        lambda names, found: f"node row {names['node']}: cores free here, as numbers among all cores  {found[0].tolist()}",
+        "Search._even_pools",
+        lambda names, found: f"node rows {names['nodes'].tolist()}: the cores that come first, as vertices  {found.tolist()}",
     ),
     "placement": Step("match/matcher.py", "Matcher.match", _placement),
     "planned": Step("allocation/plans.py", "match", _batch),
