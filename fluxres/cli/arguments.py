@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fluxres import clock, limits
+from fluxres.cli import completing
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import reading, store
@@ -271,9 +272,14 @@ def complete_policy(_ctx: click.Context, _param: click.Parameter, incomplete: st
 # -- requests ------------------------------------------------------------------------------------------------------------
 
 
+_COMPLETERS: Final = {"partition": completing.partition, "nodelist": complete_pool}
+
+
 def _click(option: options.Option) -> click.Option:
     """An option of a request, for click."""
     kind: dict[str, Any] = {"metavar": option.value} if option.value else {"is_flag": True}
+    if option.name in _COMPLETERS:
+        kind["shell_complete"] = _COMPLETERS[option.name]
     return click.Option([*option.spellings, option.name], help=f"{option.help[:1].upper()}{option.help[1:]}", **kind)
 
 

@@ -107,6 +107,9 @@ workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
 subsystem = _of_graph(lambda graph: graph.subsystems)
 stage = _of_graph(lambda graph: graph.records.stages)
+partition = _of_graph(lambda graph: graph.partitions)
+reservation = _of_graph(lambda graph: graph.records.reservations)
+user = _of_graph(lambda graph: sorted({facts.user for facts in graph.records.facts.values() if facts.user}))
 machine = or_file(one_of(lambda: ("hwloc:",)))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fluxres.cli import completing
 from fluxres.cli.arguments import Moment, complete_job, complete_pool, vertices
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
@@ -21,9 +22,15 @@ from fluxres.render.text import Style
 @click.command("jobs", cls=Command, outputs=RECORD_OUTPUTS)
 @click.argument("job", required=False, shell_complete=complete_job)
 @click.option(
-    "--on", multiple=True, metavar="PATH", shell_complete=complete_pool, help="Only jobs with something on this node or part."
+    "-w",
+    "--on",
+    "--nodelist",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=complete_pool,
+    help="Only jobs with something on this node or part.",
 )
-@click.option("--user", metavar="U", help="Only jobs of this user.")
+@click.option("-u", "--user", metavar="U", shell_complete=completing.user, help="Only jobs of this user.")
 @click.option("--state", type=click.Choice(("running", "planned")), help="Only jobs that run, or that will.")
 @click.option("--pending", is_flag=True, help="Jobs that have not begun, and what they wait for.")
 @click.option(

@@ -235,12 +235,12 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
     columns = [
         Column("NUMBER", right=True, drop=2),
         Column("TIME"),
-        Column("USER", drop=3),
+        Column("USER"),
         Column("EVENT"),
         Column("WHAT"),
         Column("COMMAND", drop=1),
     ]
-    rows = [[str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event), e.command] for e in entries]
+    rows = [[str(e.seq), when(e.time), e.user, events.word(e.event), events.details(e.event), e.command] for e in entries]
     answer_table(
         settings,
         columns,
