@@ -154,9 +154,10 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     from datetime import UTC, datetime
 
     from fluxres import __version__, clock
+    from fluxres.experiments.figures import counted
 
     source = given["machine"] or machine.graph.name
-    size = f"{machine.count:,} of type {machine.unit}"
+    size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
@@ -238,7 +239,7 @@ def _lines(jobs: Workload, result: Result, fitted: str | None, made: dict[str, s
     metrics = result.metrics
     for key in ("workload", "machine", "scheduler"):
         yield f"{key:22} {made[key]}"
-    ended = ", ".join(f"{number} {what}" for what, number in sorted(metrics.results.items()))
+    ended = ", ".join(f"{number:,} {what}" for what, number in sorted(metrics.results.items()))
     yield f"{'jobs that ran':22} {metrics.jobs:,} ({ended or 'none'})"
     if result.left:
         yield f"{'jobs never started':22} {result.left:,}"
