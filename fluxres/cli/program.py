@@ -199,7 +199,7 @@ _EXPECTED: Final = (FluxresError, click.ClickException, click.Abort, OSError, Me
 
 program = Program(
     "fluxres",
-    help="Describe a machine, ask what is free, hand out parts of it.",
+    help="Describe a machine, ask what is free, and allocate parts of it.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")(program)

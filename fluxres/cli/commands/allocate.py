@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 )
 @click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
 @click.option(
-    "--end", type=Moment(after="start"), metavar="T", help="End time. Default: by the duration of the request, else none."
+    "--end", type=Moment(after="start"), metavar="T", help="End time. Default: from the duration of the request, else none."
 )
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
 @click.option("--grow", is_flag=True, help="Allocate to a job that holds resources already; see also fluxres grow.")
-@click.option("--user", metavar="U", help="User of a new job. Default: who runs the command.")
+@click.option("--user", metavar="U", help="User of a new job. Default: the user who runs the command.")
 @click.option("--name", metavar="NAME", help="Name of a new job, for lists.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj

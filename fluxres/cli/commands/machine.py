@@ -120,7 +120,7 @@ def state_command(
 )
 @click.option("--every", "every_s", type=Duration(), metavar="D", help="Repeat it at this interval, such as 7d.")
 @click.option("--until", type=Moment(), metavar="T", help="Repeat it as long as it begins before this time.")
-@click.option("--user", metavar="U", help="Who reserves. Default: who runs the command.")
+@click.option("--user", metavar="U", help="The user who reserves. Default: the user who runs the command.")
 @click.option(
     "--remove", metavar="NAME", shell_complete=completing.reservation, help="Remove a reservation, with all of its repetitions."
 )
@@ -136,9 +136,9 @@ def reserve_command(
     remove: str | None,
     **times: float | None,
 ) -> None:
-    """Reserve pools for maintenance: no job gets anything of them meanwhile. Without pools, list the reservations.
+    """Reserve pools for maintenance: no job gets any of them in that time. Without pools, list the reservations.
 
-    Jobs that end later than the start are a reason to refuse, unless --ignore-running is given.
+    This is refused if jobs there end after its start, unless --ignore-running is given.
     """
     from fluxres.render import reservations
 
@@ -250,7 +250,7 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
 )
 @click.pass_obj
 def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None:
-    """Remove a pool and everything below it. Pools that are in no hierarchy any more are deleted."""
+    """Remove a pool and everything below it. Pools that are then in no hierarchy are deleted."""
     with changing(settings) as graph:
         before = len(graph)
         graph.unlink(path, hierarchy)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     "--ahead",
     type=click.IntRange(0),
     metavar="N",
-    help="Maximal queue length of an innermost instance before it gets further jobs; 0 for no limit.",
+    help="Number of queued jobs up to which an innermost instance gets more; 0 for no limit.",
 )
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")

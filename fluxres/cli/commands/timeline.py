@@ -47,7 +47,7 @@ def timeline_command(
 ) -> None:
     """Draw who holds what over the next day: jobs, reservations, maintenance, and nodes that take no work.
 
-    Nodes with the same future share a row. Names at the start of a bar are those of jobs.
+    Nodes with the same future share a row. Each bar begins with the name of its job.
     """
     from fluxres.render import timeline
 
