@@ -140,6 +140,7 @@ _IN_ASCII: Final = str.maketrans(
         "↔": "<->",
         "→": "->",
         "…": "...",
+        "µ": "u",
     }
 )
 """Replacements for the characters of tables and trees on terminals without UTF-8."""

@@ -45,8 +45,8 @@ def diff_command(ctx: click.Context, /, **given: Any) -> None:
 def apply_command(settings: Settings, /, drain: bool, dry_run: bool, **given: Any) -> None:
     """Bring a changed description onto the graph in use, all or nothing.
 
-    New pools appear. Pools that are gone are removed unless jobs hold them. Jobs, reservations, tags, states other than up, and the
-    uuids and ranks of pools that stay are not touched. `fluxres undo` takes it back.
+    New pools appear. Pools that are gone are removed unless jobs hold them. Jobs, reservations, tags, states other than up, and
+    the uuids and ranks of pools that stay are not touched. `fluxres undo` takes it back.
     """
     wanted = read_description(**given)
     with (trying if dry_run else changing)(settings) as graph:
