@@ -131,14 +131,27 @@ SLURM_NODES_MAX: Final = 131_072
 """Nodes of one Slurm site: twice what Slurm itself manages, and each is an object while the site is read."""
 
 SLURM_NAMES_MAX: Final = 524_288
-"""Names that all lines of a Slurm site stand for together: hosts, also of ALL and of sets, features, settings of partitions.
+"""Names in all lines of a Slurm site, when expanded: hosts, also of ALL and of sets, features, settings of partitions.
 Defaults and ranges multiply them; ten thousand nodes in fifty partitions are as many, and half a second's work."""
 
 SLURM_ENTRIES_MAX: Final = 262_144
-"""Sorts of Slurm nodes times what tells them apart, properties and generic resources: sites have a few dozen sorts."""
+"""Sorts of Slurm nodes times what distinguishes them, properties and generic resources: sites have a few dozen sorts."""
 
 GRES_LINES_MAX: Final = 512
 """Lines of gres.conf about one node: a few for each device; all of them are looked through for each node."""
+
+CPUS_MAX: Final = 16_384
+"""CPU and NUMA numbers of the local machine are below it: Linux is built for at most 8,192 CPUs; a mask is a set in memory."""
+
+DETECTED_FILE_BYTES_MAX: Final = 4 << 20
+"""Bytes of one file in /proc or /sys, and of the output of a program, while the local machine is detected: /proc/cpuinfo of 512
+CPUs has one megabyte."""
+
+DETECTED_ENTRIES_MAX: Final = 4_096
+"""Names of one directory in /proc or /sys that are read while the local machine is detected: it has some dozens of GPUs."""
+
+DETECTION_PROGRAM_S: Final = 5.0
+"""Seconds that nvidia-smi may take to list the GPUs: one or two with a driver that sleeps, no end with one that is broken."""
 
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
@@ -162,7 +175,7 @@ NEAREST_MAX: Final = 100_000
 """Names that an unknown one is compared with."""
 
 STAGE_SECONDS_DEFAULT: Final = 60.0
-"""Life of a stage nobody commits: a scheduler that dies must not lock pools for ever."""
+"""Life of a stage that is not committed: a scheduler that dies must not lock pools forever."""
 
 SAVED_PLACES_MAX: Final = 64
 """Places a graph was saved to that are remembered: what happened since the earliest of these saves is kept for it."""
@@ -206,8 +219,11 @@ CONSTRAINT_DEPTH_MAX: Final = 64
 MATCH_STEPS_MAX: Final = 100_000
 """Choices a match may take back (seconds): parts of a request that compete for the same pools are a hard problem in general."""
 
+ASSIGNMENT_STEPS_MAX: Final = 20_000
+"""Numbers of tasks that one pass of the queue policy `hyperqueue` tries (half a second): packing workers is a hard problem."""
+
 ROUTE_HOPS_MAX: Final = 1_000_000
-"""Hops that stay known of routes to pools that requests named (some hundred MB); past that they are found anew."""
+"""Hops that stay known of routes to pools that requests named (some hundred MB); past that they are found again."""
 
 TOGETHER_MAX: Final = 10_000
 """Requests at once: each is matched with what the others got out of reach, and again for every start that is tried."""
@@ -225,7 +241,7 @@ MIXES_MAX: Final = 10_000
 """Mixes of alternative slots looked at in one round; beyond, those that use the alternatives written first."""
 
 WHY_POOLS_MAX: Final = 256
-"""Pools looked into one by one for each reason of a refusal: who holds them, what is missing in them. Numbers count all pools."""
+"""Pools examined one by one for each reason of a refusal: their jobs, what is missing in them. Numbers count all pools."""
 
 WHY_NAMES_MAX: Final = 4
 """Jobs and pools that a sentence about a refusal names; the values have all that were found."""
@@ -247,7 +263,7 @@ PASS_SECONDS_MAX: Final = 60.0
 
 OFFER_WAVES_MAX: Final = 1_000
 """Times that one call offers a tree of instances what its passes have left of common suppliers: policies that always reserve
-something else would go on for ever. What is left is offered by the next call."""
+something else would never end. What is left is offered by the next call."""
 
 JOBS_LISTED_MAX: Final = 2_000_000
 """Jobs of one list, `count` expanded: each is an object that is kept until its turn comes. Generators have no bound."""
@@ -259,7 +275,7 @@ INSTANCE_PROCESSES_MAX: Final = 1_024
 """Instances of one hierarchy of processes: each is an interpreter of 60 MB that takes a third of a second to begin."""
 
 MESSAGE_BYTES_MAX: Final = 32_768
-"""Bytes of one message between instances: two fit into a pipe, so that who writes never waits for who does not read."""
+"""Bytes of one message between instances: two fit into a pipe, so that a writer never waits for a reader that is busy."""
 
 SIGN_OF_LIFE_S: Final = 0.5
 """Seconds between two words of a child instance."""
@@ -269,6 +285,21 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 
 GRACE_SECONDS_DEFAULT: Final = 3.0
 """Seconds between SIGTERM and SIGKILL for a job that has to end."""
+
+RUN_GRACE_SECONDS_DEFAULT: Final = 10.0
+"""Seconds between SIGTERM and SIGKILL for a program of `fluxres run`: it may have to write what it has computed."""
+
+QUEUE_PLACED_MAX: Final = 64
+"""Waiting requests that a pass of the queue places one by one (milliseconds each); past them, none overtakes another."""
+
+QUEUE_WATCHERS: Final = 3
+"""Waiting processes that watch those who hold something: one is enough, unless it is stopped or killed."""
+
+QUEUE_LOOK_SECONDS: Final = 60.0
+"""Seconds after which a waiting process looks by itself, in case nothing has woken it."""
+
+OVERRUN_TICKS: Final = 60_000_000
+"""Ticks by which a job that runs on is extended beyond its end each time somebody looks."""
 
 JOBS_NAMED_MAX: Final = 32
 """Jobs that the refusal of a new description names in its sentence; its value has all of them."""

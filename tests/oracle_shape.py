@@ -296,23 +296,20 @@ def _unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]
     Pools in another hierarchy stay there; a pool in none is removed, and must not be held.
     """
     shape = shape_of(oracle, graphs)
-    name = key.partition(":/")[0] if ":/" in key else None
-    if name is None:
-        if key not in oracle.pools:
-            raise Refused(["UnknownPool"])
-        top = oracle.pools[key]["uuid"]
-        if top == shape.root or top not in shape.tree:
-            raise Refused(["UsageError"])
-        left = shape.subtree(top)
-    elif name not in shape.graphs:  # "pools:/pdu0" is in no graph
-        raise Refused(["UnknownGraph"] if key in oracle.pools else ["UnknownPool"])
-    else:
-        if len(named := shape.at_uri(name, key)) != 1:
-            raise Refused(["UnknownPool"])
-        top = named[0]
-        below = shape.graphs[name].below(top)
-        shape.graphs[name].edges = [edge for edge in shape.graphs[name].edges if edge[1] not in below]
+    name = key.partition(":")[0]
+    around = shape.graphs.get(name)  # None for a path
+    named = [oracle.pools[key]["uuid"]] if key in oracle.pools else shape.at_uri(name, key) if around else []
+    if len(named) != 1:
+        raise Refused(["UnknownPool"])
+    top = named[0]
+    if around is not None and around.hierarchy:
+        below = around.below(top)
+        around.edges = [edge for edge in around.edges if edge[1] not in below]
         left = [u for v in below if v not in shape.tree for u in shape.subtree(v)]
+    elif top in shape.tree and top != shape.root:
+        left = shape.subtree(top)
+    else:
+        raise Refused(["UsageError"])
     loose = [u for u in shape.pools if u in left and shape.in_hierarchy(u)]
     ever = range(oracle.horizon + 1)
     where = {pool["uuid"]: k for k, pool in oracle.pools.items()}
@@ -321,7 +318,7 @@ def _unlinked(oracle: Oracle, graphs: Graphs, key: str) -> tuple[Oracle, Graphs]
             raise Refused(["StillHeld"])
     pools = {u: pool for u, pool in shape.pools.items() if u not in left}
     # Pools removed from the tree are only pass-through pools in other hierarchies.
-    ways = {u: {**shape.pools[u], "way": shape.pools[u]["way"] or name is None} for u in loose}
+    ways = {u: {**shape.pools[u], "way": shape.pools[u]["way"] or around is None} for u in loose}
     pools.update({u: {**pool, "parent": None} for u, pool in ways.items()})
     made = shape.restricted(pools)
     for k, limit in oracle.edges.items():

@@ -24,15 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.chosen import Chosen, Returns
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Drawn, Rows
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
+from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
+from fluxres.syntax.variants import SHARE
 
 HIDDEN: Final = "\x00"
 """First character of the names of owners that are not jobs."""
@@ -113,6 +116,10 @@ class Records:
         """By job, its user and name, if they were given."""
         self.reservations: dict[str, Reservation] = {}
         """By name, the maintenance windows; a record of that owner is not one of a job."""
+        self.chosen: dict[str, Chosen] = {}
+        """By job, the pools of requests for amounts, in the order chosen."""
+        self.returns = Returns()
+        """In which order these came back."""
 
     @property
     def held(self) -> dict[int, dict[str, Steps]]:
@@ -301,7 +308,7 @@ class Records:
         if is_routed:
             self.note_route(owner)
         elif not holds:
-            self._note_upward(owner, is_routed)
+            (self.upward.discard if is_routed is None else self.upward.add)(owner)
         before = self.slots_of.get(owner, 0)
         if not before and holds:
             slots = 0  # the number of slots of what it holds already is unknown
@@ -329,13 +336,6 @@ class Records:
         self.upward.discard(owner)
         if self.upstream is not None:
             self.upstream.note_route()
-
-    def _note_upward(self, owner: str, is_routed: bool | None) -> None:
-        """Record whether an owner that held nothing draws only upward."""
-        if is_routed is None:
-            self.upward.discard(owner)
-        else:
-            self.upward.add(owner)
 
     def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
         for change in planned:
@@ -395,6 +395,35 @@ class Records:
             slots: number of slots that are freed, if a request selected the pools. Otherwise, or if a pool is freed in several
                 windows, the number of remaining slots is unknown.
         """
+        self._free(planned, job, slots)
+        if job in self.chosen:
+            self._note_return(job)
+
+    def _note_return(self, job: str) -> None:
+        """Note which pools a job has returned that it chose by amounts: the one chosen last comes back first."""
+        chosen = self.chosen.pop(job)
+        kept = self.pools_of.get(job, ()) if self.is_holder(job) else ()
+        parent = self.accounts.parent.item
+        for v in reversed(chosen.pools):
+            if v in kept:
+                continue
+            if self.structure.kind_of(v).type == SHARE:
+                if self.planner.used(v, 0, FOREVER):
+                    continue  # others have a share of the index
+                v = parent(v)
+            self.returns.push(parent(v), v)
+        if kept:
+            left = tuple(v for v in chosen.pools if v in kept)
+            if left:
+                self.chosen[job] = Chosen(left, chosen.variant)
+
+    def note_chosen(self, job: str, chosen: Chosen | None) -> None:
+        """Record the order in which a request chose what the job holds now."""
+        if chosen is not None:
+            before = self.chosen.get(job)
+            self.chosen[job] = chosen if before is None else before.joined(chosen)
+
+    def _free(self, planned: Batch | Iterable[Piece], job: str, slots: int) -> None:
         left = self.slots_of.pop(job, 0) - slots
         if slots and left > 0 and (isinstance(planned, Batch) or not self._recurs(job, planned := list(planned))):
             self.slots_of[job] = left
@@ -532,6 +561,11 @@ class Records:
         if facts is not None:
             self.facts.setdefault(job, facts)
 
+    def renew(self, job: str, lease: int) -> None:
+        """Renew the lease of a job that lives by its processes."""
+        if job in self.facts:
+            self.facts[job] = self.facts[job].renewed(lease)
+
     def drop_reservation(self, name: str) -> None:
         """Free what a maintenance window holds, and forget it."""
         del self.reservations[name]
@@ -634,7 +668,9 @@ class Records:
         self.reservations |= {name: one for name, one in new_of.items() if one.pools}
         if not (other.held or other.implied or other.stages):
             self._take_facts(other)
+            self.take_chosen(other, old_to_new)
             return
+        numbers = old_to_new
         # Nothing of a pass-through pool is held, but units may be drawn for it: for a node of which a child has some cores.
         renumbered = other.accounts.renumbered(self.accounts, old_to_new)
         old_to_new = np.where(self.accounts.units[renumbered] == 0, -1, renumbered).astype(np.int32)
@@ -661,6 +697,16 @@ class Records:
             if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]
         self._take_facts(other)
+        self.take_chosen(other, numbers)
+
+    def take_chosen(self, other: Records, old_to_new: Int32) -> None:
+        """Take over the orders of another structure."""
+        for job, chosen in other.chosen.items():
+            made = chosen.renumbered(old_to_new)
+            if made.pools and self.is_holder(job):
+                self.chosen.setdefault(job, made)
+        back = [new for v in other.returns.in_order() if (new := int(old_to_new[v])) >= 0]
+        self.returns.restore([*self.returns.in_order(), *back], self.accounts.parent.item)
 
     def _take_facts(self, other: Records) -> None:
         for job, facts in other.facts.items():

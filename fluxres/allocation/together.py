@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import plans
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.planned import Staged
@@ -46,6 +47,7 @@ class Share(NamedTuple):
         drawn: the pools for which parts of it are drawn.
         is_routed: whether some of it is drawn along routes; None if unknown.
         facts: what is known about the job.
+        chosen: the order of the pools of a request for amounts.
     """
 
     place: str
@@ -59,6 +61,7 @@ class Share(NamedTuple):
     drawn: Rows = NO_ROWS
     is_routed: bool | None = None
     facts: JobFacts | None = None
+    chosen: Chosen | None = None
 
 
 @contextmanager
@@ -121,6 +124,7 @@ def grant(records: Records, shares: Sequence[Share], tell: Callable[[], None] | 
             planned_match = plans.match(records, *share.found, share.job, *window)
             records.allocate(planned_match, share.job, *window, share.slots, share.drawn, is_routed=share.is_routed)
         records.note_facts(share.job, share.facts)
+        records.note_chosen(share.job, share.chosen)
 
 
 def _check(records: Records, shares: Sequence[Share]) -> None:

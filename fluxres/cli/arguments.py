@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +24,6 @@ from fluxres import clock, limits
 from fluxres.cli import completing
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
-from fluxres.cli.stores import reading, store
 from fluxres.documents.document import plural
 from fluxres.errors import ErrorPlace, FluxresError, UsageError
 from fluxres.render.text import when
@@ -205,74 +203,10 @@ def key_value(text: str) -> tuple[str, str | None]:
     return key, value if equals else None
 
 
-_OFFERED_MAX: Final = 500
-
-
-def complete_pool(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names with this prefix: the children of the pool before the last slash, the pools of a graph, hosts."""
-    try:
-        offered = _offered(reading(ctx.ensure_object(Settings)), incomplete)
-        return list(islice((name for name in offered if name.startswith(incomplete)), _OFFERED_MAX))
-    except (FluxresError, OSError):
-        return []
-
-
-def _offered(graph: ResourceGraph, incomplete: str) -> Iterator[str]:
-    structure = graph.structure
-    above, slash, _ = incomplete.rpartition("/")
-    name, colon, _ = incomplete.partition(":")
-    before, separator, _ = incomplete.rpartition("@") if "@" in incomplete else incomplete.rpartition(",")
-    if above:
-        yield from (above + slash + structure.name(v) for v in _below(graph, above))
-    elif colon and not slash and name in structure.subsystems:
-        yield from (f"{name}:{structure.name(v)}" for v in _below(graph, f"{name}:"))
-    else:
-        if not separator:
-            graphs = structure.subsystems.values()
-            yield from [f"/{structure.hierarchy}", *(f"{graph.name}:{'/' * graph.hierarchy}" for graph in graphs)]
-        if incomplete.count("[") == incomplete.count("]"):
-            yield from (before + separator + host for host in dict.fromkeys(structure.short_names.offered()))
-
-
-def _below(graph: ResourceGraph, above: str) -> list[int]:
-    """The children of a path or URI, or the roots of ``power:``."""
-    from fluxres.model import targets
-
-    structure, name = graph.structure, above.removesuffix(":")
-    if name != above and name in structure.subsystems and not structure.subsystems[name].hierarchy:
-        return structure.lookup.outside(name)
-    place = targets.place(graph, above + "/" * (name != above))
-    if place.above_roots:
-        return place.vertices
-    forest = structure.forest() if place.subsystem is not None else place.require_forest()
-    found: list[int] = forest.children(place.vertices[0]).tolist()
-    return found
-
-
-def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    try:
-        return [job for job in reading(ctx.ensure_object(Settings)).jobs() if job.startswith(incomplete)][:_OFFERED_MAX]
-    except (FluxresError, OSError):
-        return []
-
-
-def complete_graph(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    try:
-        return [name for name in store(ctx.ensure_object(Settings)).names() if name.startswith(incomplete)]
-    except (FluxresError, OSError):
-        return []
-
-
-def complete_policy(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from fluxres.match.policy import POLICIES
-
-    return [name for name in POLICIES if name.startswith(incomplete)]
-
-
 # -- requests ------------------------------------------------------------------------------------------------------------
 
 
-_COMPLETERS: Final = {"partition": completing.partition, "nodelist": complete_pool}
+_COMPLETERS: Final = {"partition": completing.partition, "nodelist": completing.pool}
 
 
 def _click(option: options.Option) -> click.Option:
@@ -285,7 +219,7 @@ def _click(option: options.Option) -> click.Option:
 
 _LANGUAGE: Final = click.Option(
     ["--request-format", "language"],
-    type=click.Choice(["hyperqueue", "canary", "ctest"]),
+    type=click.Choice(["hyperqueue", "canary", "ctest", "jqm"]),
     help="The request, a single word, is in the language of this system.",
 )
 
@@ -293,7 +227,7 @@ _LANGUAGE: Final = click.Option(
 def _policy_option(default: str) -> click.Option:
     others = ", ".join(name for name in ("first", "low", "high", "pack", "spread", "locality") if name != default)
     text = f"Pools to prefer: {default} (default), {others}, …"
-    return click.Option(["-M", "--match-policy", "policy"], metavar="P", shell_complete=complete_policy, help=text)
+    return click.Option(["-M", "--match-policy", "policy"], metavar="P", shell_complete=completing.match_policy, help=text)
 
 
 _NONE: Final[options.Given] = MappingProxyType({})
@@ -339,6 +273,10 @@ class Asked:
         self._is_open = language is None and any(names_pool(word) is None for word in words)
         if not self._is_open:
             self._settle([word for word in words if language is None and names_pool(word)])
+
+    def instead(self, words: Sequence[str] = (), sizes: options.Given = _NONE, language: str | None = None) -> Asked:
+        """Something else, under the same conditions and with the same policy."""
+        return Asked(words, sizes, self.policy, self.policy, language, self._given[3])
 
     def on(self, graph: ResourceGraph, *, alone: bool = True) -> Asked:
         """Itself, with the words settled that may be pools or requests.

@@ -1,4 +1,4 @@
-"""What completion offers for the arguments of commands, besides pools, jobs and graphs (:mod:`fluxres.cli.arguments`).
+"""What completion offers for the arguments of commands.
 
 A completer never fails: without a store or with a damaged one, it offers nothing.
 """
@@ -6,7 +6,9 @@ A completer never fails: without a store or with a damaged one, it offers nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -58,11 +60,15 @@ def _graph(ctx: click.Context) -> ResourceGraph | None:
         return None
 
 
-def _of_graph(words: Callable[[ResourceGraph], Iterable[str]]) -> Completer:
+def _of_graph(words: Callable[[ResourceGraph, str], Iterable[str]]) -> Completer:
+    """Words of the graph, made from what was typed."""
+
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Any:
         graph = _graph(ctx)
-        found = [] if graph is None else [word for word in words(graph) if word.startswith(incomplete)]
-        return found[:_OFFERED_MAX]
+        if graph is not None:
+            with suppress(FluxresError):
+                return list(islice((word for word in words(graph, incomplete) if word.startswith(incomplete)), _OFFERED_MAX))
+        return []
 
     return complete
 
@@ -77,6 +83,12 @@ def _formats(*, writing: bool) -> Iterable[str]:
     from fluxres.formats import registry
 
     return [known.name for known in registry.formats() if (known.writer if writing else known.reader) is not None]
+
+
+def _match_policies() -> Iterable[str]:
+    from fluxres.match.policy import POLICIES
+
+    return POLICIES
 
 
 def _queue_policies() -> Iterable[str]:
@@ -102,29 +114,71 @@ state = one_of(_states)
 format_read = one_of(lambda: _formats(writing=False))
 format_any = one_of(lambda: {*_formats(writing=False), *_formats(writing=True)})
 format_written = one_of(lambda: _formats(writing=True))
+match_policy = one_of(_match_policies)
 queue_policy = one_of(_queue_policies)
 workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
-subsystem = _of_graph(lambda graph: graph.subsystems)
-stage = _of_graph(lambda graph: graph.records.stages)
-partition = _of_graph(lambda graph: graph.partitions)
-reservation = _of_graph(lambda graph: graph.records.reservations)
-user = _of_graph(lambda graph: sorted({facts.user for facts in graph.records.facts.values() if facts.user}))
-machine = or_file(one_of(lambda: ("hwloc:",)))
+job = _of_graph(lambda graph, _: graph.jobs())
+subsystem = _of_graph(lambda graph, _: graph.subsystems)
+stage = _of_graph(lambda graph, _: graph.records.stages)
+partition = _of_graph(lambda graph, _: graph.partitions)
+reservation = _of_graph(lambda graph, _: graph.records.reservations)
+user = _of_graph(lambda graph, _: sorted({facts.user for facts in graph.records.facts.values() if facts.user}))
+machine = or_file(one_of(lambda: ("this-machine", "hwloc:")))
 
 
-def graph(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Graphs of the store."""
-    from fluxres.cli.arguments import complete_graph
+def graph(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from fluxres.cli.stores import store
 
-    return complete_graph(ctx, param, incomplete)
+    try:
+        return [name for name in store(ctx.find_object(Settings) or Settings()).names() if name.startswith(incomplete)]
+    except (FluxresError, OSError):
+        return []
+
+
+# -- pools ---------------------------------------------------------------------------------------------------------------
+
+
+def _pools(graph: ResourceGraph, incomplete: str) -> Iterator[str]:
+    """Children of the pool before the last slash, pools of a graph, hosts."""
+    structure = graph.structure
+    above, slash, _ = incomplete.rpartition("/")
+    name, colon, _ = incomplete.partition(":")
+    before, separator, _ = incomplete.rpartition("@") if "@" in incomplete else incomplete.rpartition(",")
+    if above:
+        yield from (above + slash + structure.name(v) for v in _below(graph, above))
+    elif colon and not slash and name in structure.subsystems:
+        yield from (f"{name}:{structure.name(v)}" for v in _below(graph, f"{name}:"))
+    else:
+        if not separator:
+            graphs = structure.subsystems.values()
+            yield from [f"/{structure.hierarchy}", *(f"{graph.name}:{'/' * graph.hierarchy}" for graph in graphs)]
+        if incomplete.count("[") == incomplete.count("]"):
+            yield from (before + separator + host for host in dict.fromkeys(structure.short_names.offered()))
+
+
+def _below(graph: ResourceGraph, above: str) -> list[int]:
+    """The children of a path or URI, or the roots of ``power:``."""
+    from fluxres.model import targets
+
+    structure, name = graph.structure, above.removesuffix(":")
+    if name != above and name in structure.subsystems and not structure.subsystems[name].hierarchy:
+        return structure.lookup.outside(name)
+    place = targets.place(graph, above + "/" * (name != above))
+    if place.above_roots:
+        return place.vertices
+    forest = structure.forest() if place.subsystem is not None else place.require_forest()
+    found: list[int] = forest.children(place.vertices[0]).tolist()
+    return found
+
+
+pool = _of_graph(_pools)
 
 
 # -- criteria ------------------------------------------------------------------------------------------------------------
 
 _LAST: Final = re.compile(r"(?P<key>[a-z]+)(?P<operator>!=|<=|>=|==?|[<>~])(?P<value>[^\s()]*)$")
 _WORD: Final = re.compile(r"(?P<word>[a-z]*)$")
-_STARTS_COMPARISON: Final = re.compile(r"(^|[\s(]|\b(and|or|not)\s)\s*$")
 
 
 def criteria(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -53,7 +53,6 @@ def _values(row: Row) -> list[Any]:
 
 
 def lines(outcomes: Sequence[Outcome], *, style: Style) -> list[str]:
-    """The instances of each hierarchy, then the hierarchies."""
     shown: list[str] = []
     for one in outcomes:
         began_s = min((row.begin_s for row in one.rows), default=0.0)
@@ -151,7 +150,6 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def csv_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """The rows of all hierarchies as CSV."""
     extra = ("Level", "Completed", "Failed", "Status", "Note")
     for values in (
         ("Topology", *_COLUMNS, *extra),

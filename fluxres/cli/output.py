@@ -12,6 +12,7 @@ import orjson
 from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, TABLE_OUTPUTS, Settings, no_output
 from fluxres.clock import FOREVER
+from fluxres.documents.document import plural
 from fluxres.render.text import Column, Style, printable, seconds_or_none, table
 
 if TYPE_CHECKING:
@@ -34,14 +35,14 @@ def answer(
         lines: the lines of text.
         pools: the pools, for paths, one per line or folded.
         allocations: for resource sets, one per line, each written as it is made.
-        rows: for CSV; None if they are the list in the document.
+        rows: for CSV; None if they are the list in the document, or the document itself.
     """
     if settings.json:
         _write_json(document())
     elif settings.has_table:
         _write(lines(settings.style()))
     elif settings.output == "csv":
-        _write_csv(_only_list(document()) if rows is None else rows(), header=settings.header)
+        _write_csv(_rows_of(document()) if rows is None else rows(), header=settings.header)
     elif settings.output in R_OUTPUTS and allocations is not None:
         for allocation in allocations():
             sys.stdout.write(_json(allocation.R(R_OUTPUTS[settings.output]), 0) + "\n")
@@ -51,8 +52,10 @@ def answer(
         raise no_output(click.get_current_context(), settings.output, TABLE_OUTPUTS)
 
 
-def _only_list(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    return next(value for value in document.values() if isinstance(value, list | Iterator))
+def _rows_of(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The items of the list in a document; the document as the only row if it has none."""
+    key, items = next(((key, value) for key, value in document.items() if isinstance(value, list | Iterator)), ("", [document]))
+    return (item if isinstance(item, Mapping) else {key: item} for item in items)
 
 
 def _write_csv(rows: Iterable[Mapping[str, Any]], *, header: bool) -> None:
@@ -175,7 +178,7 @@ def list_pools(settings: Settings, found: Selection, window: tuple[int, int], li
             return []
         text, more = listings.pools(found, *window, limit=limit, style=style)
         if more:
-            note(f"{more} more pools")
+            note(plural(more, "more pool"))
         return text
 
     if not found:

@@ -5,6 +5,7 @@ The bar runs in a separate thread and waits before it imports anything, so a loa
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -49,10 +50,10 @@ class Progress:
 
 
 @contextmanager
-def progress(total: float | None, noun: str = "steps", *, shown: bool | None = None) -> Iterator[Progress]:
-    """Show on standard error how far the block is, if that is a terminal and the block takes longer than a moment."""
+def progress(total: float | None, noun: str = "steps") -> Iterator[Progress]:
+    """Show on standard error how far the block is, if a bar can be erased there and the block takes longer than a moment."""
     made = Progress(total, noun)
-    if not (sys.stderr.isatty() if shown is None else shown):
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield made
         return
     over = threading.Event()

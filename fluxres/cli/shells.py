@@ -106,7 +106,6 @@ def complete(program: click.Command, instruction: str) -> int:
 
 
 def script(program: click.Command, shell: str) -> str:
-    """The script for a shell."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

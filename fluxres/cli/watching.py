@@ -12,6 +12,7 @@ import click
 
 from fluxres import clock, limits
 from fluxres.cli.settings import Duration, Settings
+from fluxres.documents.document import plural
 from fluxres.errors import FluxresError, UsageError
 from fluxres.render.text import printable, when
 
@@ -77,13 +78,13 @@ def _redraw(settings: Settings, every_s: float, run: Callable[[], None]) -> None
             frame = _frame(settings, every_s, run).splitlines()
             room = max(console.size.height, 2)
             if len(frame) > room:
-                frame = [*frame[: room - 1], f"… {len(frame) - room + 1} more lines"]
+                frame = [*frame[: room - 1], f"… {plural(len(frame) - room + 1, 'more line')}"]
             live.update(Text.from_ansi("\n".join(frame), no_wrap=True, overflow="crop"), refresh=True)
             clock.sleep(every_s)
 
 
 def _frame(settings: Settings, every_s: float, run: Callable[[], None]) -> str:
-    """One picture; what goes wrong is shown in it, because it may pass: a graph that is loaded anew, a store that is busy."""
+    """One picture; what goes wrong is shown in it, because it may pass: a graph that is being loaded, a store that is busy."""
     real, frame = sys.stdout, _Frame()
     sys.stdout = frame
     try:

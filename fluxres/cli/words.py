@@ -14,14 +14,15 @@ OLD_COMMANDS: Final = {
 }
 """The command line that replaced each command."""
 
-_NO_PROGRAMS: Final = "fluxres allocate records who holds what and starts nothing; fluxres instance run runs the jobs of a file"
 ELSEWHERE: Final = {
     **dict.fromkeys(("sinfo", "status", "resource"), "fluxres nodes"),
-    **dict.fromkeys(("squeue", "queue", "ps", "job", "list"), "fluxres jobs"),
-    **dict.fromkeys(("scancel", "cancel", "release"), "fluxres free JOB"),
+    **dict.fromkeys(("squeue", "queue", "job", "list"), "fluxres jobs, or fluxres ps for jobs of run and shell"),
+    **dict.fromkeys(("scancel", "kill"), "fluxres cancel JOB for jobs of run and shell, fluxres free JOB for others"),
+    "release": "fluxres free JOB",
     **dict.fromkeys(("delete", "remove", "rm"), "fluxres free JOB, fluxres unlink PATH, or fluxres graphs drop NAME"),
-    **dict.fromkeys(("salloc", "alloc"), "fluxres allocate REQUEST --job JOB"),
-    **dict.fromkeys(("sbatch", "srun", "run", "exec", "submit"), _NO_PROGRAMS),
+    **dict.fromkeys(("salloc", "alloc"), "fluxres shell REQUEST, or fluxres allocate REQUEST --job JOB"),
+    **dict.fromkeys(("srun", "exec"), "fluxres run REQUEST -- COMMAND"),
+    **dict.fromkeys(("sbatch", "submit"), "fluxres run --wait REQUEST -- COMMAND"),
     **dict.fromkeys(("drain", "down"), "fluxres state PATH drain --reason TEXT"),
     **dict.fromkeys(("resume", "undrain", "up"), "fluxres state PATH up"),
     **dict.fromkeys(("scontrol", "describe", "get", "lstopo", "tree"), "fluxres show PATH, or fluxres jobs JOB"),

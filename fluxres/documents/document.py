@@ -40,6 +40,20 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
+def listed(items: Iterable[object], at_most: int = 5, *, total: int = 0) -> str:
+    """The first items, and the number of the others.
+
+    Args:
+        total: of the items, if only some are given.
+
+    >>> listed(["n1", "n2"]), listed(range(9)), listed(["/demo"], total=3)
+    ('n1, n2', '0, 1, 2, 3, 4 and 4 more', '/demo and 2 more')
+    """
+    texts = [str(item) for item in items]
+    more = max(total, len(texts)) - len(texts[:at_most])
+    return ", ".join(texts[:at_most]) + f" and {more} more" * bool(more)
+
+
 def excerpt(text: str, length: int = 40) -> str:
     """`text` quoted for a message, cut to about `length` characters.
 
@@ -245,7 +259,6 @@ class Place(NamedTuple):
         return value
 
     def text(self, value: object, *, empty: bool = False, length: int = limits.VALUE_LENGTH_MAX) -> str:
-        """A text of bounded length."""
         if not isinstance(value, str):
             raise self.expected("text", value)
         if not value and not empty:

@@ -254,10 +254,15 @@ class _Composer:
     def _explained(self, error: yaml.MarkedYAMLError) -> InputError:
         from fluxres.documents import yaml_errors
 
+        mark = error.problem_mark
+        if mark is not None and "nesting depth" in (
+            error.problem or ""
+        ):  # LibYAML's own bound, before it reports any of the levels
+            where = self._where(mark.line, mark.column, [])
+            return LimitExceeded(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", where=where, hint=_FLATTER)
         starts = [*self._line_starts, None]
         lines = [self.text[start:end].rstrip("\r\n\x85\u2028\u2029") for start, end in pairwise(starts)]
         found = yaml_errors.explained(error, lines, self._quoted_over_lines(), self._bracket(lines))
-        mark = error.problem_mark
         is_there = mark is not None and (mark.line, mark.column) == (found.line, found.column)
         where = self._where(found.line, found.column, self._path() if is_there else [])
         return InputError(found.message, where=where, hint=found.hint)

@@ -21,12 +21,10 @@ class Figure(NamedTuple):
     Args:
         title: for headings.
         unit: of values in tables: `s` and `%` stand for the unit that suits them; data are in seconds and fractions.
-        lower_is_better: None if neither direction is better.
     """
 
     title: str
     unit: str = ""
-    lower_is_better: bool | None = True
 
 
 FIGURES: Final[Mapping[str, Figure]] = {
@@ -38,15 +36,15 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "mean_bounded_slowdown": Figure("mean bounded slowdown", "×"),
     "max_bounded_slowdown": Figure("largest bounded slowdown", "×"),
     "makespan_s": Figure("makespan", "s"),
-    "utilisation": Figure("utilisation", "%", False),
-    "throughput_per_s": Figure("throughput", "jobs/s", False),
-    "peak": Figure("most units held at once", "units", None),
-    "jobs": Figure("jobs that ran", "number", None),
-    "refused": Figure("refused", "jobs", None),
-    "left": Figure("left waiting", "jobs", None),
-    "instances": Figure("schedulers", "number", None),
-    "decisions": Figure("decisions", "number", None),
-    "busiest_share": Figure("busiest scheduler", "%", None),
+    "utilisation": Figure("utilisation", "%"),
+    "throughput_per_s": Figure("throughput", "jobs/s"),
+    "peak": Figure("most units held at once", "units"),
+    "jobs": Figure("jobs that ran", "number"),
+    "refused": Figure("refused", "jobs"),
+    "left": Figure("left waiting", "jobs"),
+    "instances": Figure("schedulers", "number"),
+    "decisions": Figure("decisions", "number"),
+    "busiest_share": Figure("busiest scheduler", "%"),
 }
 """All metrics of a run."""
 

@@ -141,7 +141,7 @@ class ResultsFolder:
         return path.read_text(encoding="utf-8").strip() if path.exists() else None
 
     def history(self) -> list[dict[str, str]]:
-        """When, by which version and by which command runs were made; empty for results of which nobody noted it."""
+        """When, by which version and by which command runs were made; empty for results of earlier versions."""
         path = self.path / HISTORY
         try:
             found: list[dict[str, str]] = msgspec.json.decode(path.read_bytes(), type=list[dict[str, str]])

@@ -126,9 +126,9 @@ POINTS: Final = (600, 200)
 JOBS_NAMED_MAX: Final = len(PALETTE)
 """Up to this number, jobs have a colour of their own, with their names in a legend."""
 USERS_NAMED_MAX: Final = 5
-"""The number of users with a colour of their own: those who held most."""
+"""The number of users with a colour of their own: those whose jobs held most."""
 HATCHES: Final = ("", "////", "....", "xxxx", "----", "||||")
-"""Of the colours with a name in a legend, so that colour alone tells nothing."""
+"""Of the colours with a name in a legend: nothing is distinguished by colour alone."""
 
 _EDGES_MAX: Final = 400
 """Up to this number, rectangles have edges; of more, only the edges would be visible."""

@@ -188,7 +188,6 @@ class Run:
 
     @property
     def workload(self) -> WorkloadEntry:
-        """Its only workload."""
         entry = self.page.workload
         return entry[0] if isinstance(entry, list) else entry
 
@@ -443,5 +442,4 @@ def same(value: object, other: object) -> bool:
 
 
 def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether settings have all the wanted values."""
     return all(same(value, settings.get(path)) for path, value in wanted.items())

@@ -111,7 +111,6 @@ def decades(axis: Any, *, few: bool = False) -> None:
 
 
 def label(axes: Any, *, x: str = "", y: str = "") -> None:
-    """Titles of axes."""
     axes.set_xlabel(x, fontsize=_SIZE, color=INK)
     axes.set_ylabel(y, fontsize=_SIZE, color=INK)
 

@@ -179,13 +179,11 @@ class Graph:
             into[type_] = into.get(type_, 0) + count
 
     def set_root(self, subsystem: str, vertex: Vertex) -> None:
-        """Set the root of a subsystem, once."""
         if subsystem in self.roots:
             raise InputError(f"expected one root of {subsystem}, got {vertex.path} next to {self.roots[subsystem].path}")
         self.roots[subsystem] = vertex
 
     def connect(self, source: Vertex, target: Vertex, subsystem: str) -> Edge:
-        """Append an edge."""
         edge = Edge(source, target, subsystem)
         source.edges.append(edge)
         source.ring = source.child_types = None

@@ -285,7 +285,6 @@ class Scheduling:
         return seen + 1, len(vertices)
 
     def cancel(self, job: int) -> None:
-        """Release all that a job has."""
         release(self.graph, self.subsystem, self.holdings.pop(job))
 
     def release_some(self, job: int, vertices: Sequence[Vertex]) -> bool:

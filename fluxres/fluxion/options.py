@@ -83,8 +83,6 @@ Each line of standard input is a command; help lists them. The end of the input 
 
 @dataclass
 class Options:
-    """The values of the options."""
-
     load_file: str = "conf/default"
     load_format: str = "grug"
     allowlist: frozenset[str] = frozenset()

@@ -62,7 +62,6 @@ class Plan:
         return self._spans[span]
 
     def remove(self, span: int) -> None:
-        """Remove a span."""
         start, end, units = self._spans.pop(span)
         for point in range(bisect_left(self.times, start), bisect_left(self.times, end)):
             self.left[point] += units
@@ -130,6 +129,5 @@ class Aggregate:
         return tuple(plan.add(at, duration, count) for plan, count in zip(self.plans, counts, strict=True))
 
     def remove(self, spans: Sequence[int]) -> None:
-        """Remove spans."""
         for plan, span in zip(self.plans, spans, strict=True):
             plan.remove(span)

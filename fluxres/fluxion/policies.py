@@ -64,7 +64,6 @@ class Policy:
         return _ascending if self.low or self.variation else _descending
 
     def sort_slot(self, scores: Scores) -> None:
-        """Sort the candidates for slots."""
         key = _ascending if self.low else _descending
         for type_ in scores.found:
             scores.sort(type_, key)

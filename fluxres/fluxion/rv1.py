@@ -44,7 +44,6 @@ class ResourceSet:
     expiration: float = 0.0
 
     def ranks(self) -> list[int]:
-        """All ranks, ascending."""
         return sorted(rank for entry in self.entries for rank in entry.ranks)
 
     def host_of(self) -> dict[int, str]:

@@ -44,7 +44,6 @@ class Scores:
     is_hollow: bool = False
 
     def add(self, type_: str, candidate: Candidate) -> None:
-        """Add a candidate."""
         held = self.found.get(type_)
         if held is None:
             self.found[type_] = [candidate]
@@ -81,7 +80,6 @@ class Scores:
         self.chosen[type_] = taken
 
     def picked(self) -> Iterator[Candidate]:
-        """The candidates chosen."""
         for type_, taken in self.chosen.items():
             yield from self.found.get(type_, ())[:taken]
 

@@ -348,7 +348,6 @@ class Tally:
 
 
 def accepts(constraint: Constraint, vertex: Vertex) -> bool:
-    """Whether a vertex satisfies the constraint."""
     return constraints.matches(constraint, vertex, hostname_is_property=False)
 
 

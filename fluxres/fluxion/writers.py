@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from fluxres.fluxion.graph import Edge, Vertex
 from fluxres.graph import jgf
+from fluxres.graph.kinds import Kind
 from fluxres.syntax import hostlist, idset
 
 REDUCED: Final = ("core", "gpu")
@@ -111,9 +112,9 @@ class Jgf:
 
 def node(vertex: Vertex, needs: int, exclusive: bool, filters: Filters, label: str | None) -> dict[str, Any]:
     """A vertex as a node of JGF; keys that only concern this result come last."""
-    sort = jgf.Sort(vertex.type, vertex.basename, vertex.unit, dict(sorted(vertex.properties.items())))
+    kind = Kind(vertex.type, vertex.basename, vertex.unit, None, tuple(sorted(vertex.properties.items())))
     paths = dict(sorted(vertex.paths.items()))
-    values = jgf.node(str(vertex.uniq_id), sort, vertex.name, vertex.id, vertex.rank, needs, exclusive, paths)
+    values = jgf.node(str(vertex.uniq_id), kind, vertex.name, vertex.id, vertex.rank, needs, exclusive, paths)
     if label is not None:
         values["metadata"]["ephemeral"] = {"label": label}
     if filters:

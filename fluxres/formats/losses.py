@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.documents.document import plural
+from fluxres.documents.document import listed, plural
 from fluxres.documents.source import Source
 from fluxres.formats.format import Fact, Hold
 from fluxres.graph.auxiliary import Subsystem
@@ -116,8 +116,7 @@ def _numbered(s: Structure) -> Mask:
 
 def _ranked(s: Structure) -> Mask:
     """Pools whose rank is not the number of their node among the nodes."""
-    nodes = s.of_type("node")
-    nodes = nodes[nodes < s.tree_end]
+    nodes = s.in_tree("node")
     usual = np.empty(s.n, np.int32)
     usual[nodes] = np.arange(len(nodes))
     hand_down(usual, nodes.astype(np.int64), s.end)
@@ -192,16 +191,6 @@ class Notes:
             f"{first} (and {self._count[sort] - 1} more like it)" if self._count[sort] > 1 else first
             for sort, first in self._first.items()
         )
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names for a note, truncated if there are many.
-
-    >>> listed(["n1", "n2"]), listed([f"n{i}" for i in range(9)])
-    ('n1, n2', 'n0, n1, n2, n3, n4 and 4 more')
-    """
-    shown = ", ".join(names[:_NAMES_MAX])
-    return f"{shown} and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else shown
 
 
 def keys_passed_over(source: Source, names: Sequence[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fluxres.graph.accounts import Accounts, Pools
 from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.forest import slice_of
 
 SUPPLY: Final = "supply"
 ANY: Final = "any"
@@ -66,10 +67,6 @@ class Feeds:
         while (up := np.unique(pools.parent[up[up >= pools.tree_end]])).size and (up := up[up >= 0]).size:
             found = np.union1d(found, up)
         return found.astype(np.int32)
-
-    def is_distributor(self, v: int) -> bool:
-        at = bisect_left(self.distributors.data, v)
-        return at < len(self.distributors) and self.distributors.item(at) == v
 
     @cached_property
     def attached(self) -> tuple[Int32, Int32]:
@@ -215,7 +212,7 @@ class Feeds:
         """The pools whose suppliers decide whether a pool takes new work (rule F3); empty if nothing supplies it.
 
         That is the pool itself or its nearest ancestor with suppliers, or the cards of a node without any, whichever is nearer.
-        Unlike :meth:`entries`, it does not tell through which pools a charge of this pool goes.
+        Unlike :meth:`entries`, it does not include the pools through which a charge of this pool goes.
         """
         u = v
         while u >= 0:
@@ -239,7 +236,6 @@ class Feeds:
         return found
 
     def is_in_node(self, v: int) -> bool:
-        """Whether a pool is a node or is in one."""
         at = bisect_right(self._nodes.data, v) - 1
         return at >= 0 and v < self._ends.item(at)
 
@@ -280,9 +276,7 @@ def _outward(pools: Pools, src: Int32, dst: Int32, nodes: Int32) -> tuple[Int32,
     if not src.size:
         return src, dst
     ends = np.unique(src)
-    at = nodes.searchsorted(ends, "right") - 1
-    reach = np.maximum.accumulate(pools.end[nodes])  # nodes may be nested
-    start = ends[(at >= 0) & (ends < reach[at])] if nodes.size else ends[:0]
+    start = ends[slice_of(nodes, np.maximum.accumulate(pools.end[nodes]), ends) >= 0]  # nodes may be nested
     if not start.size:
         start = ends[ends < pools.tree_end]
     distance = np.full(pools.n, pools.n, np.int64)

@@ -269,18 +269,9 @@ def document(
     return values
 
 
-class Sort(NamedTuple):
-    """What equal pools have in common."""
-
-    type: str
-    basename: str
-    unit: str = ""
-    properties: Mapping[str, str] = MappingProxyType({})
-
-
 def node(
     key: str,
-    sort: Sort,
+    kind: Kind,
     name: str,
     number: int,
     rank: int,
@@ -291,22 +282,22 @@ def node(
 ) -> dict[str, Any]:
     """One pool as a node: the values that differ from the defaults, and always id, rank and paths.
 
-    >>> node("7", Sort("core", "core"), "core3", 3, 0, 1, True, {"containment": "/c0/node0/core3"})["metadata"]
+    >>> node("7", Kind("core", "core"), "core3", 3, 0, 1, True, {"containment": "/c0/node0/core3"})["metadata"]
     {'type': 'core', 'id': 3, 'rank': 0, 'exclusive': True, 'paths': {'containment': '/c0/node0/core3'}}
     """
-    metadata: dict[str, Any] = {"type": sort.type}
+    metadata: dict[str, Any] = {"type": kind.type}
     if uuid is not None:
         metadata["uuid"] = uuid
-    if sort.basename != sort.type:
-        metadata["basename"] = sort.basename
-    if name != f"{sort.basename}{number}":
+    if kind.basename != kind.type:
+        metadata["basename"] = kind.basename
+    if name != f"{kind.basename}{number}":
         metadata["name"] = name
     metadata["id"] = number
     metadata["rank"] = rank
-    if sort.properties:
-        metadata["properties"] = dict(sort.properties)
-    if sort.unit:
-        metadata["unit"] = sort.unit
+    if kind.properties:
+        metadata["properties"] = dict(kind.properties)
+    if kind.unit:
+        metadata["unit"] = kind.unit
     if exclusive:
         metadata["exclusive"] = True
     if size != 1:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded, MergeConflict, UnknownPool, UsageError
 from fluxres.graph import accounts
 from fluxres.graph.auxiliary import CONTAINS, Int32, Subsystem
@@ -443,7 +444,7 @@ def _check_strangers(plan: _Plan, mine: Int64, theirs: Int64, clash: Mask) -> No
     if not len(strangers):
         return
     v, w = int(mine[strangers[0]]), int(theirs[strangers[0]])
-    more = f", and {len(strangers) - 1} more pools like it" if len(strangers) > 1 else ""
+    more = f", and {plural(len(strangers) - 1, 'more pool')} like it" if len(strangers) > 1 else ""
     raise MergeConflict(
         f"uuid: {plan.s.uuid(v)} here and {plan.other.uuid(w)} in the other graph, so these are two pools with one path{more}",
         where=plan.s.where(v),

@@ -1,4 +1,4 @@
-"""Why a pool is in its state, who said so, and since when.
+"""Why a pool is in its state, which user set it, and since when.
 
 They are tags whose keys begin with ``state.``, so they go wherever the pool goes: into copies, merges, files and stores.
 """
@@ -23,7 +23,7 @@ class StateNote(NamedTuple):
 
     Args:
         reason: as text.
-        user: who set the state.
+        user: the one who set the state.
         since: when, in seconds.
     """
 

@@ -471,6 +471,11 @@ class Structure:
         order, starts = self.type_order
         return order[starts[number] : starts[number + 1]]
 
+    def in_tree(self, type_name: str) -> Int32:
+        """As :meth:`of_type`, without pools outside the containment tree."""
+        found = self.of_type(type_name)
+        return found[: int(found.searchsorted(self.tree_end))]
+
     @cached_property
     def execution_targets(self) -> tuple[Int32, Int32]:
         """Ranks, ascending, and the topmost pool on each (RFC 20).  Cost O(n) on the first call."""
@@ -567,7 +572,6 @@ class Structure:
         return self.outage.culprits(v)
 
     def state_name(self, v: int) -> str:
-        """The own state of `v`, by name."""
         return STATES[self.state.item(v)]
 
     def set_state(self, vertices: Int32 | Sequence[int], state: str) -> None:
@@ -625,7 +629,7 @@ OUTSIDE: Final = "pools"
 """The graph name, also in cluster.yaml, for pools outside the containment tree that no auxiliary graph touches."""
 
 NUMBER: Final = "#"
-"""Before the number that tells pools of one graph with equal names apart."""
+"""Before the number that distinguishes pools of one graph with equal names."""
 
 
 class Lookup:
@@ -638,6 +642,8 @@ class Lookup:
     def __init__(self, structure: Structure) -> None:
         self._s = structure
         self._paths: dict[str, int] = {}
+        #: By word, whether it names pools where it could be a request too, see `model/targets.py`.
+        self.are_names: dict[str, bool] = {}
         self._levels: dict[tuple[str, int], dict[str, list[int]]] = {}
         self._levels_size = 0
         self._outside: dict[str, dict[str, list[int]]] = {}
@@ -734,7 +740,7 @@ class Lookup:
                     return v
         children = self._s.children(parent)
         kinds = self._s.kind[children]
-        for number in np.unique(kinds).tolist():
+        for number in np.flatnonzero(np.bincount(kinds)).tolist():
             for v in children[kinds == number][
                 self._name_candidates(children[kinds == number], self._s.kinds[number], name)
             ].tolist():
@@ -902,7 +908,7 @@ class Lookup:
         return [v for v in roots.get(alike, ()) if hash_sign and number in self._numbers(v)]
 
     def _numbers(self, v: int) -> tuple[str, str]:
-        """What tells a pool from others of its name: its number within its uuid, or its uuid where a file gives one.
+        """What distinguishes a pool from others of its name: its number within its uuid, or its uuid where a file gives one.
 
         The second form is for numbers that two pools have because they come from two machines.
         """

@@ -360,7 +360,6 @@ def _kept_slice(s: Structure, v: int, stop: int, keep: Mask | None, size: Int64 
 
 
 def _with_ancestors(s: Structure, kept: Mask) -> Mask:
-    """These pools and all their ancestors."""
     before = np.concatenate([[0], np.cumsum(kept)])
     return np.asarray(before[s.end] > before[: s.n])
 

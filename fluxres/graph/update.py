@@ -130,7 +130,7 @@ class _Update:
         return self._column(described.astype(np.int32), present)
 
     def _states(self) -> NDArray[np.uint8]:
-        """A state that somebody set stays; a description without one has `up`."""
+        """A state that a user set stays; a description without one has `up`."""
         states, same = self.other.state.copy(), self.same
         present = self.s.state[same.to_s[same.pairs]]
         states[same.pairs] = np.where(present != UP, present, states[same.pairs])
@@ -164,7 +164,7 @@ class _Update:
         origin[pairs], serial[pairs] = of_s[self.same.to_s[pairs]], s.serial[self.same.to_s[pairs]]
         new, old = np.flatnonzero(self.same.to_s < 0), np.concatenate([self.same.to_s[pairs], self.kept])
         keys_s, keys_other = uuid_keys([s, other])
-        clash = new[np.isin(keys_other[new], keys_s[old])]
+        clash = new[np.isin(keys_other[new], keys_s[old], kind="sort")]  # by range, NumPy 2.0 overflows for uint64
         if len(clash):  # the description gives the uuid of another pool of the machine to a new one
             self.origins.append(uuids.new_origin())
             origin[clash], serial[clash] = len(self.origins) - 1, clash

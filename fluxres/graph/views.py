@@ -173,8 +173,6 @@ class _TreePredecessors(_Tree):
 
 
 class _Parent(_Lazy):
-    """The parent of a vertex, if it has one."""
-
     __slots__ = ("_v",)
 
     def __init__(self, columns: StructureRef, v: int) -> None:

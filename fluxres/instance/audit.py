@@ -18,7 +18,7 @@ from fluxres.errors import UnknownPool
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
 from fluxres.instance import recording, states
-from fluxres.instance.graph_inventory import GraphInventory, Held
+from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.holding import HoldingsOwner
 from fluxres.instance.job import URGENCY_HELD, Job
 from fluxres.instance.states import State
@@ -78,7 +78,7 @@ def _check_holdings(instance: HoldingsOwner, graph: ResourceGraph) -> list[Probl
 def _claimed(instance: HoldingsOwner, graph: ResourceGraph, job: Job) -> list[int]:
     """The pools allocated to a job, whatever the records say now; those of a job with a child change (rule N1)."""
     claim = job.claim
-    if isinstance(claim, Held) and claim.generation == graph.generation and job.child is None:
+    if isinstance(claim, GraphHold) and claim.generation == graph.generation and job.child is None:
         return [int(v) for v in claim.vertices]
     return sorted(instance.inventory.vertices(claim))
 
@@ -131,7 +131,7 @@ def _expected(instance: HoldingsOwner, graph: ResourceGraph, job: Job, *, is_dis
             return disputed
     if is_disputed or not isinstance(inventory, GraphInventory):
         return recording.existing(graph, inventory.pools(claim))
-    if isinstance(claim, Held) and claim.generation == graph.generation and job.child is None:
+    if isinstance(claim, GraphHold) and claim.generation == graph.generation and job.child is None:
         return claim.given()
     return [(v, 1) for v in _claimed(instance, graph, job)]  # it may have had more units of them before
 
@@ -196,7 +196,7 @@ def _check_reserved_pools(instance: HoldingsOwner, graph: ResourceGraph) -> list
         return found
     for number in inventory.reserved_starts():
         hold, name = inventory.reserved(number), fluid.encode(number)
-        if isinstance(hold, Held) and hold.generation == graph.generation and hold.end > now:
+        if isinstance(hold, GraphHold) and hold.generation == graph.generation and hold.end > now:
             for v, *_ in _not_held(graph, name, hold.given(), max(hold.start, now), hold.end):
                 where = f"{instance.address} {graph.structure.accounts.where(v)}"
                 found.append(Problem("error", where, f"rule J1: it is reserved for {name}, and not recorded for it"))

@@ -110,14 +110,26 @@ class GraphInventory:
         self.running.add(hold)
         return hold
 
-    def _commit(self, key: int, found: Placement, *, anew: bool = False) -> Hold:
+    def start_on(self, key: int, choose: Callable[[int, int], Placement | None], now: int, end: int) -> Hold | None:
+        """Allocate what a queue policy chooses over [now, end); None if it finds no room."""
+        found = choose(now, end)
+        if found is None:
+            return None
+        try:
+            hold = self._commit(key, found)
+        except InsufficientResources:  # of a supplier
+            return None
+        self.running.add(hold)
+        return hold
+
+    def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> Hold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
         count = self._current_measure().units(vertices, amounts, self.graph.structure.size[vertices])
-        hold = Held(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
+        hold = GraphHold(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
         if len(found):  # empty for a request that only shares pools
             with recording.own_changes(self):
-                changes.commit_match(self.graph, found, fluid.encode(key), anew=anew)
+                changes.commit_match(self.graph, found, fluid.encode(key), is_moved=is_moved)
         return hold
 
     def forget_failures(self) -> None:
@@ -151,7 +163,7 @@ class GraphInventory:
     def restore(self, key: int, place: Placement, duration: int, start: int, now: int) -> bool:
         moved = replace(place, start=start, end=min(start + duration, FOREVER))
         try:
-            self._reserved[key] = self._commit(key, moved, anew=True)
+            self._reserved[key] = self._commit(key, moved, is_moved=True)
         except (InsufficientResources, InfeasibleRequest):
             return False
         self._places[key] = moved
@@ -304,7 +316,7 @@ class GraphInventory:
         if is_disputed:
             self._disputed[key] = pools
         count = self._current_measure().units(accounts, amounts, self.graph.structure.size[vertices])
-        hold = Held(key, claim.start, claim.end, count, accounts, amounts, self.graph)
+        hold = GraphHold(key, claim.start, claim.end, count, accounts, amounts, self.graph)
         hold.is_live = claim.is_live
         if hold.is_live:
             self.running.add(hold)
@@ -346,7 +358,7 @@ class GraphInventory:
         return [(v, max((amount for _, _, amount in records.steps_of(v, job)), default=0)) for v in self.vertices(claim)]
 
     def ids(self, claim: Hold) -> str:
-        if isinstance(claim, Held) and claim.generation == self.graph.generation:
+        if isinstance(claim, GraphHold) and claim.generation == self.graph.generation:
             return self._current_measure().ids(claim.vertices)
         return self._current_measure().ids(np.array(self.vertices(claim), np.int32))
 
@@ -373,10 +385,11 @@ class GraphInventory:
 
 def _signature(request: Request) -> object:
     """Equal for requests with the same answer at any time."""
-    return request.resources, request.constraint, request.system.get("queue", "") if request.attributes else ""
+    queue = request.system.get("queue", "") if request.attributes else ""
+    return request.resources, request.constraint, queue, request.chooser, request.variants
 
 
-class Held(Hold):
+class GraphHold(Hold):
     """What was allocated to a job in a graph; usable without the records until the shape of the graph changes.
 
     Args:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, InsufficientResources
 from fluxres.instance import recording, states
 from fluxres.instance.inventory import Counting
@@ -294,8 +295,7 @@ class Holdings:
             return
         self._mark_disputed(job)
         if not any(failure.type == "overlap" for failure in job.exceptions):
-            more = f" and {len(taken) - 1} more" * (len(taken) > 1)
-            note = f"it has not ended, and others hold {taken[0]}{more}"
+            note = f"it has not ended, and others hold {listed(taken, 1)}"
             self.instance.raise_exception(job, "overlap", states.WARNING, note)
 
     def reacquire(self) -> None:

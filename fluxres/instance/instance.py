@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
@@ -43,9 +43,9 @@ from fluxres.instance.job import (
     URGENCY_HELD,
     AnyJob,
     Dependency,
-    Event,
     Failure,
     Job,
+    JobEvent,
     JobIds,
     require_urgency,
 )
@@ -68,13 +68,17 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
+_NO_JOB: Final = -1
+"""In place of the number of a job that waits for its begin time."""
+
+
 class Instance(Tabular):
     """A scheduler over one resource graph.
 
     Args:
         graph: a machine or part of one. With inventory "graph", every job is an allocation in it, under the id of the job.
-        queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, with parameters as in
-            ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
+        queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, hyperqueue, jqm-poller,
+            jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
         match_policy: which pools to prefer.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
         name: default: that of the graph.
@@ -129,7 +133,7 @@ class Instance(Tabular):
         inventory: str = "graph",
         runner: Runner | None = None,
         sink: Callable[[Job], None] | None = None,
-        events: Callable[[Job, Event], None] | bool = True,
+        events: Callable[[Job, JobEvent], None] | bool = True,
         passes: str = "event",
     ) -> None:
         if passes not in ("event", "manual"):
@@ -157,7 +161,7 @@ class Instance(Tabular):
         self.dependencies = Dependencies()
         self._sink = sink
         self._events = events
-        self._log: Callable[[Job, Event], None] | None = events if callable(events) else _keep_event if events else None
+        self._log: Callable[[Job, JobEvent], None] | None = events if callable(events) else _keep_event if events else None
 
         self._jobs: dict[int, Job] = {}
         """Active jobs."""
@@ -237,6 +241,11 @@ class Instance(Tabular):
         return len(self._jobs) - self.pending
 
     @property
+    def running_jobs(self) -> Mapping[int, Job]:
+        """The active jobs by number, for queue policies, which ask for those that hold resources."""
+        return self._jobs
+
+    @property
     def is_active(self) -> bool:
         """Whether there are jobs that have not ended."""
         return bool(self._jobs)
@@ -269,7 +278,7 @@ class Instance(Tabular):
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
-        length = matching.length(self._graph, request, None if duration_s is None else _duration(duration_s))
+        length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         return self.submit_request(request, length, now, urgency, name, user, dependencies, payload)
 
     def submit_request(
@@ -295,6 +304,10 @@ class Instance(Tabular):
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload)
         job.ask = ask
         job.dependencies = tuple(given)
+        with Guard(self.policy):
+            waiting = self.policy.take_in(job)
+        if waiting is not job:
+            return self._active(waiting)
         self._jobs[job.number] = job
         if name is not None:
             self.dependencies.register(job)
@@ -370,17 +383,26 @@ class Instance(Tabular):
         heappush(self._timers, (moment, job.number))
         self.announce(self.next_event())
 
+    def running_job(self, number: int) -> Job:
+        """The job with a claim, by its number."""
+        return self._jobs[number]
+
+    def wake_at(self, moment: int) -> None:
+        """Make a pass at a moment in ticks, even if nothing happens until then."""
+        heappush(self._timers, (moment, _NO_JOB))
+        self.announce(self.next_event())
+
     # -- from state to state -----------------------------------------------------------------------------------------
 
     def _post(self, job: Job, event: str, **context: Any) -> None:
         """Move a job to the state that an event leads to (RFC 21), and log the event."""
         job.state = states.after(job.state, event)
         if self._log:
-            self._log(job, Event(seconds(self.now), event, context))
+            self._log(job, JobEvent(seconds(self.now), event, context))
 
     def _log_event(self, job: Job, event: str, **context: Any) -> None:
         assert self._log is not None  # callers check first, because most runs have no listener
-        self._log(job, Event(seconds(self.now), event, context))
+        self._log(job, JobEvent(seconds(self.now), event, context))
 
     def _depend(self, job: Job) -> None:
         """Schedule a job whose dependencies are satisfied."""
@@ -1094,7 +1116,7 @@ class Instance(Tabular):
         inventory: str | None = None,
         runner: Runner | None = None,
         sink: Callable[[Job], None] | None = None,
-        events: Callable[[Job, Event], None] | bool | None = None,
+        events: Callable[[Job, JobEvent], None] | bool | None = None,
         passes: str | None = None,
     ) -> Instance:
         """Make a child instance on what a running job holds (RFC 4 Copy); it ends with the job, and the job with it.
@@ -1382,7 +1404,7 @@ class _Ended(QueuePolicy):
     name = "over"
 
 
-def _keep_event(job: Job, event: Event) -> None:
+def _keep_event(job: Job, event: JobEvent) -> None:
     if job.events is None:
         job.events = []
     job.events.append(event)

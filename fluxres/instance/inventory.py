@@ -2,8 +2,8 @@
 
 Scheduling a workload that counts nodes takes a thousandth of the work of a jobspec with sockets and watts.  Therefore an instance
 uses this protocol, which has three implementations: numbers, bit sets of named pools, and the resource graph.  All three give
-equal answers.  Times are ticks.  Each implementation has its own types for `Ask`, `Claim` and `Place`; an instance only stores
-them.
+equal answers.  Times are ticks.  Each implementation has its own types for `Ask`, `Claim` and `ReservedPlace`; an instance
+only stores them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Ask = Any
 Claim = Any
 """What is allocated to a job."""
 
-Place = Any
+ReservedPlace = Any
 """The pools or units reserved for a job, without the window."""
 
 
@@ -75,10 +75,10 @@ class Inventory(Protocol):
     def begin(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
         """Turn a reservation whose time has come into a claim; None if it is late and no longer fits beside the others."""
 
-    def places(self) -> Mapping[int, Place]:
+    def places(self) -> Mapping[int, ReservedPlace]:
         """By key, the pools or units that are reserved."""
 
-    def restore(self, key: int, place: Place, duration: int, start: int, now: int) -> bool:
+    def restore(self, key: int, place: ReservedPlace, duration: int, start: int, now: int) -> bool:
         """Reserve again, from `start` on, a place returned by `places` before reservations were dropped, if it is free then.
 
         States and structure of the graph must not have changed since.

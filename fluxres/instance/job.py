@@ -80,7 +80,7 @@ class JobId(int):
         return format(str(self), spec)
 
 
-class Event(NamedTuple):
+class JobEvent(NamedTuple):
     """One event of a job's log (RFC 18, RFC 21)."""
 
     timestamp: float
@@ -197,7 +197,7 @@ class Job:
         self.child: Scheduler | None = None
         self.dependencies: tuple[Dependency, ...] = ()
         self.exceptions: tuple[Failure, ...] = ()
-        self.events: list[Event] | None = None
+        self.events: list[JobEvent] | None = None
 
     @property
     def id(self) -> JobId:

@@ -11,19 +11,27 @@ such as the immediate end of a job that was started, causes another round.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StoreError
 from fluxres.instance import states
-from fluxres.instance.graph_inventory import GraphInventory, Held
-from fluxres.instance.inventory import Place
+from fluxres.instance.graph_inventory import GraphHold, GraphInventory
+from fluxres.instance.inventory import ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
+from fluxres.instance.lanes import Lanes
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Member, Timekeeper
+
+if TYPE_CHECKING:
+    from fluxres.match import Placement
+    from fluxres.model import ResourceGraph
+
+Choose = Callable[[int, int], "Placement | None"]
+"""Finds pools for a window in ticks; None if there is no room."""
 
 UNDECIDED: Final = "alloc"
 """Type of the exception of a job for which the matcher could not decide whether there is room."""
@@ -62,6 +70,18 @@ class QueuePolicy:
     def finished(self, job: Job, now_s: float) -> None:
         """Called when a job has freed its resources, for policies that track usage."""
 
+    def lane(self, job: Job) -> str:
+        """The lane of a job, for policies with lanes; default: the partition that its request names."""
+        return job.request.queue or ""
+
+    def place(self, job: Job) -> Any:
+        """The sort key of a job in its lane; default: by priority and submission."""
+        return _sort_key(job)
+
+    def take_in(self, job: Job) -> Job:
+        """The job that waits once a new one is submitted: the new one, or one that waits already and does for both."""
+        return job
+
 
 class Guard:
     """Reports what a policy raises as a PolicyError that names the policy."""
@@ -89,9 +109,16 @@ class QueueOwner(Scheduler, Member, Protocol):
     policy: QueuePolicy
     time: Timekeeper
 
+    @property
+    def running_jobs(self) -> Mapping[int, Job]: ...
+
     def is_behind(self) -> bool: ...
 
     def owe_pass(self, *, is_promised: bool = False) -> None: ...
+
+    def wake_at(self, moment: int) -> None: ...
+
+    def running_job(self, number: int) -> Job: ...
 
     def start_job(self, job: Job, claim: Any, limit: int) -> None: ...
 
@@ -109,11 +136,14 @@ class Queue:
     starts none are left out.
 
     A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
-    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`.
+    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `lanes`, `graph`, `instance`, `wake_at`.
     """
 
     def __init__(self, instance: QueueOwner) -> None:
         self._instance = instance
+        policy = instance.policy
+        #: from the beginning for a policy that names lanes, so that no pass has to divide all jobs
+        self._lanes = Lanes(policy.lane, policy.place) if type(policy).lane is not QueuePolicy.lane else None
         self._jobs: list[Job] = []
         self._head = 0
         self._count = 0
@@ -149,6 +179,38 @@ class Queue:
     @property
     def now_s(self) -> float:
         return seconds(self._instance.now)
+
+    @property
+    def instance(self) -> Scheduler:
+        return self._instance
+
+    @property
+    def lanes(self) -> Lanes:
+        """The waiting jobs by lane, as `QueuePolicy.lane` names them, each lane in the order of `QueuePolicy.place`."""
+        if self._lanes is None:
+            policy = self._instance.policy
+            self._lanes = Lanes(policy.lane, policy.place)
+            self._lanes.sort(self.waiting())
+        return self._lanes
+
+    def running(self) -> Iterator[Job]:
+        """The jobs that hold resources, those that are being stopped included.  Cost O(jobs that run)."""
+        running, job = self._instance.inventory.running, self._instance.running_job
+        return (job(hold.key) for hold in (*running.holds, *running.lapsed.values()))
+
+    def wake_at(self, moment_s: float) -> None:
+        """Make a pass at this time, in seconds, even if nothing happens until then."""
+        self._instance.wake_at(ticks(moment_s))
+
+    @property
+    def now(self) -> int:
+        """Now in ticks."""
+        return self._instance.now
+
+    @property
+    def graph(self) -> ResourceGraph:
+        """The machine, with what everybody holds of it; a policy only reads it."""
+        return self._instance.inventory.graph
 
     @property
     def is_full(self) -> bool:
@@ -207,15 +269,19 @@ class Queue:
         self._is_postponed = not any(self._attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
         return self._is_postponed
 
-    def start(self, job: Job) -> bool:
-        """Start a job if there is room for it now beside everything held and reserved; returns whether it started."""
+    def start(self, job: Job, choose: Choose | None = None) -> bool:
+        """Start a job if there is room for it now beside everything held and reserved; returns whether it started.
+
+        Args:
+            choose: finds the pools for the window, in place of the match policy; only with the inventory `graph`.
+        """
         self._require_not_ending()
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
         if self._starts_left == 0:
             raise PassEnded
         self._count_action()
-        if not self._try_start(job):
+        if not self._try_start(job, choose):
             return False
         self._starts_left -= 1
         self._started += 1
@@ -263,7 +329,7 @@ class Queue:
             self._instance.inventory.clear()
             self._forget_reservations()
 
-    def places(self) -> list[tuple[int, Job, Place]]:
+    def places(self) -> list[tuple[int, Job, ReservedPlace]]:
         """The reservations in the order of their starts, for `restore`; empty unless the policy keeps reservations."""
         if not self._reserved or not self._instance.policy.keeps_reservations:
             return []
@@ -276,7 +342,7 @@ class Queue:
         _, promised, start = self._delayed.get(job.number, (job, job.reserved, job.reserved))
         return promised if start == job.reserved else job.reserved
 
-    def restore(self, places: list[tuple[int, Job, Place]], late: int = 0) -> None:
+    def restore(self, places: list[tuple[int, Job, ReservedPlace]], late: int = 0) -> None:
         """Make dropped reservations again on the same pools, at the same start or `late` ticks later, if these are free then.
 
         If they were computed again, a job could get the pools reserved for another one, and delay it.
@@ -289,7 +355,7 @@ class Queue:
             if not self._restore(job, place, first) and late and self._restore(job, place, first + late):
                 self._delayed[job.number] = job, first, first + late
 
-    def _restore(self, job: Job, place: Place, start: int) -> bool:
+    def _restore(self, job: Job, place: ReservedPlace, start: int) -> bool:
         instance = self._instance
         found = instance.inventory.restore(job.number, place, job.duration, start, instance.now)
         if found:
@@ -348,6 +414,8 @@ class Queue:
             insort(jobs, job, lo=self._head, key=_sort_key)
             self.changed = True
         self._fresh.append(job)
+        if self._lanes is not None:
+            self._lanes.add(job)
 
     def leave(self, job: Job) -> None:
         """Remove a job that has started, or no longer waits; its state has changed already."""
@@ -382,6 +450,8 @@ class Queue:
         self._head = 0
         self._count = len(self._jobs)
         self.changed = True
+        if self._lanes is not None:
+            self._lanes.sort(self._jobs)
 
     def reserved_jobs(self) -> Iterator[Job]:
         return iter(self._reserved.values())
@@ -477,12 +547,17 @@ class Queue:
         self._fresh.clear()
         self._close_holes()
 
-    def _try_start(self, job: Job) -> bool:
+    def _try_start(self, job: Job, choose: Choose | None = None) -> bool:
         """Start a waiting job if its resources are free now."""
         instance = self._instance
         now, inventory, number = instance.now, instance.inventory, job.number
         end = min(now + job.duration, FOREVER)
-        if job.reserved < 0:
+        if choose is not None and isinstance(inventory, GraphInventory):
+            if job.reserved >= 0:
+                inventory.unreserve(number)
+                self.drop(job)
+            claim = self._attempt(job, inventory.start_on, number, choose, now, end)
+        elif job.reserved < 0:
             claim = self._attempt(job, inventory.start, number, job.ask, now, end)
         elif job.reserved <= now:
             claim = self._attempt(job, inventory.begin, number, job.ask, now, end)
@@ -558,4 +633,4 @@ class Queue:
 
 def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:
     """Start, duration and pools of a reservation or claim, for comparison."""
-    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, Held) else b""
+    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, GraphHold) else b""

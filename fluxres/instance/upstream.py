@@ -60,7 +60,6 @@ class ParentSupply:
 
     @property
     def above(self) -> ResourceGraph:
-        """The graph of the parent."""
         return self.job.instance.inventory.graph
 
     @property

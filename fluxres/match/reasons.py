@@ -29,13 +29,17 @@ from fluxres.graph.kinds import is_state
 from fluxres.match.admission import Objection
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
+from fluxres.match.plan import plan as compile_plan
 from fluxres.match.policy import Policy
-from fluxres.match.situation import Situation, having, unknown_properties
+from fluxres.match.situation import Situation, having, unknown_hosts, unknown_properties
 from fluxres.match.traverser import Traverser
+from fluxres.match.workers import Workers
 from fluxres.shown import Shown
 from fluxres.syntax import unit
-from fluxres.syntax.constraint import required
+from fluxres.syntax.constraint import hosts_of, required
+from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
+from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
@@ -60,7 +64,7 @@ class Cause:
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
-        detail: the states, the partition, the missing parts, or the requested properties that no pool has.
+        detail: the states, the partition, the missing parts, or the requested properties and hosts that no pool has.
     """
 
     code: str
@@ -207,6 +211,8 @@ class Refusal(Shown):
         undecided: the parts compete, and the search for a count that would be enough was given up.
         objections: what the partition of the request does not allow; then there are no parts.
         partition: the partition that the request goes to; None for the whole machine.
+        rule: why the rule of another system refuses the request (`Chooser`), where there is enough of everything.
+        notes: of a request for amounts, what its node lacks beyond the parts, as sentences.
     """
 
     parts: tuple[PartReport, ...]
@@ -216,13 +222,16 @@ class Refusal(Shown):
     undecided: bool = False
     objections: tuple[Objection, ...] = ()
     partition: str | None = None
+    rule: str = ""
+    notes: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
         """The refusal as a terminal shows it, one sentence per item."""
         if self.objections:
             return [*(each.sentence() for each in self.objections), self.outlook()]
         found = [f"{self.marked(part)}{part.sentence()}" for part in self.obstacles]
-        if not any(part.is_short for part in self.parts):
+        found += [f"{note[:1].upper()}{note[1:]}." for note in self.notes]
+        if not self.notes and not any(part.is_short for part in self.parts):
             found.append(self.together())
         found += self.would_match()
         if self.never:
@@ -280,6 +289,8 @@ class Refusal(Shown):
 
     def together(self) -> str:
         """The reason if no single part is short."""
+        if self.rule:
+            return f"{self.rule[:1].upper()}{self.rule[1:]}."
         if sum(not part.each for part in self.parts) > 1:
             return "Each part fits on its own, but together they compete for the same pools."
         return "There are enough pools and no single supplier is short, but together the suppliers have too little."
@@ -291,8 +302,46 @@ class Refusal(Shown):
         """What is short, by place; for errors that carry reasons."""
         if self.objections:
             return {f"partition {each.partition}: {each.code}": each.sentence() for each in self.objections}
-        short = [part for part in self.obstacles if part.is_short] or list(self.parts)
-        return {part.place: part.sentence() for part in short}
+        short = [part for part in self.obstacles if part.is_short]
+        if self.rule and not short:
+            return {"request": f"{self.rule}."}
+        short = short or ([] if self.notes else list(self.parts))
+        return {part.place: part.sentence() for part in short} | self.noted()
+
+    def noted(self) -> dict[str, str]:
+        """The notes by place, which is the node, numbered where there are several."""
+        return {"node" if len(self.notes) == 1 else f"node ({number})": note for number, note in enumerate(self.notes, 1)}
+
+
+def of_variants(
+    variants: Sequence[Variant],
+    workers: Workers,
+    situation_of: Callable[[Plan], Situation],
+    policy: Policy,
+    holders: Holders | None,
+) -> tuple[tuple[PartReport, ...], tuple[str, ...]]:
+    """Why no node serves any variant of a request: what of its types is short, as parts for a single variant, else as sentences,
+    and what its node lacks beyond that.
+
+    Types say how much there is in the whole machine; only what is short there is reported, because else the nodes decide.
+    """
+    parts: tuple[PartReport, ...] = ()
+    notes: list[str] = []
+    for number, variant in enumerate(variants):
+        which = f"variant {number}: " if len(variants) > 1 else ""
+        if unknown := workers.unknown(variant):
+            notes.append(f"{which}this machine has no {' and no '.join(unknown)}")
+            continue
+        asked = Request(workers.resources(variant))
+        plan = compile_plan(asked, workers.typology)
+        situation = situation_of(plan)
+        reports = [report for report in explain(situation, plan, policy, holders) if report.type != SLOT]
+        short = tuple(report for report in reports if report.is_short)
+        if len(variants) == 1:
+            parts = short
+        notes += [f"{which}{report.sentence().removesuffix('.')}" for report in short if which]
+        notes += [] if short else [f"{which}{lack.text}" for lack in workers.lacks(variant, situation)]
+    return parts, tuple(notes)
 
 
 def _units_of(amount: int, kind: str, of_unit: str | None) -> str:
@@ -511,7 +560,11 @@ class _Writer:
         elif code == "partition" and situation.eligible.partition is not None:
             detail = (f"'{situation.eligible.partition.name}'",)
         elif code == "constraint":
-            detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
+            targets, constraint = situation.eligible.targets, self.plan.request.constraint
+            detail = (
+                *unknown_properties(structure, targets, required(constraint)),
+                *unknown_hosts(structure, targets, hosts_of(constraint)),
+            )
         elif code == "property":
             detail = tuple(unknown_properties(structure, situation.typology.vertices(demand.kind), demand.properties))
         elif code == "unit":

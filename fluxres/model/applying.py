@@ -6,7 +6,7 @@ a change would take is found first, so that one refusal names all jobs in the wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -17,11 +17,14 @@ from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.records import ELSEWHERE, Records
 from fluxres.clock import FOREVER
+from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph import update
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.compare import equal
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.edges import rows_between, said
+from fluxres.graph.forest import in_slices
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining
 from fluxres.model.difference import Difference, gains_capacity
@@ -55,6 +58,8 @@ def apply(graph: ResourceGraph, other: ResourceGraph, *, drain: bool) -> Differe
         return found
     structure, old_to_new = update.updated(same, kept)
     structure.set_state(old_to_new[draining], "drain")
+    if structure.n == before.n and not equal(before, structure):
+        return found  # all that differs is kept for jobs already
 
     def make(own: Records) -> Records:
         _require_kept(_Obstacles(own, found, structure, old_to_new))
@@ -171,11 +176,8 @@ class _Obstacles:
         yield from self._of_routes()
 
     def _in_moved(self) -> NDArray[np.bool_]:
-        steps_of = np.zeros(self._before.n + 1, np.int64)
         tops = self._found.same.to_s[self._found.same.moved_tops]
-        np.add.at(steps_of, tops, 1)
-        np.add.at(steps_of, self._before.end[tops], -1)
-        return np.cumsum(steps_of[:-1]) > 0
+        return in_slices(tops, self._before.end[tops], self._before.n)
 
     def _of_pool(self, v: int) -> Iterator[_Obstacle]:
         s, new = self._before, int(self._new[v])
@@ -254,14 +256,10 @@ def _require_kept(obstacles: _Obstacles) -> None:
     first = found[0]
     jobs = sorted({job for each in found for job in each.jobs})
     more = len({each.where for each in found}) - 1
-    message = f"{first.why} (held by {_list(first.jobs)})"
+    message = f"{first.why} (held by {listed(first.jobs, limits.JOBS_NAMED_MAX)})"
     if more:
-        message += f"; {more} more pool{'s are' if more > 1 else ' is'} in the way; jobs: {_list(jobs)}"
+        are = "is" if more == 1 else "are"
+        message += f"; {plural(more, 'more pool')} {are} in the way; jobs: {listed(jobs, limits.JOBS_NAMED_MAX)}"
     raise StillHeld(
         message, where=first.where, hint=_DRAIN if all(each.why.startswith(_GONE) for each in found) else _HINT, jobs=jobs
     )
-
-
-def _list(jobs: Sequence[str]) -> str:
-    shown = ", ".join(jobs[: limits.JOBS_NAMED_MAX])
-    return shown if len(jobs) <= limits.JOBS_NAMED_MAX else f"{shown} and {len(jobs) - limits.JOBS_NAMED_MAX} more"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from fluxres.allocation import plans, reserved, steps, together
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
 from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.planned import Batch, Change, Piece, Staged
@@ -98,6 +99,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         raise UsageError(f"the window ends at {ends}, which is not after now ({present})", hint="give a later end")
 
 
+def require_picks(found: Placement) -> None:
+    """Refuse to allocate a match without pools to record."""
+    if not len(found.vertices):
+        raise UsageError(
+            "the request only asks for shared pools, for which nothing is recorded",
+            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
+        )
+
+
 def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:
     """Allocate pools to a job, together with the units that they draw from their suppliers."""
     drawn = NO_ROWS
@@ -134,7 +144,7 @@ def _give(
     graph.revision += 1
 
 
-def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.Part], facts: JobFacts | None) -> Allocation:
+def _allocate_by_window(graph: ResourceGraph, job: str, parts: Sequence[supply.WindowPart], facts: JobFacts | None) -> Allocation:
     """Allocate pools over consecutive windows in which they draw different units: over all of the windows, or none."""
     structure = graph.structure
     shares = [
@@ -176,30 +186,53 @@ def allocate_more(
 
 
 def commit_match(
-    graph: ResourceGraph, found: Placement, job: str, *, anew: bool = False, facts: JobFacts | None = None
+    graph: ResourceGraph, found: Placement, job: str, *, is_moved: bool = False, facts: JobFacts | None = None
 ) -> Allocation:
     """Allocate a placement to a job that the matcher found on the present state.
 
     Args:
-        anew: the placement was found on an earlier state of the same structure, or for another window: check it again.
+        is_moved: the placement was found on an earlier state of the same structure, or for another window: check it again.
 
     Errors: InsufficientResources, InfeasibleRequest if it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
+    chosen = Chosen(found.order, found.variant) if found.order else None
+    if chosen is not None and structure.kinds.may_draw:
+        return _allocate_chosen(graph, found, job, chosen, facts)
     planned: Batch | list[Change]
     refuse_reservation(graph, job)
-    if anew:
+    if is_moved:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
         planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
         planned = plans.match(graph.records, found.vertices, found.amounts, found.implied, job, *window)
     require_room(graph, (planned, window))
-    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts), len(found))
+    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts, chosen), len(found))
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
     if facts is not None:
         graph.records.note_facts(job, facts)
+    if chosen is not None:
+        graph.records.note_chosen(job, chosen)
     graph.revision += 1
-    return Allocation(graph, job, (found.vertices, found.amounts), window, slots, found.implied)
+    return Allocation(
+        graph, job, (found.vertices, found.amounts), window, slots, found.implied, picked=found.picked, chosen=chosen
+    )
+
+
+def _allocate_chosen(graph: ResourceGraph, found: Placement, job: str, chosen: Chosen, facts: JobFacts | None) -> Allocation:
+    """Allocate what a request for amounts chose, with what these pools draw by themselves."""
+    window = found.start, found.end
+    named, drawn = supply.with_draws(graph, list(found.targets), window, job)
+    refuse_reservation(graph, job)
+    share = Share(
+        job, job, named, *window, slots=found.nslots, implies=implicit(named, drawn), drawn=drawn, facts=facts, chosen=chosen
+    )
+    with supply.NamingConsumers(graph, drawn):
+        together.grant(
+            graph.records, [share], lambda: tell(graph, lambda: events.allocate_all(graph.structure, [share]), len(named))
+        )
+    graph.revision += 1
+    return Allocation(graph, job, named, window, found.nslots, chosen=chosen)
 
 
 def free(
@@ -209,6 +242,7 @@ def free(
     start: int | None,
     end: int | None,
     slots: int = 0,
+    reason: str = "",
 ) -> Batch | list[Piece]:
     """Free what a job holds, and return what was freed.
 
@@ -216,11 +250,12 @@ def free(
         named: vertices with amounts, where None means all units that the job holds; None for everything.
         start, end: window in ticks; None for no bound.
         slots: number of slots freed, if a request selected the pools.
+        reason: why, if the job did not free them itself.
     """
     refuse_reservation(graph, job)
     pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
-    tell(graph, lambda: events.free(structure, job, named, start, end, slots), len(named or ()))
+    tell(graph, lambda: events.free(structure, job, named, start, end, slots, reason=reason), len(named or ()))
     graph.records.free(pieces, job, slots)
     graph.revision += 1
     refill(graph)
@@ -275,6 +310,13 @@ def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
         move.apply(graph.records, job)
         graph.revision += 1
         refill(graph)
+
+
+def renew(graph: ResourceGraph, job: str, lease: int) -> None:
+    """Renew the lease of a job that lives by its processes."""
+    tell(graph, lambda: events.renew(job, lease))
+    graph.records.renew(job, lease)
+    graph.revision += 1
 
 
 class Keeper(Protocol):
@@ -375,7 +417,6 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
 
 
 def release(graph: ResourceGraph, stage: str) -> None:
-    """Release what a stage locks."""
     graph.records.require_stage(stage)
     tell(graph, lambda: events.stage_end("release", stage))
     graph.records.release(stage)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.documents.document import plural
 from fluxres.graph.accounts import capacities
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.correspondence import Correspondence
@@ -19,7 +20,7 @@ from fluxres.graph.structure import Structure
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubtreeChange:
     """A pool that appears or goes, with everything below it.
 
     Args:
@@ -245,22 +246,25 @@ class Difference:
             (edges, "edge", "added, removed or changed"),
             (len(self.graphs), "auxiliary graph", "added, removed or changed"),
         ]
-        said = [f"{number} {what}{'' if number == 1 else 's'} {how}" for number, what, how in facts if number]
+        said = [f"{plural(number, what)} {how}" for number, what, how in facts if number]
         return ", ".join(said) or "no difference"
 
     @cached_property
-    def added(self) -> list[Part]:
+    def added(self) -> list[SubtreeChange]:
         """Pools that only the description has, without what is below them."""
         other, new = self.same.other, _counted(self.same.to_s < 0)
         tops = self.same.new_tops.tolist()
-        return [Part(path, int(new[other.end[w]] - new[w])) for w, path in zip(tops, other.wheres(tops), strict=True)]
+        return [SubtreeChange(path, int(new[other.end[w]] - new[w])) for w, path in zip(tops, other.wheres(tops), strict=True)]
 
     @cached_property
-    def removed(self) -> list[Part]:
+    def removed(self) -> list[SubtreeChange]:
         """Pools that the description does not have, without what is below them."""
         s, gone = self.same.s, _counted(self.same.to_other < 0)
         tops = self.same.gone_tops.tolist()
-        return [Part(path, int(gone[s.end[v]] - gone[v]), self.jobs_of(v)) for v, path in zip(tops, s.wheres(tops), strict=True)]
+        return [
+            SubtreeChange(path, int(gone[s.end[v]] - gone[v]), self.jobs_of(v))
+            for v, path in zip(tops, s.wheres(tops), strict=True)
+        ]
 
     @cached_property
     def moved(self) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import plans, reserved, together
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Staged
@@ -82,13 +83,22 @@ def _rows(graph: ResourceGraph, e: Event) -> Rows:
 
 def _about(facts: JobFacts | None) -> Event:
     """The fields with what is known about a job that gets something for the first time."""
-    return {} if facts is None else {key: value for key, value in msgspec.structs.asdict(facts).items() if value is not None}
+    values = {} if facts is None else {key: getattr(facts, key) for key in JobFacts.__struct_fields__}
+    return {key: msgspec.to_builtins(value) for key, value in values.items() if value is not None}
 
 
 def _facts(e: Event) -> JobFacts | None:
     """The facts that :func:`_about` wrote."""
     values = [e.get(key) for key in JobFacts.__struct_fields__]
     return None if values.count(None) == len(values) else msgspec.convert(values, JobFacts)
+
+
+def _chosen(graph: ResourceGraph, e: Event) -> Chosen | None:
+    """The order of the pools, if it was that of a choice by amounts."""
+    if "variant" not in e:
+        return None
+    n = graph.structure.n
+    return Chosen(tuple(v for v, _ in _targets(graph, e["pools"]) if v < n), e["variant"])
 
 
 def _slots(slots: int) -> Event:
@@ -105,17 +115,21 @@ def allocate(
     slots: int = 0,
     drawn: Rows = NO_ROWS,
     facts: JobFacts | None = None,
+    chosen: Chosen | None = None,
 ) -> Event:
-    """Units of pools are allocated to a job."""
+    """Units of pools are allocated to a job; if they were chosen by amounts, in the order of `pools`."""
     window = {"start": start, "end": _end(end)}
     named = {"pools": _named(structure, pools), **window, **_slots(slots), **_drawn(structure, drawn), **_about(facts)}
-    return {"event": "allocate", "job": job, **named}
+    variant = {} if chosen is None else {"variant": chosen.variant}
+    return {"event": "allocate", "job": job, **named, **variant}
 
 
 def allocate_all(structure: Structure, shares: Sequence[Share]) -> Event:
     """Units of pools are allocated to several jobs, all or none."""
     parts = [
-        allocate(structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn, share.facts)
+        allocate(
+            structure, share.job, list(share.targets), share.start, share.end, share.slots, share.drawn, share.facts, share.chosen
+        )
         for share in shares
     ]
     return {"event": "allocate_all", "parts": [{key: part[key] for key in part if key != "event"} for part in parts]}
@@ -130,20 +144,27 @@ def free(
     slots: int = 0,
     *,
     implied: bool = False,
+    reason: str = "",
 ) -> Event:
     """A job frees pools; None for pools is everything, None for start and end all of the time.
 
     Args:
         implied: whether implied units are freed without the pool above.
+        reason: why, if the job did not free them itself.
     """
     pools = None if targets is None else _named(structure, targets)
-    more = {**_slots(slots), **({"implied": True} if implied else {})}
+    more = {**_slots(slots), **({"implied": True} if implied else {}), **({"reason": reason} if reason else {})}
     return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end), **more}
 
 
 def set_end(job: str, start: int, end: int) -> Event:
     """The end of what a job holds is moved; records that ended by `start` stay as they are."""
     return {"event": "set_end", "job": job, "start": start, "end": _end(end)}
+
+
+def renew(job: str, lease: int) -> Event:
+    """The lease of a job that lives by its processes is renewed."""
+    return {"event": "renew", "job": job, "lease": lease}
 
 
 def expire(before: int) -> Event:
@@ -237,6 +258,7 @@ def _apply_allocate(graph: ResourceGraph, e: Event) -> None:
         planned = plans.allocate(graph.records, _targets(graph, e["pools"]), e["job"], *window, implies=True)
     graph.records.allocate(planned, e["job"], *window, e.get("slots", 0), _rows(graph, e))
     graph.records.note_facts(e["job"], _facts(e))
+    graph.records.note_chosen(e["job"], _chosen(graph, e))
 
 
 def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
@@ -251,6 +273,7 @@ def _apply_allocate_all(graph: ResourceGraph, e: Event) -> None:
             implies=True,
             drawn=_rows(graph, part),
             facts=_facts(part),
+            chosen=_chosen(graph, part),
         )
         for i, part in enumerate(e["parts"], 1)
     ]
@@ -266,6 +289,10 @@ def _apply_free(graph: ResourceGraph, e: Event) -> None:
 
 def _apply_set_end(graph: ResourceGraph, e: Event) -> None:
     extending.plan(graph, e["job"], _until(e["end"]), e["start"]).apply(graph.records, e["job"])
+
+
+def _apply_renew(graph: ResourceGraph, e: Event) -> None:
+    graph.records.renew(e["job"], e["lease"])
 
 
 def _apply_expire(graph: ResourceGraph, e: Event) -> None:
@@ -369,6 +396,7 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "allocate_all": _apply_allocate_all,
     "free": _apply_free,
     "set_end": _apply_set_end,
+    "renew": _apply_renew,
     "expire": _apply_expire,
     "reserve": _apply_reserve,
     "unreserve": _apply_unreserve,

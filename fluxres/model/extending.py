@@ -213,7 +213,7 @@ def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:
     return None if low < 0 else moments[low]
 
 
-Span = tuple[int, int, int]
+TickSpan = tuple[int, int, int]
 """Start, end and units."""
 _Rows = dict[Consumers, dict[int, Steps]]
 """By pools and account, the units drawn for the pools from the account."""
@@ -222,7 +222,7 @@ _Piece = tuple[int, int, Consumers, int, int]
 DrawnOn = dict[tuple[Consumers, int], Steps]
 
 
-def drawn_on(graph: ResourceGraph, job: str, own: Mapping[int, Steps], last: Mapping[int, Span], end: int) -> DrawnOn:
+def drawn_on(graph: ResourceGraph, job: str, own: Mapping[int, Steps], last: Mapping[int, TickSpan], end: int) -> DrawnOn:
     """By pools and account, what is drawn beyond the records when a job holds the last parts of its pools until a new end.
 
     Args:
@@ -286,7 +286,7 @@ def _parts(graph: ResourceGraph, root: int, rows: _Rows, pools: list[int]) -> li
     return sorted(found)
 
 
-def _only_end(rows: _Rows, parts: Mapping[int, Steps], last: Mapping[int, Span]) -> int | None:
+def _only_end(rows: _Rows, parts: Mapping[int, Steps], last: Mapping[int, TickSpan]) -> int | None:
     """The end of everything at a place, if all of it begins and ends together: then all of it goes on."""
     spans = {last[v][:2] if v in last and len(held) == 1 else None for v, held in parts.items()}
     spans |= {held[0][:2] if len(held) == 1 else None for by_account in rows.values() for held in by_account.values()}
@@ -312,7 +312,7 @@ class _Place:
         root: int,
         rows: _Rows,
         parts: Mapping[int, Steps],
-        last: Mapping[int, Span],
+        last: Mapping[int, TickSpan],
         end: int,
     ) -> None:
         self._accounts, self._typology = graph.structure.accounts, typology
@@ -434,7 +434,6 @@ class _Place:
     # -- the job's pools -----------------------------------------------------------------------------------------------
 
     def _before(self, cut: int) -> int:
-        """The cut before this one."""
         return self._cuts[bisect_left(self._cuts, cut) - 1]
 
     def _whole(self, moment: int, *, after: bool = False) -> Subtrees:

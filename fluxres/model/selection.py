@@ -98,7 +98,6 @@ class Selection(Tabular):
         return self._joined(other, np.union1d)
 
     def __sub__(self, other: Selection) -> Selection:
-        """Pools that are not in the other."""
         return self._joined(other, partial(np.setdiff1d, assume_unique=True))
 
     def _joined(self, other: Selection, joined: Callable[..., Any]) -> Selection:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 Named = list[tuple[int, int]]
-Part = tuple[tuple[int, int], Named, Rows]
+WindowPart = tuple[tuple[int, int], Named, Rows]
 """A window, what is allocated in it, and which part of it is drawn for which pool."""
 
 
@@ -95,9 +95,9 @@ def _name_consumers(graph: ResourceGraph, drawn: Rows, error: InsufficientResour
             error.hint = "allocate fewer of these" if more else "nothing can supply it"
 
 
-def by_window(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[Part]:
+def by_window(graph: ResourceGraph, named: Named, window: tuple[int, int], job: str) -> list[WindowPart]:
     """As :func:`with_draws`, split into windows in which the draws differ because the job has some of the pools already."""
-    found: list[Part] = []
+    found: list[WindowPart] = []
     for part in pairwise(_moments(graph, named, window, job)):
         charged, drawn = with_draws(graph, named, part, job)
         if found and np.array_equal(found[-1][2], drawn):
@@ -168,7 +168,7 @@ class _Charge:
             raise InfeasibleRequest(message, where=self._graph.structure.where(start), hint=WITH_UNITS)
 
     def _draw(self, start: int, givers: tuple[int, ...], units: int) -> None:
-        # Missing units are charged to suppliers that have them at other times, so that the refusal is for now and not for ever.
+        # Missing units are charged to suppliers that have them at other times, so that the refusal is for now only.
         planner, accounts = self._graph.planner, self._graph.structure.accounts
         lacking, taken = units, dict.fromkeys(givers, 0)
         for most in (lambda u: planner.free(u, *self._window), accounts.units.item):

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.planned import Target
-from fluxres.allocation.resource_set import resource_set
-from fluxres.allocation.resource_set import scheduling as graph_of
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.documents.document import plural
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
-Held = tuple[Int32, NDArray[np.int64]]
+VerticesAndAmounts = tuple[Int32, NDArray[np.int64]]
 """Vertices, ascending, each once, and the units of each."""
 Record = tuple[int, int, int, int]
 """Vertex, start and end in ticks, units."""
@@ -61,7 +60,7 @@ class Span:
         return self.end - self.start
 
 
-def columns(named: Iterable[Target]) -> Held:
+def columns(named: Iterable[Target]) -> VerticesAndAmounts:
     """Pairs of vertex and amount as columns; amounts of a repeated vertex are added."""
     total: dict[int, int] = {}
     for v, amount in named:
@@ -83,6 +82,9 @@ class Allocation(Tabular):
         nslots: number of slots of the requests; 0 if pools were named, None if unknown.
         implied: units drawn below pools held exclusively; in the graph of R, a parent instance gives them on request.
         several: the records, if their windows differ: (vertex, start, end, units), by vertex and start.
+        picked: (slot, vertex, units) of each item of a request that the rule of another system answered (`match.chooser`), in the
+            order of the items; only of an allocation as it was made, since records have no order.
+        chosen: of requests for amounts, the order of the pools and the variant.
 
     Cost: O(1); pools and spans are created when they are first read.
     """
@@ -97,7 +99,9 @@ class Allocation(Tabular):
         "_several",
         "_spans",
         "_structure",
+        "chosen",
         "job",
+        "picked",
         "window",
     )
 
@@ -105,14 +109,18 @@ class Allocation(Tabular):
         self,
         graph: ResourceGraph,
         job: str,
-        held: Held | list[Target],
+        held: VerticesAndAmounts | list[Target],
         window: Window,
         nslots: int | None = 0,
         implied: Sequence[Target] = (),
         several: Sequence[Record] = (),
+        picked: tuple[tuple[int, int, int], ...] = (),
+        chosen: Chosen | None = None,
     ) -> None:
         self.job = job
+        self.chosen = chosen
         self.window = window
+        self.picked = picked
         self._graph, self._structure, self._generation = graph, graph.structure, graph.generation
         self._held, self._several = held, several
         self._nslots, self._implied = nslots, implied
@@ -121,11 +129,17 @@ class Allocation(Tabular):
 
     @classmethod
     def of_records(
-        cls, graph: ResourceGraph, job: str, held: Sequence[Record], nslots: int | None = None, implied: Sequence[Target] = ()
+        cls,
+        graph: ResourceGraph,
+        job: str,
+        held: Sequence[Record],
+        nslots: int | None = None,
+        implied: Sequence[Target] = (),
+        chosen: Chosen | None = None,
     ) -> Allocation:
         """The allocation of records with different windows, ordered by vertex and start."""
         window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-        return cls(graph, job, [], window, nslots, implied, held)
+        return cls(graph, job, [], window, nslots, implied, held, chosen=chosen)
 
     @classmethod
     def of_windows(cls, graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
@@ -137,11 +151,15 @@ class Allocation(Tabular):
         return cls.of_records(graph, job, [(v, s, e, n) for v, held in sorted(spans.items()) for s, e, n in held], 0)
 
     @property
-    def held(self) -> Held:
+    def held(self) -> VerticesAndAmounts:
         """Pools, and edges with a capacity, each with its largest amount; without pools below an exclusive one."""
         if isinstance(self._held, list):
             self._held = _most(self._structure, self._several) if self._several else columns(self._held)
         return self._held
+
+    @property
+    def graph(self) -> ResourceGraph:
+        return self._graph
 
     @property
     def structure(self) -> Structure:
@@ -197,6 +215,9 @@ class Allocation(Tabular):
 
         Errors: UsageError for another form of the graph.
         """
+        from fluxres.allocation.resource_set import resource_set
+        from fluxres.allocation.resource_set import scheduling as graph_of
+
         held = vertices, amounts = self.held
         accounts, n = self._structure.accounts, self._structure.n
         if accounts.n > n:  # R has no edges
@@ -242,7 +263,7 @@ def counted(structure: Structure, vertices: NDArray[Any]) -> str:
     return ", ".join([*texts, *([f"{len(vertices) - len(pools)} edge"] if len(pools) < len(vertices) else [])]) or "no pools"
 
 
-def _most(structure: Structure, records: Sequence[Record]) -> Held:
+def _most(structure: Structure, records: Sequence[Record]) -> VerticesAndAmounts:
     """The largest amount of each pool, without pools below an exclusive one: R has one window, and one amount for each pool."""
     amounts = {v: amount for v, _, _, amount in sorted(records, key=itemgetter(3))}
     size, end, reach = structure.accounts.size, structure.accounts.end, 0

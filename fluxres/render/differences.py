@@ -10,7 +10,7 @@ import numpy as np
 from fluxres.documents.document import plural
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.model.difference import Changed, Difference, EdgeChange, Part
+from fluxres.model.difference import Changed, Difference, EdgeChange, SubtreeChange
 from fluxres.render.events import folded_paths
 from fluxres.render.folding import fold
 from fluxres.render.text import printable
@@ -35,7 +35,9 @@ def lines(found: Difference) -> Iterator[str]:
     yield found.summary
 
 
-def _parts(sign: str, structure: Structure, tops: Int32, parts: Sequence[Part], what: Callable[[Part], str]) -> Iterator[str]:
+def _parts(
+    sign: str, structure: Structure, tops: Int32, parts: Sequence[SubtreeChange], what: Callable[[SubtreeChange], str]
+) -> Iterator[str]:
     groups: dict[tuple[int, str], list[int]] = {}
     for v, part in zip(tops.tolist(), parts, strict=True):
         groups.setdefault((part.pools, what(part)), []).append(v)
@@ -51,7 +53,7 @@ def _folded(structure: Structure, vertices: list[int]) -> str:
     return ",".join(item.text for item in items[:_FOLDS_MAX]) + (f" and {plural(rest, 'more pool')}" if rest else "")
 
 
-def _kept(part: Part, drained: bool) -> str:
+def _kept(part: SubtreeChange, drained: bool) -> str:
     if not part.jobs and not drained:
         return ""
     held = f"held by {', '.join(map(printable, part.jobs))}" if part.jobs else "its pools are in use"

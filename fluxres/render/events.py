@@ -69,6 +69,10 @@ def _allocate(event: Mapping[str, Any]) -> str:
     return f"{event['job']}: {_held(event['pools'])}{_window(event)}"
 
 
+def _free(event: Mapping[str, Any]) -> str:
+    return _allocate(event) + (f" ({event['reason']})" if event.get("reason") else "")
+
+
 def _allocate_all(event: Mapping[str, Any]) -> str:
     return "; ".join(_allocate(part) for part in event["parts"])
 
@@ -97,12 +101,12 @@ def _tag(event: Mapping[str, Any]) -> str:
 
 def _merge(event: Mapping[str, Any]) -> str:
     at = "" if event.get("at") is None else f" at {event['at']}"
-    return f"{event.get('root', '')}{at}: {event.get('added', 0)} pools added"
+    return f"{event.get('root', '')}{at}: {plural(event.get('added', 0), 'pool')} added"
 
 
 def _unlink(event: Mapping[str, Any]) -> str:
     out_of = "" if event.get("hierarchy") is None else f" out of {event['hierarchy']}"
-    return f"{event['pool']}{out_of}: {event.get('removed', 0)} pools removed"
+    return f"{event['pool']}{out_of}: {plural(event.get('removed', 0), 'pool')} removed"
 
 
 def _edge(event: Mapping[str, Any]) -> str:
@@ -135,11 +139,12 @@ _WORDS: Final = {"allocate_all": "allocate", "set_end": "extend", "expire": "fre
 _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "allocate": _allocate,
     "allocate_all": _allocate_all,
-    "free": _allocate,
+    "free": _free,
     "stage": _stage,
     "commit": lambda event: str(event["stage"]),
     "release": lambda event: str(event["stage"]),
     "set_end": lambda event: f"{event['job']}: until {when(seconds(FOREVER if event['end'] is None else event['end']))}",
+    "renew": lambda event: f"{event['job']}: lease until {when(seconds(event['lease']))}",
     "expire": lambda event: f"records that ended before {when(seconds(event['before']))}",
     "state": _state,
     "reserve": _reserve,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.documents.document import plural
+from fluxres.documents.document import listed, plural
 from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph
 from fluxres.model.holdings import Holding, nodes_held, of, overlapping
@@ -59,11 +59,7 @@ class JobView:
     def on(self) -> Int32:
         """The nodes on which it holds something."""
         structure = self.graph.structure
-        first, last = nodes_held(self.holding.vertices, structure, self.nodes, structure.end[self.nodes])
-        change = np.zeros(len(self.nodes) + 1, np.int64)
-        np.add.at(change, first, 1)
-        np.add.at(change, last, -1)
-        return self.nodes[np.cumsum(change[:-1]) > 0]
+        return self.nodes[nodes_held(self.holding.vertices, structure, self.nodes, structure.end[self.nodes])]
 
     @property
     def hosts(self) -> str:
@@ -140,7 +136,6 @@ def views(
 
 
 def lines(found: Sequence[JobView], *, style: Style = PLAIN) -> list[str]:
-    """Jobs as a table."""
     columns = [
         Column("JOB", role=lambda _text: "job"),
         Column("USER"),
@@ -183,11 +178,7 @@ class Wait:
     blockers: tuple[str, ...]
 
     def reason(self) -> str:
-        """In words."""
-        if not self.blockers:
-            return "its start time"
-        shown = ", ".join(self.blockers[:3])
-        return shown + (f" and {len(self.blockers) - 3} more" if len(self.blockers) > 3 else "")
+        return listed(self.blockers, 3) if self.blockers else "its start time"
 
 
 def waits(graph: ResourceGraph, planned: Iterable[JobView], now: int) -> list[Wait]:

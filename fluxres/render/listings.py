@@ -11,8 +11,9 @@ import numpy as np
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, seconds
-from fluxres.documents.document import plural
+from fluxres.documents.document import listed, plural
 from fluxres.graph import state_notes
+from fluxres.graph.forest import slice_of
 from fluxres.graph.structure import Structure
 from fluxres.match import Placement
 from fluxres.model import Pool, Problem, ResourceGraph, Selection, Span
@@ -88,11 +89,7 @@ def because(structure: Structure, v: int) -> str:
     if not len(structure.unavailable_roots()):
         return ""
     others = [u for u in structure.unavailable_because(v) if u != v]
-    shown = [_cause(structure, u) for u in others[:_CAUSES_MAX]]
-    return ", ".join(shown) + (f" and {len(others) - _CAUSES_MAX} more" if len(others) > _CAUSES_MAX else "")
-
-
-_CAUSES_MAX = 2
+    return listed((_cause(structure, u) for u in others[:2]), total=len(others))
 
 
 def _job(_text: str) -> str:
@@ -126,8 +123,8 @@ def _causes(structure: Structure, vertices: np.ndarray) -> np.ndarray:
     out[outage.is_cut_off(vertices)] = 1
     stated = outage.stated
     if len(stated):
-        at = np.maximum(stated.searchsorted(vertices, "right") - 1, 0)
-        below = (stated[at] < vertices) & (vertices < structure.end[stated[at]])
+        at = slice_of(stated, structure.end[stated], vertices)
+        below = (at >= 0) & (stated[at] < vertices)
         said = np.array([of_text(_cause(structure, v)) for v in stated.tolist()], np.uint64)
         out[below] = said[at[below]]
     return out
@@ -341,9 +338,9 @@ def summary(facts: dict[str, Any], *, style: Style = PLAIN) -> list[str]:
         ["pools", f"{facts['pools']} in {plural(facts['levels'], 'level')}"],
         ["auxiliary graphs", graphs],
         ["not up", others],
-        ["jobs", _listed(facts["jobs"])],
-        ["maintenance", _listed(facts["reservations"])],
-        ["stages", _listed(facts["stages"])],
+        ["jobs", listed(facts["jobs"], 8)],
+        ["maintenance", listed(facts["reservations"], 8)],
+        ["stages", listed(facts["stages"], 8)],
     ]
     columns = [Column("fact", role=lambda _text: "heading"), Column("value")]
     return [
@@ -351,11 +348,6 @@ def summary(facts: dict[str, Any], *, style: Style = PLAIN) -> list[str]:
         "",
         *totals(facts["types"], style=style),
     ]
-
-
-def _listed(names: list[str], at_most: int = 8) -> str:
-    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
-    return ", ".join(names[:at_most]) + more
 
 
 def instances(top: Instance, *, style: Style = PLAIN) -> list[str]:

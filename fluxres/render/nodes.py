@@ -23,8 +23,8 @@ class Reason(NamedTuple):
     """Why a node takes no work.
 
     Args:
-        text: in words; empty if nothing was said.
-        user: who said so.
+        text: in words; empty without a note.
+        user: the one who set the state.
         since: in seconds.
     """
 

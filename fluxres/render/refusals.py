@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownType
-from fluxres.match import Refusal
 from fluxres.match.admission import Objection
-from fluxres.match.reasons import PartReport
+from fluxres.match.reasons import PartReport, Refusal
 from fluxres.model import matching
 from fluxres.model.several import Shortage
 from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from
@@ -29,7 +28,8 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
         return found + [each.sentence() for each in refusal.objections]
     for part in refusal.obstacles:
         found += [f"{refusal.marked(part)}{part.head()}", *(f"  {cause}" for cause in part.ruled_out(_until))]
-    if not any(part.is_short for part in refusal.parts):
+    found += [f"{note[:1].upper()}{note[1:]}." for note in refusal.notes]
+    if not refusal.notes and not any(part.is_short for part in refusal.parts):
         found.append(refusal.together())
     return found + refusal.would_match()
 
@@ -65,9 +65,12 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """The first unsatisfied part, and each part by its place."""
     if refusal.objections:
         return matching.refused(refusal)
-    short = [part for part in refusal.obstacles if part.is_short] or list(refusal.parts)
-    reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short}
-    together = "" if any(part.is_short for part in refusal.parts) else "; together the parts ask for the same pools"
+    if refusal.rule:
+        return matching.refused(refusal)
+    short = [part for part in refusal.obstacles if part.is_short] or ([] if refusal.notes else list(refusal.parts))
+    reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short} | refusal.noted()
+    is_explained = bool(refusal.notes) or any(part.is_short for part in refusal.parts)
+    together = "" if is_explained else "; together the parts ask for the same pools"
     place, message = next(iter(reasons.items()), ("", "no pools found for the request"))
     if refusal.never:
         hint = f"{refusal.bound} can never satisfy it"
@@ -99,6 +102,8 @@ def document(refusal: Refusal | None) -> dict[str, Any]:
         "enough": {} if refusal is None else refusal.enough,
         "partition": None if refusal is None or not refusal.objections else _partition(refusal.objections),
         "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
+        **({"rule": refusal.rule} if refusal is not None and refusal.rule else {}),
+        "notes": [] if refusal is None else list(refusal.notes),
     }
 
 

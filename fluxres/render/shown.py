@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fluxres.clock import seconds
+from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
-from fluxres.match import Refusal
+from fluxres.match.reasons import Refusal
 from fluxres.model import Allocation, Pool, ResourceGraph, Selection
 from fluxres.model.match import Match
 from fluxres.model.tables import Spans, Totals
@@ -82,7 +83,7 @@ def _selection(value: Selection, style: Style) -> list[str]:
     limit = style.rows_max if isinstance(style, markup.HtmlStyle) else None
     with value.graph.lock:
         found, more = listings.pools(value, *value.graph.window(None, None), limit=limit, style=style)
-    return [*found, f"… and {more} more pools"] if more else found
+    return [*found, f"… and {plural(more, 'more pool')}"] if more else found
 
 
 def of_pool(pool: Pool, depth: int | None = None, *, style: Style = PLAIN) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from fluxres import limits
+from fluxres.documents.document import plural
 from fluxres.render.text import printable, when
 from fluxres.render.timeline import MAINTENANCE, OUT, PLANNED, RUNNING, Row, Segment, Timeline, ticks
 
@@ -62,7 +63,7 @@ def picture(timeline: Timeline, title: str, pixels: int) -> str:
         parts.append(f'<line class="now" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 6}" y2="{bottom}"><title>now</title></line>')
     if len(timeline.rows) > len(rows):
         more = len(timeline.rows) - len(rows)
-        parts.append(f'<text class="faint" x="8" y="{bottom + 14}">… and {more} more rows</text>')
+        parts.append(f'<text class="faint" x="8" y="{bottom + 14}">… and {plural(more, "more row")}</text>')
     return "\n".join([*parts, *legend, "</svg>", ""])
 
 

@@ -18,7 +18,7 @@ from fluxres.graph.accounts import CAPACITY, UNIT
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.render.folding import Subtrees, UInt64, fold_all, folded, groups, looks, mixed, of_text
+from fluxres.render.folding import Subtrees, UInt64, described, fold_all, folded, groups, looks, mixed, of_text
 from fluxres.render.listings import holders, notes, pairs_text, tags_text
 from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
@@ -106,7 +106,7 @@ def _cells(graph: ResourceGraph, line: Branch, now: int) -> list[str]:
         "" if state == "up" else state,
         holders(graph, v, now) if v in graph.records.held else "",
         " ".join(filter(None, (_reason(structure, v), tags_text(structure, v)))),
-        pairs_text(kind.properties),
+        pairs_text(described(kind)),
     ]
 
 
@@ -255,4 +255,5 @@ def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = Non
 def _both_ways(subsystem: Subsystem, look: UInt64) -> NDArray[np.bool_]:
     there = mixed(subsystem.src, subsystem.dst, look)
     back = mixed(subsystem.dst, subsystem.src, look)
-    return np.asarray(np.isin(there, back) & (subsystem.src != subsystem.dst), np.bool_)
+    # NumPy 2.0 chooses an algorithm by the range of the values, which overflows for uint64.
+    return np.asarray(np.isin(there, back, kind="sort") & (subsystem.src != subsystem.dst), np.bool_)

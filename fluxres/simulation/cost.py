@@ -36,8 +36,6 @@ class Decision(NamedTuple):
 
 
 class Cost(Protocol):
-    """A cost model."""
-
     @property
     def measures(self) -> bool:
         """Whether the model needs `took_s`."""

@@ -90,7 +90,6 @@ class RunningMetrics:
         """No-op: nothing is buffered."""
 
     def metrics(self) -> Metrics:
-        """The metrics so far."""
         n = self.jobs
         if not n or self._first is None:
             return Metrics(0, dict(self.results))

@@ -25,7 +25,6 @@ DISTRIBUTIONS: Final = ("fixed", "uniform", "exponential")
 
 
 def of_job(seed: int, number: int) -> random.Random:
-    """The random numbers of one job."""
     return random.Random((seed << 40) ^ number)
 
 

@@ -18,6 +18,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, seconds, stopwatch, ticks
+from fluxres.documents.document import listed
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -78,7 +79,6 @@ class SimulatedClock:
         return seconds(self.now)
 
     def ticks(self) -> int:
-        """Now in ticks."""
         return self.now
 
 
@@ -127,9 +127,7 @@ class Refusals:
 
     def listed(self, at_most: int = 10) -> str:
         """The ids of the first of them, as text."""
-        shown = self.ids[:at_most]
-        more = len(self) - len(shown)
-        return ", ".join(map(str, shown)) + f" and {more} more" * (more > 0)
+        return listed(self.ids, at_most, total=len(self))
 
     def __len__(self) -> int:
         return self.reasons.total()
@@ -281,7 +279,6 @@ class Simulator:
         return self.result()
 
     def result(self) -> Result:
-        """The result so far."""
         left = sum(isinstance(job.payload, Submission) for one in self._sites.values() for job in one.instance.jobs())
         jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
         if hasattr(jobs, "__len__"):  # including those of instances that have ended or never started
@@ -330,7 +327,7 @@ class Simulator:
         instance = site.instance
         now = instance.enter()
         if limit >= FOREVER and site.machine.graph.structure.partitions:
-            limit = matching.length(site.machine.graph, request, None)
+            limit = matching.length(site.machine.graph, request)
         if given is None:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
         wanted = list(self._resolved(site, given)) if given.dependencies else ()

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Staged
 from fluxres.errors import StoreError
@@ -288,6 +289,8 @@ class MarksHeader(msgspec.Struct, frozen=True):
     drawn: Packed | None = None
     facts: Packed | None = None
     reservations: Packed | None = None
+    chosen: Packed | None = None
+    returned: Packed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +307,8 @@ class RecordColumns:
         drawn: (owner index, pools, account, start, end, units): the units drawn for these pools.
         facts: by job, its user and name.
         reservations: maintenance windows by name.
+        chosen: by job, the order of pools that it chose by amounts.
+        returned: such pools that came back, in the order in which they did.
     """
 
     owners: list[str]
@@ -318,6 +323,8 @@ class RecordColumns:
     drawn: list[DrawnRow] = field(default_factory=list)
     facts: dict[str, JobFacts] = field(default_factory=dict)
     reservations: dict[str, Reservation] = field(default_factory=dict)
+    chosen: dict[str, Chosen] = field(default_factory=dict)
+    returned: list[int] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -330,6 +337,8 @@ class RecordColumns:
         drawn: list[DrawnRow] | None = None,
         facts: dict[str, JobFacts] | None = None,
         reservations: dict[str, Reservation] | None = None,
+        chosen: dict[str, Chosen] | None = None,
+        returned: list[int] | None = None,
     ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
         rows = np.array(spans, np.int64).reshape(-1, 5)
@@ -347,6 +356,8 @@ class RecordColumns:
             drawn or [],
             facts or {},
             reservations or {},
+            chosen or {},
+            returned or [],
         )
 
 
@@ -397,6 +408,8 @@ def encode_marks(structure: Structure, records: RecordColumns, shape: bytes) -> 
         drawn=_pack(records.drawn, payloads) if records.drawn else None,
         facts=_pack(records.facts, payloads) if records.facts else None,
         reservations=_pack(records.reservations, payloads) if records.reservations else None,
+        chosen=_pack(records.chosen, payloads) if records.chosen else None,
+        returned=_pack(records.returned, payloads) if records.returned else None,
     )
     return pack(MARKS_MAGIC, VERSION, header, payloads)
 
@@ -578,7 +591,20 @@ def _read_records(header: MarksHeader, reader: Reader) -> RecordColumns:
         raise StoreError("records whose columns differ in length")
     owner, vertex, start, end, amount = found
     return RecordColumns(
-        owners, owner, vertex, start, end, amount, stages, slots_of, header.stages_made, drawn, facts, reservations
+        owners,
+        owner,
+        vertex,
+        start,
+        end,
+        amount,
+        stages,
+        slots_of,
+        header.stages_made,
+        drawn,
+        facts,
+        reservations,
+        {} if header.chosen is None else reader.values(header.chosen, dict[str, Chosen]),
+        [] if header.returned is None else reader.values(header.returned, list[int]),
     )
 
 
@@ -607,6 +633,9 @@ def _check(structure: Structure, records: RecordColumns) -> None:
     for name, one in records.reservations.items():
         if not (one.pools and all(0 <= v < count for v in one.pools) and all(start < end for start, end in one.windows)):
             raise StoreError(f"reservation {name!r} is of nothing")
+    orders = [*(one.pools for one in records.chosen.values()), tuple(records.returned)]
+    if not all(0 <= v < count for pools in orders for v in pools) or len(set(records.returned)) < len(records.returned):
+        raise StoreError("an order of pools that are not there")
     if records.stages_made < 0:
         raise StoreError("a number of stages below 0")
     if (records.amount < 1).any() or (records.start >= records.end).any():

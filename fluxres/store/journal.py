@@ -163,7 +163,6 @@ def _place(name: str) -> str:
 
 
 def _parts(event: Event) -> list[Event]:
-    """The parts of a composite event."""
     return [part for part in event.get("parts") or () if isinstance(part, dict)]
 
 

@@ -1,6 +1,6 @@
-"""One writer at a time, and a clear message about who that is.
+"""One writer at a time, and a message that names it.
 
-SQLite would keep two writers apart by itself, but it cannot say who the other one is, and a command that loads, decides and then
+SQLite would keep two writers apart by itself, but it cannot name the other one, and a command that loads, decides and then
 writes needs the store for all three steps. So a writer takes an flock on a file beside the store and writes its name into it. The
 kernel releases the lock when the process ends, for whatever reason. The file stays, because removing it would let two writers
 lock two different files of one name.
@@ -71,7 +71,7 @@ def writer_lock(
         command: reported to other processes that wait.
         wait_s: how long to wait for another writer; 0 tries once.
         notify: called once with the holder, half a second into the wait.
-        mode: of the file if it must be created; the umask applies.
+        mode: of the file, if it is that of this user.
 
     Errors: StoreBusy naming the holder; StoreError if the file cannot be created, opened or locked.
     """
@@ -114,7 +114,11 @@ def _acquire(path: Path, wait_s: float, notify: Notify | None, mode: int) -> int
 
 def _open(path: Path, mode: int) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        own = os.fstat(fd)
+        if own.st_uid == os.geteuid() and own.st_mode & 0o777 != mode:
+            os.fchmod(fd, mode)
+        return fd
     except OSError as error:
         raise StoreError(
             f"cannot open the lock file: {error.strerror}",

@@ -45,7 +45,7 @@ def capture(records: Records) -> RecordColumns:
     ]
     drawn = drawn_rows(records.drawn, number)
     stages = list(records.stages.values())
-    more = dict(records.facts), dict(records.reservations)
+    more = dict(records.facts), dict(records.reservations), dict(records.chosen), records.returns.in_order()
     return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn, *more)
 
 
@@ -86,6 +86,8 @@ def restore(structure: Structure, stored: RecordColumns, *, name: str, clock: Cl
     graph.records.take(before, np.arange(structure.n, dtype=np.int32))
     graph.records.slots_of = dict(stored.slots_of)
     graph.records.facts, graph.records.reservations = dict(stored.facts), dict(stored.reservations)
+    graph.records.chosen = dict(stored.chosen)
+    graph.records.returns.restore(stored.returned, structure.parent.item)
     graph.records.stages_made = max(graph.records.stages_made, stored.stages_made)
     return graph
 

@@ -35,9 +35,11 @@ from fluxres.syntax import count as counts
 from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.count import Count
+from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
+    from fluxres.match.chooser import Chooser
     from fluxres.syntax import jobspec_schema as schema
 
 
@@ -194,10 +196,16 @@ class Request:
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     version: int = 1
     duration_s: float | None = None
-    """Seconds asked for; None when none is set (0 in a jobspec says the same)."""
+    """Seconds asked for, infinity for no end; None when none is set (0 in a jobspec says the same)."""
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+    chooser: Chooser | None = None
+    """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
+    say.
+    """
+    variants: tuple[Variant, ...] = ()
+    """Amounts within one node, in order of preference, as HyperQueue asks for them; `resources` is the nearest to the first."""
 
     @classmethod
     def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
@@ -207,10 +215,10 @@ class Request:
             source: a shape (RFC 46) such as ``slot=4/[core=2;gpu=1]``; options such as ``-N4 -c8`` or ``--nodes=4 --time 1h``; a
                 jobspec (RFC 14, RFC 25) as values, JSON or YAML text; a Path to a file with one; ``-`` for the standard input.
             duration_s: seconds, in place of those of the jobspec.
-            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what only its own rules could
-                honour is listed in ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
+            format: `hyperqueue`, `canary` or `ctest` for text in the language of one of these; what is lost of it is listed in
+                ``attributes["user"]["asked"]["left_out"]`` (:mod:`fluxres.formats.peers.requests`).
 
-        Errors: InputError with file, line, column and place in the document; UsageError for several alternatives.
+        Errors: InputError with file, line, column and place in the document.
 
         >>> Request.parse("slot=4/[core=2;gpu=1]", duration_s=3600).duration_s
         3600.0
@@ -266,6 +274,25 @@ def joined(requests: Sequence[Request]) -> Request:
     first, parts = requests[0], tuple(len(request.resources) for request in requests)
     attributes = {"system": {"queue": first.queue}} if "queue" in first.system else {}
     return Request(vertices, attributes=attributes, constraint=first.constraint, parts=parts)
+
+
+def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
+    """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
+    user = attributes.get("user")
+    if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
+        return None
+    found: Chooser | None = import_module(_PEERS).chooser(user)
+    return found
+
+
+def _variants(attributes: Mapping[str, Any]) -> tuple[Variant, ...]:
+    """The variants of a request that was written in the language of HyperQueue, which its jobspec keeps as text."""
+    user = attributes.get("user")
+    asked = user.get("asked") if isinstance(user, Mapping) else None
+    if not isinstance(asked, Mapping) or asked.get("format") != "hyperqueue" or not isinstance(asked.get("text"), str):
+        return ()
+    found: tuple[Variant, ...] = import_module(_PEERS).variants(asked["text"])
+    return found
 
 
 # -- any form ----------------------------------------------------------------------------------------------------------
@@ -352,7 +379,7 @@ def of_options(given: options.Given, request: Request | None = None) -> Request:
         request = replace(request, constraint=found)
     if duration_s is None:
         return request
-    return replace(request, duration_s=None if duration_s == inf else seconds(positive_ticks(duration_s, "time")))
+    return replace(request, duration_s=seconds(positive_ticks(duration_s, "time")))
 
 
 def of_shape(text: str) -> Request:
@@ -400,7 +427,7 @@ def _of_document(source: str | bytes | Path) -> Request:
 
 
 def _of_values(values: Mapping[str, Any]) -> Request:
-    # By the bytes that marshal writes, which tell 1 from 1.0 and true.
+    # By the bytes that marshal writes, which differ for 1, 1.0 and true.
     plain: Any = values
     try:
         written = marshal.dumps(plain, _MARSHAL)
@@ -559,6 +586,8 @@ class _Reader:
             given.version,
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
+            chooser=_chooser(attributes),
+            variants=_variants(attributes),
         )
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:
@@ -679,8 +708,9 @@ def to_plain(request: Request) -> dict[str, Any]:
     """
     attributes = Place().values(request.attributes)
     system = dict(attributes.get("system", {}))
-    if (request.duration_s or 0) != system.get("duration", 0):
-        system["duration"] = request.duration_s or 0
+    duration = 0 if request.duration_s in (None, inf) else request.duration_s  # a jobspec cannot tell no end from none given
+    if duration != system.get("duration", 0):
+        system["duration"] = duration
     stated = system.get("constraints")
     if request.constraint is None:
         system.pop("constraints", None)

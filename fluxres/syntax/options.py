@@ -30,7 +30,7 @@ Given = Mapping[str, str | bool]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a request: its name in `Given`, its spellings, what stands for its value (empty for a flag), and its help."""
+    """An option: its name in `Given`, its spellings, the placeholder of its value (empty for a flag), and its help."""
 
     name: str
     spellings: tuple[str, ...]

@@ -175,14 +175,12 @@ class ResourceSet:
         return self.union(other)
 
     def diff(self, other: ResourceSet) -> ResourceSet:
-        """The resources in this set and not in the other."""
         return self._cut({
             rank: Target(each.host, {type_: ids - _ids(other._targets.get(rank), type_) for type_, ids in each.children.items()})
             for rank, each in self._targets.items()
         })  # fmt: skip
 
     def intersect(self, other: ResourceSet) -> ResourceSet:
-        """The resources in both sets."""
         return self._cut({
             rank: Target(each.host, {type_: ids & _ids(other._targets[rank], type_) for type_, ids in each.children.items()})
             for rank, each in self._targets.items()
@@ -195,7 +193,6 @@ class ResourceSet:
         return self._cut({rank: each for rank, each in self._targets.items() if rank in wanted})
 
     def remove_ranks(self, ranks: Ids) -> ResourceSet:
-        """The resources of all ranks except these."""
         return self.copy_ranks(self.ranks - ranks)
 
     def copy_constraint(self, constraint: Constraint | Mapping[str, Any]) -> ResourceSet:

@@ -86,16 +86,6 @@ def convert(amount: int | Fraction, from_unit: str | None, to_unit: str | None) 
     return _whole(Fraction(amount) * factor / divisor)
 
 
-def convert_up(amount: int | Fraction, from_unit: str | None, to_unit: str | None) -> int:
-    """The smallest integer amount in another unit that is not less, as a request needs it. Errors: as :func:`convert`.
-
-    >>> convert_up(4, "GB", "GiB"), convert_up(4, "GiB", "GB"), convert_up(1, "B", "MiB")
-    (4, 5, 1)
-    """
-    exact = Fraction(convert(amount, from_unit, to_unit))
-    return -(-exact.numerator // exact.denominator)
-
-
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z][A-Za-z/]*)\s*", re.ASCII)
 
 

@@ -300,18 +300,42 @@ def test_completion_scripts_name_the_command(fluxres: Invoke, shell: str) -> Non
     assert "_FLUXRES_COMPLETE" in script
 
 
-def test_progress_bar_is_shown_on_a_terminal_only() -> None:
-    code = """
-import time
+SLOW = """
+import sys
 from fluxres.cli.progress import progress
 with progress(2) as shown:
     shown.step("reading it")
-    time.sleep(0.8)
+    sys.stdin.readline()
 print("done")
 """
+
+
+def test_progress_bar_is_shown_on_a_terminal() -> None:
+    master, slave = pty.openpty()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    running = subprocess.Popen([sys.executable, "-c", SLOW], stderr=slave, env={**os.environ, "TERM": "xterm"}, **pipes)
+    os.close(slave)
+    seen = ""
+    while "reading it" not in seen:
+        seen += os.read(master, 65536).decode()
+    out, _ = running.communicate("\n", timeout=WAIT_S)
+    os.close(master)
+    assert out == "done\n"
+
+
+def test_progress_bar_is_not_shown_in_a_pipe_or_on_a_terminal_that_cannot_erase_it() -> None:
+    code = SLOW.replace("sys.stdin.readline()", "__import__('time').sleep(0.8)")
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (piped.stdout, piped.stderr) == ("done\n", "")
     master, slave = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print('!', file=sys.stderr)"],
+        stderr=slave,
+        env={**os.environ, "TERM": "dumb"},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    assert os.read(master, 65536) == b"!\r\n"  # a dumb terminal cannot take the bar away again
     running = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=slave, env={**os.environ, "TERM": "xterm"}
     )

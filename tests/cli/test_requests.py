@@ -59,14 +59,17 @@ def test_a_word_is_a_pool_or_a_request_or_the_graph_decides(word: str, is_pool: 
 
 def test_a_request_in_the_language_of_another_system(tiny: Invoke) -> None:
     cores = taken(tiny, "slot=1/core=3")
-    assert taken(tiny, "--request-format", "hyperqueue", "cpus=3") == cores
-    assert taken(tiny, "--request-format", "hyperqueue", "-", stdin="cpus=3\n") == cores
+    last = [("/tiny/rack0/node0/core3", 1), ("/tiny/rack0/node0/core2", 1), ("/tiny/rack0/node0/core1", 1)]
+    assert taken(tiny, "--request-format", "hyperqueue", "cpus=3") == last
+    assert taken(tiny, "--request-format", "hyperqueue", "cpus=99 | cpus=3 scatter") == last
+    assert taken(tiny, "--request-format", "hyperqueue", "-", stdin="cpus=3\n") == last
     alike = tiny("when", "--json", "--request-format", "hyperqueue", "--", "--cpus 3")
-    assert [(pool["path"], pool["amount"]) for pool in json.loads(alike.stdout)["pools"]] == cores
+    assert [(pool["path"], pool["amount"]) for pool in json.loads(alike.stdout)["pools"]] == last
     assert taken(tiny, "--request-format", "canary", "cpus=3") == cores
     assert taken(tiny, "--request-format", "ctest", "3,cpus:1") == cores
-    told = tiny("when", "--request-format", "hyperqueue", "cpus=2 scatter")
-    assert told.stderr == "fluxres: left out: cpus: policy scatter\n"
+    assert tiny("when", "--request-format", "hyperqueue", "cpus=2 scatter").stderr == ""
+    refused = tiny("why", "--request-format", "hyperqueue", "cpus=99 | fpgas=1", status=3).stdout
+    assert "variant 1: this machine has no fpgas" in refused.lower()
     both = tiny("allocate", "--request-format", "hyperqueue", "cpus=2", "cpus=1", "--job", "a", "--job", "b", "--json")
     assert [len(each["pools"]) for each in json.loads(both.stdout)["allocations"]] == [2, 1]
 

@@ -12,13 +12,13 @@ import pytest
 from fluxres.documents.source import Source
 from fluxres.instance.policy import policy
 from fluxres.simulation import batsim, swf
-from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.results import hosts_of
 from fluxres.simulation.simulator import simulate
 from fluxres.syntax import idset
 from tests.conformance.conftest import Report
 from tests.conformance.runner import Tally
+from tests.simulation.invariants import Watched, violations
 
 pytestmark = pytest.mark.conformance
 

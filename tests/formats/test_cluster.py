@@ -167,6 +167,28 @@ def test_a_draw_with_a_unit_needs_suppliers_that_count_in_one() -> None:
     assert "'power' is counted in no unit by any graph of this file, got '1kW'" in str(refusal(alone))
 
 
+@pytest.mark.parametrize(
+    ("pools", "capacity", "expected"),
+    [
+        ("{type: feed, size: 2000, unit: W}", "1 kW", (1000.0, "W")),
+        ("{type: feed, size: 2, unit: kW}", "1 kW", (1.0, "kW")),
+        ("{type: feed, size: 2, unit: kW}", "1000 W", (1.0, "kW")),
+        ("{type: feed, size: 2, unit: kW}", "1500 W", (1500.0, "W")),  # no whole number of kW
+        ("{type: feed, size: 2000, unit: W}", "1 kW, unit: kW", (1.0, "kW")),
+        ("{type: feed, size: 2000, unit: W, with: [{type: pdu, size: 1, unit: kW}]}", "1 kW", (1.0, "kW")),
+        ("{type: feed, size: 2000}", "1 kW", (1.0, "kW")),
+        ("{type: feed, size: 2000, unit: W}", "8 GiB", (8.0, "GiB")),
+    ],
+)
+def test_a_capacity_counts_in_the_unit_of_the_pools_of_its_graph(pools: str, capacity: str, expected: tuple[float, str]) -> None:
+    text = (
+        f"resources: [{{type: node, count: 2}}]\ngraphs:\n  power:\n    hierarchy: true\n    pools: [{pools}]\n"
+        f"    edges: [{{from: 'power:/feed', to: '/*/node0'}}, {{from: /*/node0, to: /*/node1, capacity: {capacity}}}]"
+    )
+    attributes = read(text).subsystems["power"].attributes
+    assert (attributes["capacity"][-1], attributes["unit"][-1]) == expected
+
+
 @pytest.mark.parametrize("key", ["names", "hosts"])
 def test_template_like_text_in_a_list_of_names_needs_no_id(key: str) -> None:
     structure = read(f"resources: [{{type: node, {key}: '${{id}}'}}]")

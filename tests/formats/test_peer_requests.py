@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fluxres
+from fluxres.allocation.chosen import Chosen
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
 from fluxres.formats.peers import requests as peer_requests
-from fluxres.formats.peers.jqm import managers as jqm
+from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request
@@ -40,41 +41,50 @@ def test_hyperqueue_task_is_within_one_worker() -> None:
 
 def test_shares_of_one_index_stay_together() -> None:
     g = graph(HQ, fractions=True)
-    assert given_to(g, "gpus=1.5", "hyperqueue", "a") == ["core0", "a", "share"]
-    assert given_to(g, "gpus=0.5", "hyperqueue", "b") == ["core1", "share"]
+    assert given_to(g, "gpus=1.5", "hyperqueue", "a") == ["core3", "share", "b"]
+    assert given_to(g, "gpus=0.5", "hyperqueue", "b") == ["core2", "share"]
     with pytest.raises(fluxres.errors.InsufficientResources):
         g.allocate(Request.parse("gpus=0.1", format="hyperqueue"), job="c")
 
 
 def test_amounts_in_ten_thousandths() -> None:
     g = graph("cpus=1x2\nmem=sum(1.5)\n")
-    (asked,) = peer_requests.parse("mem=0.75", "hyperqueue", sums=["mem"])
-    found = g.allocate(asked.request, job="a")
+    found = g.allocate(Request.parse("mem=0.75", format="hyperqueue"), job="a")
     assert [pool.available() for pool in found.pools if pool.type == "mem"] == [7500]
 
 
 @pytest.mark.parametrize(
-    ("text", "left_out"),
+    ("text", "asks"),
     [
-        ("gpus=2", []),
-        ("gpus=2 tight!", ["gpus: policy tight!"]),
-        ("cpus=all", ["cpus: all of it; the request asks for as much as available, but at least one"]),
-        ("--cpus 2 --resource 'gpus=1 scatter' --time-request 1h prog", ["gpus: policy scatter"]),
-        ("hq submit --nodes 2 ./prog --cpus x", ["nodes: all must be in one group of workers"]),
+        ("gpus=2", ["gpus=2", "cpus=1"]),
+        ("gpus = 2 tight! cpus=8", ["gpus=2 tight!", "cpus=8"]),
+        ("gpus=0.5,cpus=all", ["gpus=0.5", "cpus=all"]),
+        ("--cpus 2 --resource 'gpus=1 scatter' --time-request 1h --weight 2 prog", ["cpus=2", "gpus=1 scatter"]),
+        ("hq submit --nodes 2 ./prog --cpus x", []),
+        ('{"resources": {"cpus": "2 scatter", "gpus": 0.5}, "time_request": "1h"}', ["cpus=2 scatter", "gpus=0.5"]),
     ],
 )
-def test_losses_of_a_request_are_listed(text: str, left_out: list[str]) -> None:
+def test_nothing_of_a_hyperqueue_request_is_lost(text: str, asks: list[str]) -> None:
     request = Request.parse(text, format="hyperqueue")
-    assert request.attributes["user"]["asked"] == {"format": "hyperqueue", "text": text, "left_out": left_out}
+    (variant,) = request.variants
+    assert [hyperqueue_request.format(ask) for ask in variant.asks] == asks
+    assert request.attributes["user"]["asked"] == {"format": "hyperqueue", "text": text, "left_out": []}
     assert jobspec.parse_resources(jobspec.resources_to_plain(request.resources)) == request.resources
-    assert request.duration_s == (3600.0 if "1h" in text else None)
+    assert variant.min_time_s == (3600.0 if "1h" in text else 0.0)
+    assert (variant.weight, variant.nodes) == (2.0 if "weight" in text else 1.0, 2 if "nodes" in text else 0)
+    assert request.duration_s is None
 
 
-def test_several_variants_are_several_requests() -> None:
-    text = json.dumps([{"resources": [{"resource": "cpus", "request": {"Compact": 80_000}}]}, {"resources": []}])
-    assert [len(each.request.resources) for each in peer_requests.parse(text, "hyperqueue")] == [1, 1]
-    with pytest.raises(UsageError, match="2 alternatives"):
-        Request.parse(text, format="hyperqueue")
+def test_variants_are_one_request() -> None:
+    plain = [{"resources": [{"resource": "cpus", "request": {"Compact": 80_000}}], "weight": 1.5}, {"resources": []}]
+    for text in (json.dumps(plain), "cpus=8 | cpus=1", "--cpus 8 | cpus=1"):
+        request = Request.parse(text, format="hyperqueue")
+        assert [variant.asks[0].amount for variant in request.variants] == [80_000, 10_000]
+    assert graph(HQ).allocate(request, job="a").chosen == Chosen((3, 4, 5, 6, 8, 9, 10, 11), 0)
+    with pytest.raises(InputError, match="1 to 32 variants"):
+        Request.parse("|".join(["cpus=1"] * 33), format="hyperqueue")
+    with pytest.raises(InputError, match="whole workers, or all on parts"):
+        Request.parse("--nodes 2 | cpus=1", format="hyperqueue")
 
 
 CTEST = '{"version": {"major": 1, "minor": 0}, "local": [{"gpus": [{"id": "0", "slots": 2}, {"id": "1", "slots": 1}]}]}'
@@ -84,13 +94,9 @@ def test_processes_of_a_ctest_test_are_slots() -> None:
     g = graph(CTEST)
     assert given_to(g, "3,gpus:1", "ctest") == ["gpu0", "gpu1"]
     assert g.pool("/cluster/node0/gpu0").available() == 0
-    asked = peer_requests.parse("gpus:2;fpgas:0;1", "ctest")[0]
-    assert asked.left_out == [
-        "gpus: 2 slots of one instance; the allocation may use several",
-        "fpgas: no slot, but one must exist",
-        "group 1: 1 processes without resources",
-        "group 2: 1 processes without resources",
-    ]
+    asked = peer_requests.parse("gpus:2;fpgas:0;1", "ctest")
+    assert asked.left_out == []
+    assert [(vertex.type, vertex.count.min) for vertex in asked.request.vertices()][-2:] == [("slot", 1), ("fpgas", 1)]
     with pytest.raises(InputError, match="asks for no resources"):
         Request.parse("0,gpus:1", format="ctest")
 
@@ -104,8 +110,8 @@ def test_canary_tests_by_parameters_and_by_node() -> None:
     assert given_to(graph(CANARY), "nodes=2 cpus=2", "canary") == ["a", "b"]
     two = json.dumps([{"items": [{"type": "cpus", "slots": 1}]}] * 2)
     assert given_to(graph(CANARY), two, "canary") == ["core0", "core0"]
-    asked = peer_requests.parse('{"items": [{"type": "gpus", "slots": 3}]}', "canary")[0]
-    assert asked.left_out == ["gpus: 3 slots of one instance; the allocation may use several"]
+    asked = peer_requests.parse('{"items": [{"type": "gpus", "slots": 3}]}', "canary")
+    assert asked.left_out == []
 
 
 def test_canary_types_in_the_singular_and_nodes_among_parameters() -> None:
@@ -113,7 +119,7 @@ def test_canary_types_in_the_singular_and_nodes_among_parameters() -> None:
     assert given_to(graph(CANARY), '{"cpu": 2}', "canary") == ["core0"]
     assert given_to(graph(CANARY), '{"nodes": 2, "cpus": 2}', "canary") == ["a", "b"]
     assert given_to(graph(CANARY), '{"items": [{"type": "nodes", "slots": 1}, {"type": "cpus"}]}', "canary") == ["core0"]
-    (asked,) = peer_requests.parse('{"items": [{"type": "fpga"}]}', "canary", types=["node", "fpgas"])
+    asked = peer_requests.parse('{"items": [{"type": "fpga"}]}', "canary", types=["node", "fpgas"])
     assert [vertex.type for vertex in asked.request.vertices()] == ["node", "slot", "fpgas"]
 
 
@@ -131,13 +137,25 @@ def test_pool_that_allows_one_node_refuses_canary_requests_for_several(format: s
     assert graph(CANARY).satisfiable(two)
 
 
-def test_jobs_of_jqm() -> None:
-    g = graph("managers: [{type: quantity, key: thread, quantity: 3}, {type: discrete, key: ports, list: 'p,q'}]")
-    managers: list[jqm.Rules] = [jqm.Quantity("thread", 3), jqm.Discrete("ports", ("p", "q"))]
-    asked = peer_requests.jqm_of(managers, {}, {"com.enioka.jqm.rm.ports.consumption": "2"})
-    assert [pool.name for pool in g.allocate(asked.request, job="j").pools] == ["thread", "p", "q"]
-    with pytest.raises(InputError, match="takes nothing"):
-        peer_requests.jqm_of([jqm.Discrete("ports")], {}, {})
+_TASKS = {"tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [("gpus=2 cpus=3", "canary"), ("2,gpus:2;gpus:0", "ctest"), ("queue=q ports=2 priority=3", "jqm")],
+)
+def test_rule_of_a_request_survives_its_jobspec(text: str, format: str) -> None:
+    request = Request.parse(text, format=format)
+    again = Request.parse(jobspec.to_plain(request) | _TASKS)
+    assert again.chooser == request.chooser is not None
+    assert again.resources == request.resources
+
+
+def test_damaged_jobspecs_of_other_systems_are_refused() -> None:
+    document = jobspec.to_plain(Request.parse("queue=q ports=2", format="jqm")) | _TASKS
+    document["attributes"]["user"]["jqm"] = {"queue": 3}
+    with pytest.raises(InputError, match=r"attributes\.user\.jqm: expected a queue"):
+        Request.parse(document)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +204,6 @@ def test_any_text_is_a_request_or_an_error(format: str, text: str) -> None:
         assert_message = str(error)
     else:
         assert_message = "read"
-        for each in found:
-            assert jobspec.parse_resources(jobspec.resources_to_plain(each.request.resources)) == each.request.resources
+        resources = found.request.resources
+        assert jobspec.parse_resources(jobspec.resources_to_plain(resources)) == resources
     assert assert_message

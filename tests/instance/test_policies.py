@@ -15,10 +15,10 @@ from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance import policy as policies
 from fluxres.instance.policy import FairShare, Multifactor, names, policy
 from fluxres.model import changes
-from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
 from tests.instance.machines import ManualClock, nodes, of_number, of_shape, on_nodes
+from tests.simulation.invariants import Watched, violations
 
 S = 1_000_000
 SIZE = 5

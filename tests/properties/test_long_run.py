@@ -18,7 +18,7 @@ def test_graph_and_oracle_agree_for_a_while(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "2400 steps, 0 differences, seed 20, 6 machines\n"
 
 
-@pytest.mark.parametrize("course", ["778/15", "20261123/169", "31/44", "20261124/582"])
+@pytest.mark.parametrize("course", ["778/15", "20261123/169", "31/44", "20261124/582", "9001/457"])
 def test_histories_that_once_showed_a_difference(course: str) -> None:
     long_run.Course(course).run(400)
 

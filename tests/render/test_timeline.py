@@ -95,7 +95,7 @@ def test_a_picture_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHART_ROWS_MAX", 1)
     graph = fluxres.build(Resource("node", 2), name="lab")
     graph.allocate("/lab/node0", job="a", start=0, end=50)
-    assert "… and 1 more rows" in picture(timeline.of(graph, SPAN), "lab", 800)
+    assert "… and 1 more row<" in picture(timeline.of(graph, SPAN), "lab", 800)
 
 
 def test_a_legend_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

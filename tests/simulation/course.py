@@ -14,7 +14,6 @@ from fluxres.instance.policy import policy
 from fluxres.instance.states import ACTIVE, PENDING
 from fluxres.simulation.cost import Fitted
 from fluxres.simulation.hierarchy import Hierarchy
-from fluxres.simulation.invariants import Watched, violations
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.numbering import Translated
 from fluxres.simulation.schedule import RESULTS, Schedule
@@ -23,6 +22,7 @@ from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import idset
 from fluxres.syntax.jobspec import as_request
 from tests.queue_policies import POLICIES
+from tests.simulation.invariants import Watched, violations
 
 S = TICKS_PER_S
 MACHINES = (("4", ""), ("16", ""), ("node=6", ""), ("node=4/core=2", "node"), ("rack=2/node=3/[core=4;gpu=1]", "core"))

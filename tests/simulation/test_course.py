@@ -12,7 +12,6 @@ from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Instance, State
 from fluxres.instance.policy import Multifactor
 from fluxres.simulation.hierarchy import Hierarchy
-from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.numbering import Translated
 from fluxres.simulation.schedule import Schedule
@@ -21,6 +20,7 @@ from fluxres.simulation.workload import Submission, Workload, dealt
 from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import ManualClock, nodes
 from tests.simulation.course import Disturbed, Incident, course
+from tests.simulation.invariants import violations
 
 S = TICKS_PER_S
 

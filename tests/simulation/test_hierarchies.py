@@ -12,11 +12,11 @@ from fluxres.instance import policy as policy_module
 from fluxres.simulation import jobspecs
 from fluxres.simulation.cost import Fitted
 from fluxres.simulation.hierarchy import Hierarchy, shares
-from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import Machine, of_shape
 from fluxres.simulation.schedule import RESULTS
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Workload
+from tests.simulation.invariants import violations
 from tests.simulation.test_simulator import job
 
 

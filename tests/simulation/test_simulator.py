@@ -15,7 +15,6 @@ from fluxres.simulation import jobspecs
 from fluxres.simulation.cost import Decision, Fit, Fitted, Measured
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.hierarchy import Hierarchy, fan_outs, shares
-from fluxres.simulation.invariants import violations
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
 from fluxres.simulation.models import Ensemble
@@ -24,6 +23,7 @@ from fluxres.simulation.schedule import Finished, Schedule
 from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import as_request
+from tests.simulation.invariants import violations
 
 S = 1_000_000
 

@@ -14,12 +14,9 @@ from fluxres.formats.peers.hyperqueue.coupling import Coupling, parse_cpulist
 from fluxres.formats.peers.hyperqueue.coupling import checked as checked_couplings
 from fluxres.formats.peers.hyperqueue.coupling import format as format_coupling
 from fluxres.formats.peers.hyperqueue.coupling import parse as parse_coupling
-from fluxres.formats.peers.hyperqueue.environment import Grant, detected, environment, variable
+from fluxres.formats.peers.hyperqueue.environment import Grant, detected, of_grants, variable
 from fluxres.formats.peers.hyperqueue.request import (
-    ALL,
-    POLICIES,
     VARIANTS_MAX,
-    Ask,
     format,
     format_value,
     of_plain,
@@ -29,7 +26,8 @@ from fluxres.formats.peers.hyperqueue.request import (
     variant,
     variants,
 )
-from fluxres.formats.peers.hyperqueue.tokens import amount_of_float, format_amount, parse_amount
+from fluxres.formats.peers.hyperqueue.tokens import amount_of_float, parse_amount
+from fluxres.syntax.variants import ALL, POLICIES, Ask, format_amount
 
 ASKS = st.builds(
     Ask, st.from_regex(r"[A-Za-z][A-Za-z0-9/]{0,6}", fullmatch=True), st.integers(1, 2**32 - 1), st.sampled_from(POLICIES)
@@ -190,7 +188,7 @@ def test_variables_of_a_task() -> None:
         Grant(parse("gpus/amd=1"), ("0",), 10_000),
         Grant(parse("mem=1.5"), None, 15_000),
     ]
-    assert environment(grants, pin="omp", variant=1) == {
+    assert of_grants(grants, pin="omp") == {
         "HQ_RESOURCE_REQUEST_cpus": "2 compact!",
         "HQ_RESOURCE_VALUES_cpus": "3,2",
         "HQ_CPUS": "3,2",
@@ -202,19 +200,18 @@ def test_variables_of_a_task() -> None:
         "HQ_RESOURCE_VALUES_gpus_amd": "0",
         "ROCR_VISIBLE_DEVICES": "0",
         "HQ_RESOURCE_REQUEST_mem": "1.5 compact",
-        "HQ_RESOURCE_VARIANT": "1",
     }
 
 
 def test_openmp_variables_that_a_task_already_has_are_kept() -> None:
     grants = [Grant(parse("cpus=2"), ("1", "0"), 20_000)]
     own = {"OMP_NUM_THREADS": "1", "OMP_PLACES": "cores"}
-    made = environment(grants, pin="omp", user=own, policy=False)
+    made = of_grants(grants, pin="omp", user=own, policy=False)
     assert not own.keys() & made.keys()
     assert made["OMP_PROC_BIND"] == "close"
     assert made["HQ_RESOURCE_REQUEST_cpus"] == "2"
-    assert environment([Grant(parse("cpus=all"), ("0",), 10_000)], policy=False)["HQ_RESOURCE_REQUEST_cpus"] == "all"
-    assert "OMP_NUM_THREADS" not in environment([Grant(parse("cpus=0.5"), ("0",), 5000)])
+    assert of_grants([Grant(parse("cpus=all"), ("0",), 10_000)], policy=False)["HQ_RESOURCE_REQUEST_cpus"] == "all"
+    assert "OMP_NUM_THREADS" not in of_grants([Grant(parse("cpus=0.5"), ("0",), 5000)])
 
 
 def test_names_in_variables() -> None:

@@ -25,31 +25,30 @@ PAIRS = st.sampled_from(list(SAME.values())).flatmap(lambda units: st.tuples(st.
 
 
 @pytest.mark.parametrize(
-    ("amount", "from_unit", "to_unit", "exact", "up"),
+    ("amount", "from_unit", "to_unit", "exact"),
     [
-        (4, "GB", "GiB", Fraction(4 * 10**9, 2**30), 4),
-        (4, "GiB", "GB", Fraction(4 * 2**30, 10**9), 5),
-        (1, "TiB", "MiB", 2**20, 2**20),
-        (1, "KB", "B", 1000, 1000),
-        (1500, "W", "kW", Fraction(3, 2), 2),
-        (100, "Gbps", "GB/s", Fraction(25, 2), 13),
-        (1, "GB/s", "Gb/s", 8, 8),
-        (25, "Gbit/s", "Mbps", 25_000, 25_000),
-        (2, "GHz", "MHz", 2000, 2000),
-        (90, "s", "m", Fraction(3, 2), 2),
-        (1, "d", "ms", 86_400_000, 86_400_000),
-        (3, "licence", "licence", 3, 3),
-        (3, None, None, 3, 3),
-        (Fraction(1, 2), "GiB", "MiB", 512, 512),
-        (0, "GB", "GiB", 0, 0),
-        (2**80, "EiB", "B", 2**140, 2**140),
+        (4, "GB", "GiB", Fraction(4 * 10**9, 2**30)),
+        (4, "GiB", "GB", Fraction(4 * 2**30, 10**9)),
+        (1, "TiB", "MiB", 2**20),
+        (1, "KB", "B", 1000),
+        (1500, "W", "kW", Fraction(3, 2)),
+        (100, "Gbps", "GB/s", Fraction(25, 2)),
+        (1, "GB/s", "Gb/s", 8),
+        (25, "Gbit/s", "Mbps", 25_000),
+        (2, "GHz", "MHz", 2000),
+        (90, "s", "m", Fraction(3, 2)),
+        (1, "d", "ms", 86_400_000),
+        (3, "licence", "licence", 3),
+        (3, None, None, 3),
+        (Fraction(1, 2), "GiB", "MiB", 512),
+        (0, "GB", "GiB", 0),
+        (2**80, "EiB", "B", 2**140),
     ],
 )
-def test_units_are_converted(amount: Any, from_unit: str | None, to_unit: str | None, exact: Any, up: int) -> None:
+def test_units_are_converted(amount: Any, from_unit: str | None, to_unit: str | None, exact: Any) -> None:
     found = unit.convert(amount, from_unit, to_unit)
     assert found == exact
     assert isinstance(found, int) == isinstance(exact, int)
-    assert unit.convert_up(amount, from_unit, to_unit) == up
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,6 @@ def test_dimensions(name: str) -> None:
 def test_converting_back_gives_the_same_amount(amount: int, pair: tuple[str, str]) -> None:
     there = unit.convert(amount, *pair)
     assert unit.convert(there, *reversed(pair)) == amount
-    assert 0 <= unit.convert_up(amount, *pair) - there < 1
 
 
 @given(st.text(max_size=8), st.text(max_size=8) | st.sampled_from(SAME["bytes"]))

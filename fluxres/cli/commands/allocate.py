@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import (
-    Asked,
-    Moment,
-    RequestCommand,
-    check_window,
-    complete_job,
-    complete_pool,
-    each_on,
-    endless,
-    targets,
-)
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, each_on, endless, targets
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
@@ -32,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("allocate", cls=RequestCommand, outputs=RECORD_OUTPUTS)
-@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool)
 @click.option(
     "--find",
     "criteria",
@@ -46,7 +36,7 @@ if TYPE_CHECKING:
     required=True,
     multiple=True,
     metavar="J",
-    shell_complete=complete_job,
+    shell_complete=completing.job,
     help="Id of the job. Several jobs: one for each word, all or none.",
 )
 @click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
@@ -190,8 +180,8 @@ def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:
 
 
 @click.command("free", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("job", required=False, shell_complete=complete_job)
-@click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=complete_pool)
+@click.argument("job", required=False, shell_complete=completing.job)
+@click.argument("pools", nargs=-1, metavar="[PATH[=N]]...", shell_complete=completing.pool)
 @click.option("--start", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.option("--ended", is_flag=True, help="Purge the records of ended allocations, of all jobs.")
@@ -230,8 +220,8 @@ def _of_one_job(graph: ResourceGraph, pools: Sequence[str]) -> list[tuple[int, i
 
 
 @click.command("grow", cls=RequestCommand, has_time=False, outputs=RECORD_OUTPUTS)
-@click.argument("job", shell_complete=complete_job)
-@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
+@click.argument("job", shell_complete=completing.job)
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool)
 @click.option(
     "--start",
     type=Moment(is_start=True),
@@ -252,8 +242,8 @@ def grow_command(settings: Settings, job: str, asked: Asked, start: float | None
 
 
 @click.command("shrink", cls=RequestCommand, has_time=False, outputs=TABLE_OUTPUTS, policy="high")
-@click.argument("job", shell_complete=complete_job)
-@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
+@click.argument("job", shell_complete=completing.job)
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool)
 @click.option("--start", type=Moment(), is_eager=True, metavar="T", help="Only from this time on.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="Only until this time.")
 @click.pass_obj
@@ -288,7 +278,7 @@ class _ExtendCommand(Command):
 
 
 @click.command("extend", cls=_ExtendCommand, outputs=TABLE_OUTPUTS)
-@click.argument("job", shell_complete=complete_job)
+@click.argument("job", shell_complete=completing.job)
 @click.argument("change", required=False, metavar="[+D|-D|T|max]")
 @click.option("--end", type=Moment(), metavar="T", help="New end; - for none.")
 @click.option(

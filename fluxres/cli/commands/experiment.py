@@ -168,7 +168,7 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 def _lines(style: Style, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
     lines = [*compared(style, found)]
     lines += [f"{'as expected' if each.holds else 'NOT AS EXPECTED'}: {each.text}" for each in checked]
-    lines += [f"{len(document['missing'])} runs are missing"] * bool(document["missing"])
+    lines += [f"missing: {plural(len(document['missing']), 'run')}"] * bool(document["missing"])
     return [*lines, *[f"report: {document['report']}"] * bool(document["report"])]
 
 

@@ -9,7 +9,6 @@ import click
 
 from fluxres import limits
 from fluxres.cli import completing
-from fluxres.cli.arguments import complete_policy
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
@@ -77,7 +76,7 @@ _COUNT = click.IntRange(min=0)
     "-M",
     "--match-policy",
     metavar="P",
-    shell_complete=complete_policy,
+    shell_complete=completing.match_policy,
     default="first",
     show_default=True,
     help="Match policies by level, such as low:high; the last one applies below.",

@@ -9,11 +9,11 @@ import click
 
 from fluxres import limits
 from fluxres.cli import completing
-from fluxres.cli.arguments import complete_policy
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings, inventory_option
 from fluxres.cli.stores import reading
+from fluxres.documents.document import listed
 from fluxres.errors import RunFailed, UsageError
 from fluxres.render.text import Column, Style, table
 
@@ -49,7 +49,7 @@ def instance_command() -> None:
     metavar="P",
     default="first",
     show_default=True,
-    shell_complete=complete_policy,
+    shell_complete=completing.match_policy,
     help="Match policy: the pools to prefer.",
 )
 @inventory_option
@@ -102,6 +102,13 @@ def _lines(jobs: list[Ran], style: Style) -> list[str]:
 def _cells(one: Ran) -> list[str]:
     start = one.finished_s if one.started_s is None else one.started_s
     ran = "" if one.started_s is None else f"{one.finished_s - one.started_s:.3f}"
-    more = f" and {len(one.pools) - 1} more" if len(one.pools) > 1 else ""
-    pools = f"{one.pools[0]}{more}" if one.pools else ""
-    return [one.name, one.id, one.result, str(one.status or ""), f"{start - one.submitted_s:.3f}", ran, pools, one.note]
+    return [
+        one.name,
+        one.id,
+        one.result,
+        str(one.status or ""),
+        f"{start - one.submitted_s:.3f}",
+        ran,
+        listed(one.pools, 1),
+        one.note,
+    ]

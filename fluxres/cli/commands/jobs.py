@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import Moment, complete_job, complete_pool, vertices
+from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, Settings
@@ -20,14 +20,14 @@ from fluxres.render.text import Style
 
 
 @click.command("jobs", cls=Command, outputs=RECORD_OUTPUTS)
-@click.argument("job", required=False, shell_complete=complete_job)
+@click.argument("job", required=False, shell_complete=completing.job)
 @click.option(
     "-w",
     "--on",
     "--nodelist",
     multiple=True,
     metavar="PATH",
-    shell_complete=complete_pool,
+    shell_complete=completing.pool,
     help="Only jobs with something on this node or part.",
 )
 @click.option("-u", "--user", metavar="U", shell_complete=completing.user, help="Only jobs of this user.")

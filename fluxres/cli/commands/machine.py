@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import Moment, chosen, complete_graph, complete_job, complete_pool, key_value
+from fluxres.cli.arguments import Moment, chosen, key_value
 from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
+from fluxres.cli.sources import load_one
 from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file, store
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
@@ -32,7 +33,7 @@ _find_option = click.option(
 
 
 @click.command("tag", cls=Command)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=completing.pool)
 @click.argument("tag", metavar="K[=V]")
 @_find_option
 @click.option("--remove", is_flag=True, help="Remove the tag.")
@@ -60,7 +61,7 @@ def _complete_pool_or_state(ctx: click.Context, param: click.Parameter, incomple
     """States once a pool was named, and other pools from their first letter on."""
     has_pool = bool(ctx.params.get("state"))  # the last word so far is taken for the state
     states = completing.state(ctx, param, incomplete) if has_pool else []
-    return [*states, *(complete_pool(ctx, param, incomplete) if incomplete or not has_pool else [])]
+    return [*states, *(completing.pool(ctx, param, incomplete) if incomplete or not has_pool else [])]
 
 
 @click.command("state", cls=Command)
@@ -106,7 +107,7 @@ def state_command(
 
 
 @click.command("reserve", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=completing.pool)
 @_find_option
 @click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="End time.")
@@ -184,9 +185,9 @@ def _list_reservations(settings: Settings, graph: ResourceGraph, name: str | Non
 
 
 @click.command("copy", cls=Command)
-@click.argument("path", required=False, shell_complete=complete_pool)
+@click.argument("path", required=False, shell_complete=completing.pool)
 @click.option(
-    "--job", metavar="J", shell_complete=complete_job, help="Copy what this job holds instead of what is free below PATH."
+    "--job", metavar="J", shell_complete=completing.job, help="Copy what this job holds instead of what is free below PATH."
 )
 @click.option("--start", "at", type=Moment(), metavar="T", help="What is free or held at this time. Default: now.")
 @click.option(
@@ -217,9 +218,9 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
 
 
 @click.command("merge", cls=Command)
-@click.argument("source", shell_complete=completing.or_file(complete_graph))
+@click.argument("source", shell_complete=completing.or_file(completing.graph))
 @click.option(
-    "--as", "where", metavar="PATH", shell_complete=complete_pool, help="Path of its root in this graph. Default: its own path."
+    "--as", "where", metavar="PATH", shell_complete=completing.pool, help="Path of its root in this graph. Default: its own path."
 )
 @click.pass_obj
 def merge_command(settings: Settings, source: str, where: str | None) -> None:
@@ -228,11 +229,10 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
     A name that is both a graph and a file is the graph; write ./name for the file.
     """
     from fluxres import clock
-    from fluxres.store.files import load
 
     opened = store(settings)
     known = source in opened.names()
-    other = opened.load(source, clock=clock.system) if known else load(source, clock=clock.system)
+    other = opened.load(source, clock=clock.system) if known else load_one(source, clock=clock.system)
     with changing(settings) as graph:
         before = len(graph)
         graph.merge(other, where)
@@ -240,7 +240,7 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
 
 
 @click.command("unlink", cls=Command)
-@click.argument("path", shell_complete=complete_pool)
+@click.argument("path", shell_complete=completing.pool)
 @click.option(
     "--subsystem",
     "hierarchy",
@@ -265,8 +265,8 @@ def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None
 
 
 @click.command("move", cls=Command)
-@click.argument("path", shell_complete=complete_pool)
-@click.argument("to", shell_complete=complete_pool)
+@click.argument("path", shell_complete=completing.pool)
+@click.argument("to", shell_complete=completing.pool)
 @click.pass_obj
 def move_command(settings: Settings, path: str, to: str) -> None:
     """Move the pool PATH, with all below it, into the pool TO; or TO is its complete new path.

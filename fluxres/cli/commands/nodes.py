@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import Moment, complete_pool, vertices
+from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, Settings
@@ -17,7 +17,7 @@ from fluxres.cli.watching import watchable
 
 
 @click.command("nodes", cls=Command, outputs=POOL_OUTPUTS)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=completing.pool)
 @click.option(
     "-p", "--partition", "within", multiple=True, metavar="NAME", shell_complete=completing.partition, help="Only this partition."
 )

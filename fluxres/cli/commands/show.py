@@ -10,7 +10,7 @@ import click
 
 from fluxres import clock
 from fluxres.cli import completing
-from fluxres.cli.arguments import Moment, Window, check_window, complete_job, complete_pool
+from fluxres.cli.arguments import Moment, Window, check_window
 from fluxres.cli.output import answer, answer_summary, answer_table, list_pools, note_unmet
 from fluxres.cli.program import Command
 from fluxres.cli.settings import POOL_OUTPUTS, RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("info", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("path", required=False, shell_complete=complete_pool)
+@click.argument("path", required=False, shell_complete=completing.pool)
 @click.option("--start", type=Moment(), metavar="T", help="What is free at this time. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
 @click.pass_obj
@@ -56,7 +56,7 @@ def info_command(settings: Settings, path: str | None, start: float | None, dura
 
 
 @click.command("show", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("path", required=False, shell_complete=complete_pool)
+@click.argument("path", required=False, shell_complete=completing.pool)
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="Only N levels below the top.")
 @click.option(
     "--subsystem",
@@ -229,7 +229,7 @@ def _window(
 
 
 @click.command("available", cls=Command, outputs=POOL_OUTPUTS)
-@click.argument("path", required=False, shell_complete=complete_pool)
+@click.argument("path", required=False, shell_complete=completing.pool)
 @click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines (JSON: N pools).")
@@ -249,7 +249,7 @@ def available_command(settings: Settings, path: str | None, at: float | None, du
 
 
 @click.command("allocated", cls=Command, outputs=RECORD_OUTPUTS)
-@click.argument("job", required=False, shell_complete=complete_job)
+@click.argument("job", required=False, shell_complete=completing.job)
 @click.option("--at", type=Moment(), metavar="T", help="Only those that include this time. Default: all that have not ended.")
 @click.pass_obj
 def allocated_command(settings: Settings, job: str | None, at: float | None) -> None:
@@ -269,7 +269,7 @@ def allocated_command(settings: Settings, job: str | None, at: float | None) -> 
 
 
 @click.command("aggregate", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("path", default="/", shell_complete=complete_pool)
+@click.argument("path", default="/", shell_complete=completing.pool)
 @click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
 @click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
 @click.option("--all", "every", is_flag=True, help="Include types without free units.")

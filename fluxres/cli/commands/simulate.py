@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import complete_policy
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
@@ -44,10 +43,14 @@ if TYPE_CHECKING:
     metavar="P",
     multiple=True,
     shell_complete=completing.queue_policy,
-    help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs. Several are compared.",
+    help="fcfs, easy (default), hybrid, conservative, jqm-poller, …; by level: easy:fcfs. Several are compared.",
 )
 @click.option(
-    "-M", "--match-policy", metavar="P", shell_complete=complete_policy, help="first (default), low, high, …; by level: low:high."
+    "-M",
+    "--match-policy",
+    metavar="P",
+    shell_complete=completing.match_policy,
+    help="first (default), low, high, …; by level: low:high.",
 )
 @click.option(
     "-T", "--topology", "hierarchy", metavar="FANOUTS", help="Instances per level: 2x4 is two with four each. Default: one."

@@ -10,7 +10,7 @@ import click
 
 from fluxres import limits
 from fluxres.cli import completing
-from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, complete_job, complete_pool, endless, targets
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, endless, targets
 from fluxres.cli.output import answer, answer_granted
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, reading
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @click.command("stage", cls=RequestCommand, outputs=TABLE_OUTPUTS)
-@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=complete_pool)
-@click.option("--job", metavar="J", shell_complete=complete_job, help="Job that the lock is for.")
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool)
+@click.option("--job", metavar="J", shell_complete=completing.job, help="Job that the lock is for.")
 @click.option(
     "--ttl",
     type=Duration(),

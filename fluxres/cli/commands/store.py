@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import complete_graph, complete_job, complete_pool, names_pool
+from fluxres.cli.arguments import names_pool
 from fluxres.cli.output import answer, answer_summary, answer_table, note
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import TABLE_OUTPUTS, Settings
+from fluxres.cli.settings import TABLE_OUTPUTS, Settings, no_output
 from fluxres.cli.sources import read_description, source_options
 from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
 from fluxres.documents.document import plural
@@ -41,9 +41,9 @@ def load_command(
 ) -> None:
     """Load a machine into the store and print a summary.
 
-    SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, hwloc: for the local machine,
-    or the URL of another store; or several files, each of a part of the machine. The first graph becomes the one in use. Loading
-    the same description again changes nothing.
+    SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, this-machine for the
+    machine itself (hwloc: by libhwloc), or the URL of another store; or several files, each of a part of the machine. The first
+    graph becomes the one in use. Loading the same description again changes nothing.
     """
     opened = store(settings)
     with progress(1 + len(given["sources"])) as shown:
@@ -102,7 +102,10 @@ def _same(opened: SqliteStore, graph: ResourceGraph) -> ResourceGraph | None:
 def graphs_command(ctx: click.Context) -> None:
     """List the graphs of the store, select the default one, or remove one."""
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Settings))
+        settings = ctx.ensure_object(Settings)
+        if settings.output not in TABLE_OUTPUTS:
+            raise no_output(ctx, settings.output, TABLE_OUTPUTS)
+        _list(settings)
 
 
 def _list(settings: Settings) -> None:
@@ -126,7 +129,7 @@ def _list(settings: Settings) -> None:
 
 
 @graphs_command.command("use")
-@click.argument("name", shell_complete=complete_graph)
+@click.argument("name", shell_complete=completing.graph)
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
     """Make this graph the default for commands without --graph."""
@@ -135,7 +138,7 @@ def use(settings: Settings, name: str) -> None:
 
 
 @graphs_command.command("drop")
-@click.argument("name", shell_complete=complete_graph)
+@click.argument("name", shell_complete=completing.graph)
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
     """Remove a graph from the store, with its jobs and its journal."""
@@ -154,7 +157,7 @@ def drop(settings: Settings, name: str) -> None:
 )
 @click.option("--changed-only", is_flag=True, help="Only the changes since it was last saved there.")
 @click.option("--strict", is_flag=True, help="Write nothing if the format cannot express everything.")
-@click.option("--path", metavar="PATH", help="Only this pool and everything below it.", shell_complete=complete_pool)
+@click.option("--path", metavar="PATH", help="Only this pool and everything below it.", shell_complete=completing.pool)
 @click.option("--replace", is_flag=True, help="Replace a graph of this name in another store; its allocations are lost.")
 @click.pass_obj
 def save_command(
@@ -215,9 +218,9 @@ def check_command(ctx: click.Context, source: str | None) -> None:
 
 
 @click.command("log", cls=Command, outputs=TABLE_OUTPUTS)
-@click.option("--job", metavar="J", shell_complete=complete_job, help="Only events of this job.")
-@click.option("--path", metavar="PATH", shell_complete=complete_pool, help="Only events that name this pool or one below it.")
-@click.option("--user", metavar="U", help="Only events that this user caused.")
+@click.option("--job", metavar="J", shell_complete=completing.job, help="Only events of this job.")
+@click.option("--path", metavar="PATH", shell_complete=completing.pool, help="Only events that name this pool or one below it.")
+@click.option("-u", "--user", metavar="U", shell_complete=completing.user, help="Only events that this user caused.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N events.")
 @click.pass_obj
 def log_command(settings: Settings, job: str | None, path: str | None, user: str | None, limit: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The command that draws who holds what over time."""
+"""The command that draws which jobs hold which nodes over time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 import click
 
 from fluxres import limits
-from fluxres.cli.arguments import Moment, complete_pool, vertices
+from fluxres.cli import completing
+from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer
 from fluxres.cli.program import Command
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import at_once
 from fluxres.cli.watching import watchable
 from fluxres.clock import seconds
+from fluxres.documents.document import plural
 from fluxres.errors import StoreError, UsageError
 
 _HOURS_S = 86_400.0
@@ -24,7 +26,7 @@ _PIXELS = 960
 
 
 @click.command("timeline", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=complete_pool)
+@click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=completing.pool)
 @click.option("--start", type=Moment(), metavar="T", help="Start of the window. Default: now.")
 @click.option("--end", type=Moment(), metavar="T", help="End of the window. Default: 24 hours after its start.")
 @click.option("--duration", type=Duration(), metavar="D", help="Length of the window, instead of --end.")
@@ -45,7 +47,7 @@ def timeline_command(
     width: int | None,
     svg: str | None,
 ) -> None:
-    """Draw who holds what over the next day: jobs, reservations, maintenance, and nodes that take no work.
+    """Draw which jobs hold which nodes over the next day, with maintenance and nodes that take no work.
 
     Nodes with the same future share a row. Each bar begins with the name of its job.
     """
@@ -89,5 +91,5 @@ def _write_svg(settings: Settings, name: str, found: object, dest: str, pixels: 
     answer(
         settings,
         document=lambda: {"svg": dest, "rows": len(found.rows)},
-        lines=lambda _style: [f"{printable(dest)}: {len(found.rows)} rows"],
+        lines=lambda _style: [f"{printable(dest)}: {plural(len(found.rows), 'row')}"],
     )

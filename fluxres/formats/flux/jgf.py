@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents import json_typed
-from fluxres.documents.document import Key, shown
+from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import losses, pool_uuids
@@ -34,6 +34,7 @@ from fluxres.graph import jgf
 from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, is_countable
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.forest import in_slices
 from fluxres.graph.jgf import CONTAINMENT, SHORTHAND, GraphPart
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
 from fluxres.graph.structure import Structure
@@ -545,11 +546,8 @@ def part_of(structure: Structure, *, shorthand: bool) -> GraphPart:
     exclusive = ((structure.flags & EXCLUSIVE) != 0) & ~ways
     kept = np.ones(structure.n, np.bool_)
     if shorthand:
-        depth = np.zeros(structure.n + 1, np.int32)
         hiding = np.flatnonzero(exclusive[: structure.tree_end])
-        np.add.at(depth, hiding + 1, 1)
-        np.add.at(depth, structure.end[hiding], -1)
-        kept = np.cumsum(depth[:-1]) == 0
+        kept = ~in_slices(hiding + 1, structure.end[hiding], structure.n)
     vertices = np.flatnonzero(kept).astype(np.int32)
     return GraphPart(vertices, structure.size[kept], exclusive[kept], ways[kept])
 
@@ -588,7 +586,7 @@ def lost_of(structure: Structure, allocations: Sequence[Hold]) -> list[str]:
     lost += losses.concern(structure, "properties", ~np.array(plain)[structure.kind], losses.TYPES)
     for name, graph in structure.subsystems.items():
         if name == CONTAINMENT:
-            lost.append(f"graphs: {name}, which is what JGF calls the containment tree, with {len(graph)} edges")
+            lost.append(f"graphs: {name}, which is what JGF calls the containment tree, with {plural(len(graph), 'edge')}")
         for key, column in graph.attributes.items():
             numbers = [value for value in column.tolist() if isinstance(value, float)]
             if np.isinf(numbers).any():

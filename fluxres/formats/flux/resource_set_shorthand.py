@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.document import listed
 from fluxres.errors import InputError
 from fluxres.formats.flux.jgf import Hidden
 from fluxres.formats.flux.ranks import Spans, count_of, positions
 from fluxres.formats.flux.resource_set_lite import Lite
-from fluxres.formats.losses import Notes, listed
+from fluxres.formats.losses import Notes
 from fluxres.graph import uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32

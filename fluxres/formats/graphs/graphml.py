@@ -20,7 +20,7 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.documents import json_typed, safe_xml
-from fluxres.documents.document import Key, shown
+from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.safe_xml import Element
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
@@ -279,7 +279,7 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     lost = losses.lines(structure, allocations, CARRIES)
     for graph in structure.subsystems.values():
         if graph.name == CONTAINMENT:
-            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
+            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {plural(len(graph), 'edge')}")
     return Output(b"".join(chunks), lost)
 
 

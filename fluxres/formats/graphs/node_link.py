@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import json_typed, typed
-from fluxres.documents.document import Key, shown
+from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.formats import losses
@@ -358,7 +358,7 @@ def _lost(structure: Structure) -> list[str]:
     lost = losses.concern(structure, "properties", np.array(endless)[structure.kind], "infinite values")
     for graph in structure.subsystems.values():
         if graph.name == CONTAINMENT:
-            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {len(graph)} edges")
+            lost.append(f"graphs: {graph.name}, which is what the containment tree is called, with {plural(len(graph), 'edge')}")
             continue
         taken = [key for key in graph.attributes if key in _OF_AN_EDGE]
         lost += [f"graphs: {key} of edges of {graph.name}, which have another meaning there" for key in taken]

@@ -340,7 +340,7 @@ def rows(machine: Object, keep: Keep, file: str, host: str, left_out: dict[str, 
     """The pools of a node, parents first and devices last.
 
     Args:
-        left_out: receives the number of objects, by kind, that somebody might expect as pools but that are left out.
+        left_out: receives the number of objects, by kind, that could be pools but are left out.
 
     Errors: InputError and LimitExceeded `FILE:line` for numbers that are malformed or too large.
     """

@@ -1,15 +1,17 @@
 """Requests of HyperQueue tasks and of canary and CTest tests, as requests for a graph.
 
-A jobspec expresses most of them: a number of pools of a type within one node. It cannot express which groups of a node to use,
-that all of a resource is wanted, or that the slots of one requirement must come from one instance. Whatever it cannot express is
-listed in words beside the request, which also carries the original text.
+A jobspec expresses most of them: a number of pools of a type within one node.  What a task of HyperQueue says beyond that, the
+request carries as its variants, which the matcher follows.  Of the others a jobspec cannot express that the slots of one
+requirement must come from one instance.  Whatever is lost is listed in words beside the request, which also carries the original
+text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,27 +21,26 @@ from fluxres import limits
 from fluxres.documents import source_text
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.peers.canary import language as canary
+from fluxres.formats.peers.canary.allocator import Checkout
 from fluxres.formats.peers.ctest import groups as ctest_groups
+from fluxres.formats.peers.ctest.allocator import Packing
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue.command_lines import words_of
-from fluxres.formats.peers.hyperqueue.definitions import CPUS
-from fluxres.formats.peers.hyperqueue.request import ALL, Ask, Variant
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT
-from fluxres.formats.peers.inventory import FRACTION_UNIT, RESERVED, TYPES
-from fluxres.formats.peers.jqm import managers as jqm
+from fluxres.formats.peers.inventory import TYPES
+from fluxres.formats.peers.jqm import jobs as jqm_jobs
+from fluxres.match.chooser import Chooser
 from fluxres.syntax import count as counts
 from fluxres.syntax import duration
-from fluxres.syntax.count import Count
 from fluxres.syntax.jobspec import Request
-from fluxres.syntax.range import Range
+from fluxres.syntax.variants import CPUS, Ask, Variant, resources, type_of
 from fluxres.syntax.vertex import SLOT, Vertex, settled
 
-FORMATS: Final = ("hyperqueue", "canary", "ctest")
-#: type of the pool that holds the ten-thousandths of an index
-SHARE: Final = "share"
+FORMATS: Final = ("hyperqueue", "canary", "ctest", "jqm")
 _TASK: Final = "task"
 _SUBMIT = re.compile(r"(?:\$[ \t]+)?(?:hq[ \t]+submit\b)?[ \t]*(?=--)")
 _ASK_END = re.compile(r"[,;\n]")
+_PRIORITY = re.compile(r"""(?:--priority[= \t]+|"priority"[ \t]*:[ \t]*)(-?[0-9]{1,10})\b""")
+_ASK = re.compile(r"[A-Za-z0-9/]+[ \t]*=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +55,18 @@ class Asked:
     left_out: list[str]
 
 
-def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collection[str] = ()) -> list[Asked]:
-    """The requests of a text in the language of a peer system; several are alternatives.
+def parse(text: str, format: str, *, types: Collection[str] = ()) -> Asked:
+    """The request of a text in the language of a peer system.
 
     Args:
-        text: see :func:`hyperqueue`, :func:`canary_of` and :func:`ctest`.
+        text: for HyperQueue ``gpus=1 cpus=8 compact! | cpus=16``, with a `|` between variants, the options of ``hq submit``, or
+            JSON; see also :func:`canary_of` and :func:`ctest`.
         format: one of FORMATS.
         types: types of the graph; a word that is one of them is kept, others are converted as by the readers.
-        sums: types that are amounts in ten-thousandths.
 
     Errors: UsageError for another format; InputError with the column.
 
-    >>> [vertex.type for vertex in parse("gpus=2 compact!", "hyperqueue")[0].request.vertices()]
+    >>> [vertex.type for vertex in parse("gpus=2 compact!", "hyperqueue").request.vertices()]
     ['slot', 'gpu', 'core']
     """
     if format not in FORMATS:
@@ -73,21 +74,38 @@ def parse(text: str, format: str, *, types: Collection[str] = (), sums: Collecti
     if len(text) > limits.REQUEST_TEXT_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where="request")
     if format == "ctest":
-        found = [ctest(ctest_groups.parse(text), types=types)]
+        found = ctest(ctest_groups.parse(text), types=types)
+    elif format == "jqm":
+        found = Asked(jqm_jobs.parse(text), [])
     elif format == "canary":
-        found = [canary_of(_canary_requests(text), types=types)]
+        found = canary_of(_canary_requests(text), types=types)
     else:
-        found = [hyperqueue(variant, types=types, sums=sums) for variant in _hyperqueue_variants(text)]
-    asked = []
-    for each in found:
-        said = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": each.left_out}
-        made = Request(each.request.resources, attributes={"user": {"asked": said}}, duration_s=each.request.duration_s)
-        asked.append(Asked(made, each.left_out))
-    return asked
+        found = Asked(hyperqueue(variants(text), types=types), [])
+    said: dict[str, Any] = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": found.left_out}
+    if format == "hyperqueue" and (stated := _PRIORITY.search(text)) is not None:
+        said["priority"] = int(stated[1])
+    user = {**found.request.attributes.get("user", {}), "asked": said}
+    return Asked(replace(found.request, attributes={"user": user}), found.left_out)
+
+
+def chooser(user: Mapping[str, Any]) -> Chooser | None:
+    """The rule of a request, from the user attributes of its jobspec; None for one without.
+
+    Errors: InputError for a text that is none of its system's.
+    """
+    asked, kept = user.get("asked"), user.get(jqm_jobs.KEY)
+    if isinstance(kept, Mapping):
+        return jqm_jobs.rule_of(kept)
+    if not isinstance(asked, Mapping) or asked.get("format") not in ("canary", "ctest", "jqm"):
+        return None
+    text = asked.get("text")
+    if not isinstance(text, str) or len(text) >= limits.VALUE_LENGTH_MAX:  # it may have been cut
+        return None
+    return parse(text, str(asked["format"])).request.chooser
 
 
 def request(source: object, format: str) -> Request:
-    """The one request of a text or a file. Errors: as :func:`parse`; UsageError for several alternatives."""
+    """The request of a text or a file. Errors: as :func:`parse`."""
     if not isinstance(source, str | bytes | Path):
         raise UsageError(f"expected text in the language of {format}, got {source!r:.60}", hint="leave the format out")
     if isinstance(source, str) and source != "-":
@@ -95,27 +113,16 @@ def request(source: object, format: str) -> Request:
     else:
         data, file, _ = source_text.opened(source)
         text = source_text.decode(data, file)
-    found = parse(text, format)
-    if len(found) > 1:
-        hint = "fluxres.formats.peers.requests.parse gives each"
-        raise UsageError(f"{len(found)} alternatives, and a request is one of them", where="request", hint=hint)
-    return found[0].request
-
-
-def type_of(word: str, types: Collection[str] = ()) -> str:
-    """The graph type for a word of another system.
-
-    >>> type_of("gpus"), type_of("gpus/amd"), type_of("cpus", ["cpus"])
-    ('gpu', 'gpus_amd', 'cpus')
-    """
-    plain = word.replace("/", "_")
-    if plain in types or word not in TYPES:
-        return f"{plain}_" if plain in RESERVED else plain
-    return TYPES[word]
+    return parse(text, format).request
 
 
 def _slot(inside: Iterable[Vertex], count: int = 1, label: str = _TASK) -> Vertex:
     return Vertex(SLOT, counts.exactly(count), label=label, children=tuple(inside))
+
+
+def _look(type_name: str) -> Vertex:
+    """A pool that must exist and of which nothing is taken."""
+    return Vertex(type_name, counts.exactly(1), exclusive=False)
 
 
 def _pool(type_name: str, amount: int, unit: str | None = None) -> Vertex:
@@ -125,59 +132,44 @@ def _pool(type_name: str, amount: int, unit: str | None = None) -> Vertex:
 # -- HyperQueue ------------------------------------------------------------------------------------------------------
 
 
-def hyperqueue(variant: Variant, *, types: Collection[str] = (), sums: Collection[str] = ()) -> Asked:
-    """The request of one variant of a task: everything in one node, or exclusive nodes.
+def hyperqueue(asked: Sequence[Variant], *, types: Collection[str] = ()) -> Request:
+    """The request of a task: everything in one node, or whole nodes, by the first variant that a node can serve.
 
-    A fraction asks for ten-thousandths of one index (the machine is read with `fractions`), or, for a type in `sums`, of the
-    amount. A time request becomes the duration.
+    The matcher follows the variants; `resources` is the nearest that a jobspec says to the first.
 
-    >>> found = hyperqueue(hyperqueue_request.variant([hyperqueue_request.parse("gpus=1.5 scatter")]))
-    >>> [(v.type, v.count.min) for v in found.request.vertices()], found.left_out
-    ([('slot', 1), ('gpu', 1), ('gpu', 1), ('share', 5000), ('core', 1)], ['gpus: policy scatter'])
+    >>> found = hyperqueue([hyperqueue_request.variant([hyperqueue_request.parse("gpus=1.5 scatter")])])
+    >>> [(v.type, v.count.min) for v in found.vertices()], found.variants[0].asks[0].policy
+    ([('slot', 1), ('gpu', 1), ('gpu', 1), ('share', 5000), ('core', 1)], 'scatter')
     """
-    if variant.nodes:
-        node = Vertex("node", counts.exactly(variant.nodes), exclusive=True)
-        left_out = ["nodes: all must be in one group of workers"] if variant.nodes > 1 else []
-        return Asked(Request(settled([_slot([node])]), duration_s=variant.min_time_s or None), left_out)
-    inside: list[Vertex] = []
-    left_out = []
-    for ask in variant.asks:
-        inside += _vertices(ask, type_of(ask.name, types), left_out, is_sum=type_of(ask.name, types) in sums)
-    if variant.weight != 1.0:
-        left_out.append(f"weight {variant.weight:g} among variants")
-    return Asked(Request(settled([_slot(inside)]), duration_s=variant.min_time_s or None), left_out)
+    return Request(resources(asked[0], types=types), variants=tuple(asked))
 
 
-def _vertices(ask: Ask, type_name: str, left_out: list[str], *, is_sum: bool) -> list[Vertex]:
-    if ask.policy not in (None, "compact"):
-        left_out.append(f"{ask.name}: policy {ask.policy}")
-    if ask.amount == ALL:
-        left_out.append(f"{ask.name}: all of it; the request asks for as much as available, but at least one")
-        return [Vertex(type_name, Count(Range(1, None)))]
-    if is_sum:
-        return [_pool(type_name, ask.amount, FRACTION_UNIT)]
-    units, fraction = divmod(ask.amount, PER_UNIT)
-    found = [_pool(type_name, units)] if units else []
-    if fraction:
-        share = _pool(SHARE, fraction, FRACTION_UNIT)
-        found.append(Vertex(type_name, counts.exactly(1), exclusive=False, children=(share,)))
-    return found
-
-
-def _hyperqueue_variants(text: str) -> tuple[Variant, ...]:
+def variants(text: str) -> tuple[Variant, ...]:
+    """The variants of a text: JSON, or what ``hq submit`` takes, or ``NAME=AMOUNT [POLICY]…``; `|` divides variants."""
     stripped = text.strip()
     if stripped.startswith(("{", "[")):
         return _exported(stripped)
-    if (start := _SUBMIT.match(stripped)) is not None:
-        return (_submitted(stripped[start.end() :]),)
-    column, asks = 1, []
+    found, column = [], 1
+    for part in text.split("|"):
+        start = _SUBMIT.match(part.strip())
+        found.append(_asked(part, column) if start is None else _submitted(part.strip()[start.end() :]))
+        column += len(part) + 1
+    return hyperqueue_request.variants(found)
+
+
+def _asked(text: str, column: int) -> Variant:
+    """The variant of requests one after another; a comma may stand between them."""
+    asks = []
     for part in _ASK_END.split(text):
-        if part.strip():
-            asks.append(hyperqueue_request.parse(part, column=column))
+        starts = [found.start() for found in _ASK.finditer(part)]
+        if part.strip() and (not starts or part[: starts[0]].strip()):
+            starts = [0]  # no name at the beginning: an error with its place
+        for start, end in pairwise([*starts, len(part)]):
+            asks.append(hyperqueue_request.parse(part[start:end].rstrip(), column=column + start))
         column += len(part) + 1
     if not asks:
-        raise InputError("asks for nothing", where="request:1", hint="write NAME=AMOUNT, such as gpus=2")
-    return (hyperqueue_request.variant(asks),)
+        raise InputError("asks for nothing", where=f"request:{column - len(text) - 1}", hint="write NAME=AMOUNT, such as gpus=2")
+    return hyperqueue_request.variant(asks)
 
 
 def _json(text: str) -> Any:
@@ -198,7 +190,7 @@ def _exported(text: str) -> tuple[Variant, ...]:
 def _submitted(line: str) -> Variant:
     """The request in the options of ``hq submit``."""
     asks: list[Ask] = []
-    nodes, min_time_s = 0, 0.0
+    nodes, min_time_s, weight = 0, 0.0, 1.0
     words = list(words_of(line))
     at = 0
     while at < len(words):
@@ -221,10 +213,19 @@ def _submitted(line: str) -> Variant:
             nodes = int(value)
         elif option == "--time-request":
             min_time_s = duration.parse(value)
+        elif option == "--weight":
+            weight = _number(value, "--weight")
         elif option not in ("--time-limit", "--name", "--priority", "--array", "--max-fails", "--cwd", "--env", "--pin"):
-            hint = "the options are --cpus, --resource, --nodes and --time-request"
+            hint = "the options are --cpus, --resource, --nodes, --time-request and --weight"
             raise InputError(f"unknown option {option[:40]}", where="request", hint=hint)
-    return hyperqueue_request.variant(asks, nodes=nodes, min_time_s=min_time_s)
+    return hyperqueue_request.variant(asks, nodes=nodes, min_time_s=min_time_s, weight=weight)
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"expected a number, got {text!r:.60}", where=where) from None
 
 
 # -- canary ----------------------------------------------------------------------------------------------------------
@@ -239,7 +240,6 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
     """
     if not requests:
         raise InputError("asks for no nodes", where="request")
-    left_out: list[str] = []
     alike: dict[canary.NodeRequest, int] = {}
     for each in requests:
         alike[each] = alike.get(each, 0) + 1
@@ -259,12 +259,11 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
                 amounts[type_name] = amounts.get(type_name, 0) + 1
             else:
                 inside.append(_pool(type_name, item.slots))
-                left_out.append(f"{item.type}: {item.slots} slots of one instance; the allocation may use several")
         inside = [*(_pool(type_name, amount) for type_name, amount in amounts.items()), *inside]
         label = _TASK if len(alike) == 1 else f"{_TASK}{number}"
         slots = (_slot(inside, label=label),) if inside else ()
         made.append(Vertex("node", counts.exactly(count), exclusive=each.exclusive, children=slots))
-    return Asked(Request(settled(made)), list(dict.fromkeys(left_out)))
+    return Asked(Request(settled(made), chooser=Checkout(tuple(requests))), [])
 
 
 def _known(word: str, types: Collection[str]) -> str:
@@ -309,53 +308,26 @@ def _node_request(values: object, at: int) -> canary.NodeRequest:
     return canary.NodeRequest(tuple(made), bool(values.get("exclusive", False)))
 
 
-# -- CTest and JQM ---------------------------------------------------------------------------------------------------
+# -- CTest ----------------------------------------------------------------------------------------------------------
 
 
 def ctest(groups: Sequence[ctest_groups.Group], *, types: Collection[str] = ()) -> Asked:
     """The request of a test: a slot for each of its processes.
 
+    The slots of each requirement come from one instance, which the rule of the request sees to.
+
     >>> found = ctest(ctest_groups.parse("2,gpus:2;fpgas:1"))
     >>> [(v.type, v.count.min, v.label) for v in found.request.vertices()][:3]
     [('slot', 2, 'group0'), ('gpu', 2, None), ('slot', 1, 'group1')]
-    >>> found.left_out
-    ['gpus: 2 slots of one instance; the allocation may use several']
     """
     made: list[Vertex] = []
-    left_out: list[str] = []
     for number, group in enumerate(groups):
-        inside = []
-        for need in group.needs:
-            if need.slots > 1:
-                left_out.append(f"{need.type}: {need.slots} slots of one instance; the allocation may use several")
-            if need.slots == 0:
-                left_out.append(f"{need.type}: no slot, but one must exist")
-                continue
-            inside.append(_pool(type_of(need.type, types), need.slots))
+        inside = [
+            _pool(type_of(need.type, types), need.slots) if need.slots else _look(type_of(need.type, types))
+            for need in group.needs
+        ]
         if group.count and inside:
             made.append(_slot(inside, group.count, f"group{number}"))
-        elif group.count:
-            left_out.append(f"group {number}: {group.count} processes without resources")
     if not made:
         raise InputError("asks for no resources", where="RESOURCE_GROUPS", hint="such as 2,gpus:1")
-    return Asked(Request(settled(made)), list(dict.fromkeys(left_out)))
-
-
-def jqm_of(managers: Iterable[jqm.Rules], definition: Mapping[str, Any], job: Mapping[str, Any]) -> Asked:
-    """The request of a job, from the managers of its node and the parameters of the job.
-
-    Errors: InputError for a parameter that is not a number, and for a job that takes nothing.
-
-    >>> found = jqm_of([jqm.Quantity("thread"), jqm.Highlander("only")], {"com.enioka.jqm.rm.thread.consumption": 2}, {})
-    >>> [(v.type, v.count.min) for v in found.request.vertices()], found.left_out
-    ([('slot', 1), ('thread', 2)], ['only: one job of a definition at a time'])
-    """
-    inside, left_out = [], []
-    for manager in managers:
-        if isinstance(manager, jqm.Highlander):
-            left_out.append(f"{manager.key}: one job of a definition at a time")
-        elif amount := jqm.consumption(manager, definition, job):
-            inside.append(_pool(type_of(manager.key), amount))
-    if not inside:
-        raise InputError("takes nothing from any manager", where="parameters", hint="such a job needs no resources")
-    return Asked(Request(settled([_slot(inside)])), left_out)
+    return Asked(Request(settled(made), chooser=Packing(tuple(groups))), [])

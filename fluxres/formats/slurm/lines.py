@@ -1,7 +1,7 @@
 """The lines of Slurm's configuration files, `Key=Value Key="a value"`, parsed as by Slurm.
 
 A trailing backslash continues a line, `#` begins a comment, keys are case-insensitive, and `Include` includes another file. An
-included file is looked up only in the directory of the first one: a configuration from somebody else must not read arbitrary
+included file is looked up only in the directory of the first one: a configuration of another site must not read arbitrary
 files of this machine.
 """
 

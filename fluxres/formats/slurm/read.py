@@ -39,14 +39,10 @@ class SwitchEntry(Struct):
 
 
 class Tree(Struct):
-    """A tree of switches."""
-
     switches: list[SwitchEntry] = []
 
 
 class BlockEntry(Struct):
-    """A block of nodes."""
-
     block: Name
     nodes: str = ""
 

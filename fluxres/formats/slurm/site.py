@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents.document import Place
+from fluxres.documents.document import Place, listed
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded
-from fluxres.formats.losses import Notes, listed
+from fluxres.formats.losses import Notes
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.gres import Devices, Gres
 from fluxres.formats.slurm.lines import Line
@@ -86,8 +86,6 @@ class Hardware:
 
 @dataclass(slots=True)
 class SiteNode:
-    """One node."""
-
     name: str
     hardware: Hardware
     state: str = "up"
@@ -397,7 +395,7 @@ class Site:
             speeds += [np.nan if each.speed is None else each.speed] * len(below)
         if strangers:
             where = next(str(each.where) for each in switches if not strangers.keys().isdisjoint(each.hosts))
-            what = f"hosts that are not nodes of this configuration are left out of the network: {listed(list(strangers))}"
+            what = f"hosts that are not nodes of this configuration are left out of the network: {listed(strangers)}"
             self.notes.add(f"strangers in {name}", where, what)
         graph = _graph(name, edges, "connects", hierarchy=True)
         if any(each.speed is not None for each in switches):

@@ -1,1 +1,1 @@
-"""HyperQueue: its languages, the descriptions of its workers, and how a worker allocates."""
+"""HyperQueue: its languages, the descriptions of its workers, and the variables of its tasks."""

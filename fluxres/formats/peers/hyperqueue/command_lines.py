@@ -18,6 +18,7 @@ from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
 from fluxres.formats.peers.hyperqueue.definitions import Pool
+from fluxres.graph.kinds import PropertyValue
 
 T = TypeVar("T")
 _START = re.compile(r"(?:\$[ \t]+)?hq[ \t]+worker[ \t]+start(?![\w-])[ \t]*")
@@ -65,6 +66,7 @@ class Started:
     couplings: list[Coupling] = field(default_factory=list)
     name: str | None = None
     group: str | None = None
+    properties: dict[str, PropertyValue] = field(default_factory=dict)
 
 
 def of_words(source: Source) -> Iterator[Started]:

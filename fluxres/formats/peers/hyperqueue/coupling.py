@@ -17,8 +17,8 @@ from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.peers.hyperqueue.definitions import Groups, Pool
 from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, Cursor
+from fluxres.graph.groups import WEIGHT_DEFAULT
 
-WEIGHT_DEFAULT: Final = 256
 _WEIGHT_MAX: Final = 65_535
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9/]*")
 _SPAN = re.compile(r"[ \t\n]*([0-9]+)(?:-([0-9]+))?[ \t\n]*")

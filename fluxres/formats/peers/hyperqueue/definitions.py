@@ -19,7 +19,8 @@ from typing import Any, Final, Literal, overload
 from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX, U64_MAX, Cursor, format_amount
+from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, U64_MAX, Cursor
+from fluxres.syntax.variants import CPUS, PER_UNIT, format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,6 @@ class Pool:
 
 Dialect = Literal["any", "seed", "current"]
 """Which definitions are read: `seed` those of versions 0.11 and 0.12, `current` those since 0.13, `any` both."""
-
-CPUS: Final = "cpus"
-"""The pool that every worker has, and of which a task without a word takes one."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9/]*")
 _SEED_NAME = re.compile(r"[A-Za-z0-9]+")

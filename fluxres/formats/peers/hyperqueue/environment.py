@@ -1,6 +1,6 @@
 """The variables that HyperQueue gives to a task for what it was given, and those that say which devices a worker has.
 
-Pure: what was granted goes in, names and values come out.  Versions up to 0.12 wrote the amount alone into
+A request and what it was allocated go in, names and values come out.  Versions up to 0.12 wrote the amount alone into
 ``HQ_RESOURCE_REQUEST_…``, later ones write the policy behind it, and programs that read it exist for both.
 """
 
@@ -10,15 +10,25 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
-from fluxres.formats.peers.hyperqueue.definitions import CPUS
-from fluxres.formats.peers.hyperqueue.request import ALL, Ask, format_value
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, format_amount
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.errors import UsageError
+from fluxres.formats.machine.visible import CUDA, ROCR, words
+from fluxres.formats.peers.hyperqueue.request import format_value
+from fluxres.formats.peers.inventory import LABEL
+from fluxres.graph.structure import Structure
+from fluxres.match.workers import is_sum
+from fluxres.model.values import Allocation
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.variants import ALL, CPUS, FRACTION_UNIT, PER_UNIT, SHARE, Ask, Variant, format_amount, type_of
 
 _OTHER = re.compile(r"[^A-Za-z0-9]")
 _CUDA: Final = ("gpus/nvidia", "gpus")
-_DETECTED: Final = {"CUDA_VISIBLE_DEVICES": "gpus/nvidia", "ROCR_VISIBLE_DEVICES": "gpus/amd"}
+_DETECTED: Final = {CUDA: "gpus/nvidia", ROCR: "gpus/amd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +55,146 @@ def variable(name: str) -> str:
     return _OTHER.sub(lambda other: "_" * len(other[0].encode("utf-8", "surrogatepass")), name)
 
 
+Pin = Literal["taskset", "omp"]
+
+NODE_FILE: Final = "hq-node-file"
+HOST_FILE: Final = "hq-host-file"
+"""The files of a task on several nodes, in the folder that it is given."""
+
+
 def environment(
-    grants: Sequence[Grant],
+    request: Request,
+    allocation: Allocation,
     *,
-    policy: bool = True,
-    variant: int | None = None,
-    pin: Literal["taskset", "omp"] | None = None,
+    policy: bool = False,
+    pin: Pin | None = None,
     user: Mapping[str, str] | None = None,
+    ascending: bool = False,
+    folder: Path | None = None,
 ) -> dict[str, str]:
-    """The variables of a task on one worker.
+    """The variables of a task for what it was allocated.
 
     Args:
+        request: in the language of HyperQueue.
+        allocation: of that request, as `ResourceGraph.allocate` or `ResourceGraph.allocation` returned it.
         policy: whether a request names its policy (since version 0.13) or only the amount.
-        variant: which variant was taken, from 0; None where the task has one only.
         pin: how the task is pinned to its cpus.
         user: variables that the task has already; those for OpenMP are not set over them.
+        ascending: cpus in the order of the machine, as versions up to 0.12 had them, not in that in which they were chosen.
+        folder: where the files with the names of the nodes of a task on several nodes are; :func:`node_files` has their content.
 
-    Source: HyperQueue, resources of jobs.
+    Source: HyperQueue, resources of jobs.  Errors: UsageError for a request in another language.
+
+    >>> import fluxres
+    >>> from fluxres.formats.peers.hyperqueue.read import read_words
+    >>> graph = fluxres.ResourceGraph(read_words("cpus=1x4 gpus=[a,b]").structure)
+    >>> request = fluxres.Request.parse("gpus=1 cpus=2", format="hyperqueue")
+    >>> found = environment(request, graph.allocate(request, job="j"))
+    >>> found["HQ_RESOURCE_VALUES_cpus"], found["CUDA_VISIBLE_DEVICES"], found["HQ_RESOURCE_REQUEST_gpus"]
+    ('3,2', 'b', '1')
+    """
+    if not request.variants:
+        raise UsageError("the request is not in the language of HyperQueue", hint="Request.parse(text, format='hyperqueue')")
+    number = 0 if allocation.chosen is None else allocation.chosen.variant
+    variant = request.variants[min(number, len(request.variants) - 1)]
+    if variant.nodes:
+        return _of_nodes(variant, folder)
+    made = of_grants(grants(variant, allocation, ascending=ascending), policy=policy, pin=pin, user=user)
+    if len(request.variants) > 1:
+        made["HQ_RESOURCE_VARIANT"] = str(number)
+    return made
+
+
+def _of_nodes(variant: Variant, folder: Path | None) -> dict[str, str]:
+    files = {} if folder is None else {"HQ_NODE_FILE": str(folder / NODE_FILE), "HQ_HOST_FILE": str(folder / HOST_FILE)}
+    return {"HQ_NUM_NODES": str(variant.nodes), **files}
+
+
+def node_files(allocation: Allocation) -> dict[str, str]:
+    """By file name, the content of the files of a task on several nodes: a name in each line, short ones in the node file."""
+    structure = allocation.structure
+    nodes = [v for v in _in_order(allocation) if structure.kind_of(v).type == "node"]
+    names = [label(structure, v) for v in nodes]
+    return {
+        NODE_FILE: "".join(f"{name.partition('.')[0]}\n" for name in names),
+        HOST_FILE: "".join(f"{name}\n" for name in names),
+    }
+
+
+def grants(variant: Variant, allocation: Allocation, *, ascending: bool = False) -> list[Grant]:
+    """What a task was given of each resource; `ascending` as for :func:`environment`."""
+    structure, (vertices, amounts) = allocation.structure, allocation.held
+    types = frozenset(structure.types)
+    units = dict(zip(vertices.tolist(), amounts.tolist(), strict=True))
+    mine: dict[str, list[int]] = {}
+    for v in _in_order(allocation):
+        of_share = structure.kind_of(v).type == SHARE
+        mine.setdefault(structure.kind_of(structure.parent.item(v) if of_share else v).type, []).append(v)
+    found = []
+    for ask in variant.asks:
+        pools = mine.get(type_of(ask.name, types), [])
+        if ascending and ask.name == CPUS:
+            pools = sorted(pools)
+        kinds = [structure.kind_of(v) for v in pools]
+        if pools and kinds[0].type != SHARE and is_sum(structure, _beside(structure, pools[0])):
+            total = sum(units[v] for v in pools) * (1 if kinds[0].unit == FRACTION_UNIT else PER_UNIT)
+            found.append(Grant(ask, None, total))
+            continue
+        labels = tuple(
+            label(structure, structure.parent.item(v) if k.type == SHARE else v) for v, k in zip(pools, kinds, strict=True)
+        )
+        total = sum(units[v] if kind.type == SHARE else PER_UNIT for v, kind in zip(pools, kinds, strict=True))
+        found.append(Grant(ask, labels, total))
+    return found
+
+
+def _beside(structure: Structure, v: int) -> NDArray[np.int32]:
+    """The pools of the same type in the same node, or machine without nodes."""
+    node = next((u for u in structure.ancestors(v) if structure.kind_of(u).type == "node"), 0)
+    pools = structure.of_type(structure.kind_of(v).type)
+    return pools[slice(*pools.searchsorted(np.array([node, structure.end.item(node)], np.int32)))]
+
+
+def _in_order(allocation: Allocation) -> list[int]:
+    """The pools in the order in which the request chose them; without such an order, in that of the machine."""
+    held: list[int] = [v for v in allocation.held[0].tolist() if v < allocation.structure.n]
+    order = () if allocation.chosen is None else allocation.chosen.pools
+    here = set(held)
+    return [*(v for v in order if v in here), *sorted(here.difference(order))]
+
+
+def label(structure: Structure, v: int) -> str:
+    """What HyperQueue calls an index, and a canary its instance: the label in its file, else its id, else its name.
+
+    >>> from fluxres.formats.peers.hyperqueue.read import read_words
+    >>> made = read_words("cpus=1x1 gpus=[a]").structure
+    >>> [label(made, v) for v in (2, 3)]
+    ['0', 'a']
+    """
+    kind = structure.kind_of(v)
+    kept = dict(kind.properties).get(LABEL)
+    if isinstance(kept, str):
+        return kept
+    number = structure.id.item(v)
+    return str(number) if number >= 0 and kind.name is None and v not in structure.names else structure.name(v)
+
+
+def of_grants(
+    given: Sequence[Grant],
+    *,
+    policy: bool = True,
+    pin: Pin | None = None,
+    user: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables for what was given of each resource; arguments as for :func:`environment`.
 
     >>> given = Grant(Ask("cpus", 20000), ("3", "2"), 20000)
-    >>> environment([given])["HQ_RESOURCE_REQUEST_cpus"], environment([given], policy=False)["HQ_RESOURCE_REQUEST_cpus"]
+    >>> of_grants([given])["HQ_RESOURCE_REQUEST_cpus"], of_grants([given], policy=False)["HQ_RESOURCE_REQUEST_cpus"]
     ('2 compact', '2')
     """
     made: dict[str, str] = {}
     own = user or {}
-    for grant in grants:
+    for grant in given:
         name = variable(grant.ask.name)
         bare = not policy and grant.ask.amount != ALL
         made[f"HQ_RESOURCE_REQUEST_{name}"] = format_amount(grant.ask.amount) if bare else format_value(grant.ask)
@@ -78,15 +203,13 @@ def environment(
             made |= _devices(grant.ask.name, ",".join(grant.labels))
         if grant.ask.name == CPUS:
             made |= _cpus(grant, pin, own)
-    if variant is not None:
-        made["HQ_RESOURCE_VARIANT"] = str(variant)
     return made
 
 
 def _devices(name: str, labels: str) -> dict[str, str]:
     if name in _CUDA:
-        return {"CUDA_VISIBLE_DEVICES": labels, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return {"ROCR_VISIBLE_DEVICES": labels} if name == "gpus/amd" else {}
+        return {CUDA: labels, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {ROCR: labels} if name == "gpus/amd" else {}
 
 
 def _cpus(grant: Grant, pin: str | None, user: Mapping[str, str]) -> dict[str, str]:
@@ -115,7 +238,7 @@ def detected(environment: Mapping[str, str], *, seed: bool = False) -> tuple[dic
     found: dict[str, tuple[str, ...]] = {}
     ignored: list[str] = []
     for key, name in _DETECTED.items():
-        labels = [label for part in environment.get(key, "").split(",") if (label := part.strip())]
+        labels = words(environment.get(key, ""))
         if seed:
             if labels and name == "gpus/nvidia":
                 found["gpus"] = tuple(sorted(set(labels), key=lambda label: (len(label), label)))

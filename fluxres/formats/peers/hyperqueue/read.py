@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
+from fluxres.clock import seconds, ticks
 from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, SubDocument, shown
 from fluxres.documents.source import Source
@@ -28,12 +29,14 @@ from fluxres.formats.format import Loaded
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.command_lines import Started, add_options, of_words
-from fluxres.formats.peers.hyperqueue.coupling import WEIGHT_DEFAULT
-from fluxres.formats.peers.hyperqueue.definitions import CPUS, Grid, Groups, Labels, Listed, Pool, Range, Sum
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
-from fluxres.formats.peers.inventory import FRACTION_UNIT, Host, Run, Stock, structure
+from fluxres.formats.peers.hyperqueue.definitions import Grid, Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.tokens import U32_MAX
+from fluxres.formats.peers.inventory import Host, Run, Stock, structure
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.groups import GRAPH, RELATION, WEIGHT, WEIGHT_DEFAULT
+from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.structure import Structure
+from fluxres.syntax.variants import CPUS, FRACTION_UNIT, PER_UNIT
 
 Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Label = Word | Annotated[int, Meta(ge=0, le=limits.ID_MAX)]
@@ -80,11 +83,14 @@ class Configuration(Struct):
     resources: Resources
     hostname: Word | UnsetType = UNSET
     group: Word | UnsetType = UNSET
+    time_limit: Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S, description="Seconds that the worker lives.")] | None = None
+    min_utilization: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class WorkerInfo(Struct):
     configuration: Configuration
     id: Number | UnsetType = UNSET
+    started: Word | None = None
 
 
 def json_schema() -> dict[str, Any]:
@@ -98,12 +104,10 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-#: the auxiliary graph of weights between groups, its relation, and the attribute that holds the weight
-GRAPH: Final = "coupling"
-RELATION: Final = "coupled"
-WEIGHT: Final = "weight"
-#: the property of a host that holds the name of its worker group
+#: properties of a host: its worker group, the moment at which it ends in seconds, and the part of its cpus that must be in use
 GROUP: Final = "worker_group"
+EXPIRATION: Final = "expiration"
+MIN_UTILIZATION: Final = "min_utilization"
 _NOTHING: Final[dict[str, Any]] = {"resources": []}
 
 
@@ -111,7 +115,8 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
     """The machine of these workers, each a node.
 
     Args:
-        fractions: make each label of a list, range or group divisible into ten-thousandths (a pool `share` of size 10000).
+        fractions: make each label of a list, range or group divisible into ten-thousandths (a pool `share` of size 10000), and
+            count sums in ten-thousandths.
 
     Errors: InputError with file and line; LimitExceeded.  Cost: O(workers + labels listed) Python, O(pools) array writes.
 
@@ -128,9 +133,17 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
 def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
     """The machine of ``hyperqueue:DEFINITION DEFINITION…``: one worker defined on the command line.
 
+    ``hyperqueue:detect=all`` is a worker of this machine, with what HyperQueue detects; ``detect=cpus,mem`` is a part of it.
+
     >>> read_words("cpus=1x4 gpus=[0,1]").structure.n
     8
     """
+    if text.strip().startswith("detect="):
+        from fluxres.formats.peers.hyperqueue.detection import definitions
+
+        found = definitions(text.strip().removeprefix("detect="))
+        made = read_words(found.text, origin=origin, fractions=fractions)
+        return made._replace(notes=(*found.notes, *made.notes), seen=found.seen)
     started = Started(lambda: "hyperqueue:")
     with ErrorPlace("hyperqueue", inner=True):
         add_options(text, started)
@@ -152,7 +165,8 @@ def machine(workers: Sequence[Started], file: str, origin: int | None = None, *,
             with ErrorPlace(worker.where, inner=True):
                 hyperqueue.check(worker.pools)
             stocks = known[key] = _stocks(worker, fractions)
-        properties = {} if worker.group is None else {GROUP: worker.group}
+        properties: dict[str, PropertyValue] = {} if worker.group is None else {GROUP: worker.group}
+        properties |= worker.properties
         hosts.append(Host(stocks, worker.name, properties, worker.where))
     made = structure(hosts, file=file, origin=origin)
     _couple(made, workers, hosts)
@@ -188,7 +202,7 @@ def _stocks(worker: Started, fractions: bool) -> tuple[Stock, ...]:
         where = partial(_pool_place, worker, pool.name)
         if isinstance(pool.kind, Sum):
             units, fraction = divmod(pool.kind.amount, PER_UNIT)
-            amount, unit = (pool.kind.amount, FRACTION_UNIT) if fraction else (units, None)
+            amount, unit = (pool.kind.amount, FRACTION_UNIT) if fraction or fractions else (units, None)
             if amount > limits.SIZE_MAX:
                 raise LimitExceeded(f"{amount} units, at most {limits.SIZE_MAX}", where=where(), hint="use a larger unit")
             stocks.append(Stock(pool.name, amount=amount, unit=unit, where=where))
@@ -286,7 +300,13 @@ def _group_vertices(made: Structure, node: int, host: Host) -> dict[int, list[in
 # -- JSON ------------------------------------------------------------------------------------------------------------
 
 
-def _called(started: Started, about: Configuration) -> Started:
+def _called(started: Started, info: WorkerInfo) -> Started:
+    about = info.configuration
+    if about.min_utilization is not None:
+        started.properties[MIN_UTILIZATION] = about.min_utilization
+    if about.time_limit is not None and info.started is not None:
+        with ErrorPlace(started.where, inner=True):
+            started.properties[EXPIRATION] = seconds(ticks(info.started, "started")) + about.time_limit
     started.name = None if about.hostname is UNSET else about.hostname
     started.group = None if about.group is UNSET or about.group == "default" else about.group
     return started
@@ -303,11 +323,11 @@ def _worker(document: Document, values: object, path: tuple[Key, ...], known: di
     if not isinstance(values, Mapping):
         raise InputError(f"expected a worker, got {shown(values)}", where=document.where(path))
     if "configuration" in values:
-        kept = _kept(values, "configuration", "id")
+        kept = _kept(values, "configuration", "id", "started")
         below = (*path, "configuration", "resources")
         old = None
         if isinstance(kept["configuration"], Mapping):
-            about = _kept(kept["configuration"], "resources", "hostname", "group")
+            about = _kept(kept["configuration"], "resources", "hostname", "group", "time_limit", "min_utilization")
             resources = about.get("resources")
             if isinstance(resources, Mapping) and CPUS in resources and "resources" not in resources:
                 old = _version0_pools(document, about["resources"], below)
@@ -315,8 +335,8 @@ def _worker(document: Document, values: object, path: tuple[Key, ...], known: di
             kept["configuration"] = about
         worker = typed.convert(SubDocument(document, kept, path), WorkerInfo)
         if old is not None:
-            return _called(Started(partial(document.where, below), old), worker.configuration)
-        return _called(_started(document, worker.configuration.resources, below, known), worker.configuration)
+            return _called(Started(partial(document.where, below), old), worker)
+        return _called(_started(document, worker.configuration.resources, below, known), worker)
     if "resources" in values:
         return _started(document, typed.convert(SubDocument(document, values, path), Resources), path, known)
     hint = "a worker has a 'configuration', or 'resources' and 'coupling'"

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fluxres import limits
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded, UsageError
-from fluxres.formats.peers.hyperqueue.definitions import CPUS, Dialect
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX, U64_MAX, Cursor, amount_of_float, format_amount
-
-ALL: Final = -1
-"""The amount of a request for everything a worker has of a resource."""
-
-POLICIES: Final = ("compact", "compact!", "tight", "tight!", "scatter")
-"""Which indices of a grouped pool: as few groups as can be, evenly or as full as can be; ``!`` waits for the fewest."""
+from fluxres.formats.peers.hyperqueue.definitions import Dialect
+from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, U64_MAX, Cursor, amount_of_float
+from fluxres.syntax import duration
+from fluxres.syntax.variants import ALL, CPUS, PER_UNIT, POLICIES, Ask, Variant, format_amount
 
 VARIANTS_MAX: Final = 32
 """Alternatives of one task, as HyperQueue bounds them."""
@@ -35,42 +30,6 @@ _EXPORTED: Final = {
     "tight!": "ForceTight",
     "scatter": "Scatter",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One resource of a request.
-
-    Args:
-        amount: ten-thousandths, or ALL.
-        policy: one of POLICIES; None for ALL and in the grammar of versions up to 0.12, which has none.
-    """
-
-    name: str
-    amount: int
-    policy: str | None = "compact"
-
-    @property
-    def is_forced(self) -> bool:
-        """Whether it rather waits than take more groups than it needs."""
-        return self.policy is not None and self.policy.endswith("!")
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One way in which a task can run: on one worker with these resources, or on `nodes` whole workers.
-
-    Args:
-        asks: each name once.
-        nodes: whole workers of one group; 0 for part of one worker.
-        min_time_s: seconds a worker must still have to live.
-        weight: preference among variants, above 0.
-    """
-
-    asks: tuple[Ask, ...] = ()
-    nodes: int = 0
-    min_time_s: float = 0.0
-    weight: float = 1.0
 
 
 def parse(text: str, *, dialect: Dialect = "any", column: int = 1) -> Ask:
@@ -229,6 +188,9 @@ def of_plain(values: Mapping[str, Any]) -> Variant:
     """
     asks = []
     listed = values.get("resources", [])
+    if isinstance(listed, Mapping):  # as in a job file
+        asks = [of_value(str(name), value) for name, value in listed.items()]
+        listed = []
     if not isinstance(listed, list):
         raise InputError(f"expected a list, got {listed!r:.60}", where="resources")
     for at, entry in enumerate(listed):
@@ -237,11 +199,16 @@ def of_plain(values: Mapping[str, Any]) -> Variant:
             raise InputError("expected {'resource': NAME, 'request': …}", where=where)
         asks.append(_imported(entry["resource"], entry.get("request"), where))
     nodes, least = values.get("n_nodes", 0), values.get("min_time", 0.0)
+    if isinstance(stated := values.get("time_request"), str):  # as in a job file
+        least = duration.parse(stated)
     if isinstance(nodes, bool) or not isinstance(nodes, int):
         raise InputError(f"expected an integer, got {nodes!r:.40}", where="n_nodes")
     if isinstance(least, bool) or not isinstance(least, int | float):
         raise InputError(f"expected seconds, got {least!r:.40}", where="min_time")
-    return variant(asks, nodes=nodes, min_time_s=float(least))
+    weight = values.get("weight", 1.0)
+    if isinstance(weight, bool) or not isinstance(weight, int | float):
+        raise InputError(f"expected a number, got {weight!r:.40}", where="weight")
+    return variant(asks, nodes=nodes, min_time_s=float(least), weight=float(weight))
 
 
 def _imported(name: str, request: object, where: str) -> Ask:

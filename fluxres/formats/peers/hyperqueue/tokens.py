@@ -14,9 +14,7 @@ from typing import Final
 from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
-
-PER_UNIT: Final = 10_000
-"""HyperQueue counts in ten-thousandths: amounts are integers of these everywhere."""
+from fluxres.syntax.variants import PER_UNIT
 
 U32_MAX: Final = (1 << 32) - 1
 U64_MAX: Final = (1 << 64) - 1
@@ -130,16 +128,6 @@ def parse_amount(text: str) -> int:
     found = cursor.amount()
     cursor.end()
     return found
-
-
-def format_amount(amount: int) -> str:
-    """Ten-thousandths as the shortest text.
-
-    >>> format_amount(15_000), format_amount(5_000_123), format_amount(20_000)
-    ('1.5', '500.0123', '2')
-    """
-    units, fraction = divmod(amount, PER_UNIT)
-    return f"{units}.{fraction:04}".rstrip("0") if fraction else str(units)
 
 
 def amount_of_float(value: float) -> int:

@@ -22,17 +22,17 @@ from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
 from fluxres.formats.peers.hyperqueue.command_lines import Started
 from fluxres.formats.peers.hyperqueue.coupling import Coupling
-from fluxres.formats.peers.hyperqueue.definitions import CPUS, Groups, Labels, Listed, Pool, Range, Sum
-from fluxres.formats.peers.hyperqueue.read import GRAPH, GROUP, RELATION, WEIGHT
-from fluxres.formats.peers.hyperqueue.tokens import PER_UNIT, U32_MAX
-from fluxres.formats.peers.inventory import FRACTION_UNIT, Inventory, Share, Vertices
+from fluxres.formats.peers.hyperqueue.definitions import Groups, Labels, Listed, Pool, Range, Sum
+from fluxres.formats.peers.hyperqueue.read import GROUP
+from fluxres.formats.peers.hyperqueue.tokens import U32_MAX
+from fluxres.formats.peers.inventory import Inventory, Share, Vertices
+from fluxres.graph.groups import GRAPH, RELATION, WEIGHT, nearest
 from fluxres.graph.structure import Structure
+from fluxres.syntax.variants import CPUS, FRACTION_UNIT, PER_UNIT
 
 CARRIES: Final[frozenset[Fact]] = frozenset({"names", "ids", "sizes", "units"})
 _CARRIES_GRAPH: Final[frozenset[Fact]] = CARRIES | frozenset({"graphs"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9/]*")
-#: types of pools that are groups, wherever the memory is
-_GROUPS: Final = ("socket", "numa")
 
 
 def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None, json: bool = False) -> Output:
@@ -116,16 +116,9 @@ class _Workers:
     def _above(self) -> Vertices:
         """By written vertex: the nearest pool above it that is a group, or the host."""
         s = self.structure
-        is_group = np.isin(s.type, [s.types.index(name) for name in _GROUPS if name in s.types])
-        memory = s.of_type("memory")
-        is_group[s.parent[memory[memory < s.tree_end]]] = True
-        is_group[self.inventory.hosts] = True
         written = np.flatnonzero(self.inventory.written)
         above = np.full(s.n, -1, np.int64)
-        at = s.parent[written].astype(np.int64)
-        while not is_group[at].all():
-            at = np.where(is_group[at], at, s.parent[at])
-        above[written] = at
+        above[written] = nearest(s, written, self.inventory.hosts)
         return above
 
     def _in_groups(self, share: Share, host: int) -> Share:

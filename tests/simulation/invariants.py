@@ -1,4 +1,4 @@
-"""Invariants of every schedule, whatever produced it; tests run this over all schedules they produce.
+"""Invariants of every schedule, whatever produced it.
 
 This only looks at the records: whether anything was held twice, whether a job started
 before it was submitted or could start, whether a job exceeded its limit.  To check promises of policies it needs the reservations
