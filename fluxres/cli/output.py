@@ -45,11 +45,22 @@ def answer(
         _write_csv(_rows_of(document()) if rows is None else rows(), header=settings.header)
     elif settings.output in R_OUTPUTS and allocations is not None:
         for allocation in allocations():
+            _note_windows(allocation)
             sys.stdout.write(_json(allocation.R(R_OUTPUTS[settings.output]), 0) + "\n")
     elif settings.output in {"paths", "folded"} and pools is not None:
         _write(_paths(pools(), folded=settings.output == "folded"))
     else:  # a group, which accepts the outputs of all its commands
         raise no_output(click.get_current_context(), settings.output, TABLE_OUTPUTS)
+
+
+def _note_windows(allocation: Allocation) -> None:
+    """R has one window for all pools, so what a job holds at other times looks as if it held it now."""
+    windows = {(start, end) for _, start, end, _ in allocation.records}
+    if len(windows) > 1:
+        note(
+            f"{allocation.job}: R has one window, but the job holds its pools in {len(windows)} different ones"
+            " (`jobs JOB --start T -o R` has those of one moment)"
+        )
 
 
 def _rows_of(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -60,7 +60,7 @@ def jobs_command(
     wanted = jobs.PLANNED if pending else state
     found = jobs.views(graph, window, job=job, on=vertices(graph, on), user=user, state=wanted)
     if job is not None:
-        _one(settings, graph, found, window)
+        _one(settings, graph, found, window, at)
         return
     waits = jobs.waits(graph, found, now) if pending else []
     if not found:
@@ -90,7 +90,7 @@ def _pools(graph: ResourceGraph, found: list[Any]) -> Any:
     return np.unique(held[held < graph.structure.n]).astype(np.int32)
 
 
-def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tuple[int, int]) -> None:
+def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tuple[int, int], at: float | None) -> None:
     from fluxres.render import documents, jobs, listings
 
     if not found:
@@ -117,6 +117,6 @@ def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tup
         document=document,
         lines=lines,
         pools=lambda: graph.select(_pools(graph, found)),
-        allocations=lambda: [graph.allocation(name)],
+        allocations=lambda: [graph.allocation(name, at)],
         rows=lambda: documents.spans(graph, sorted({v for _, v, *_ in held}), *window, name),
     )
