@@ -64,6 +64,8 @@ def setting(
     made, structure = Setting(), graph.structure
     held = _held(structure, granted)
     cores = [v for v in structure.of_type("core").tolist() if v in held]
+    if request is not None:
+        made.variables |= _of_system(request, granted, given)
     made.variables |= _devices(structure, held)
     if cores:
         if "OMP_NUM_THREADS" not in given:
@@ -71,8 +73,6 @@ def setting(
         if binds:
             made.cpus = _cpus(structure, cores, made.notes)
             made.memory = _memory_nodes(made.cpus or ())
-    if request is not None:
-        made.variables |= _of_system(request, granted, given)
     amounts = {v: held[v] for v in structure.of_type("memory").tolist() if v in held}
     if amounts:
         made.memory_bytes = sum(amount * _bytes(structure.kinds[structure.kind.item(v)].unit) for v, amount in amounts.items())
@@ -92,6 +92,10 @@ def _of_system(request: Request, granted: Allocation, given: Mapping[str, str]) 
             from fluxres.formats.peers.ctest import environment as ctest
 
             return ctest.environment(request, granted)
+        case "hyperqueue":
+            from fluxres.formats.peers.hyperqueue import environment as hyperqueue
+
+            return hyperqueue.environment(request, granted, policy=True, user=given)
     return {}
 
 

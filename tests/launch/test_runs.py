@@ -93,8 +93,9 @@ def test_what_never_fits_is_refused_even_by_one_who_would_wait(workstation: Work
 
 def test_a_dry_run_records_nothing(workstation: Workstation) -> None:
     shown = json.loads(workstation.command("run", "--resources", "gpus=1 cpus=2", "--dry-run", "--json"))
-    assert [pool["path"] for pool in shown["pools"]] == ["/ws/ws/core0", "/ws/ws/core1", "/ws/ws/gpu0"]
-    assert shown["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
+    *cores, gpu = (pool["path"] for pool in shown["pools"])
+    assert ([path[:-1] for path in cores], gpu[:-1]) == (["/ws/ws/core"] * 2, "/ws/ws/gpu")
+    assert shown["environment"]["CUDA_VISIBLE_DEVICES"] == gpu[-1]
     assert len(workstation.command("log", "--no-header").splitlines()) == 1
 
 
@@ -458,3 +459,8 @@ def test_requests_of_other_systems_get_their_variables(workstation: Workstation)
     script = "echo $CANARY_GPU_IDS $CUDA_VISIBLE_DEVICES"
     request = ("--request-format", "canary", "gpus=1")
     assert workstation.command("run", *request, "--no-bind", "--wait", "--", "sh", "-c", script) == "0 0\n"
+    script = "echo $HQ_RESOURCE_REQUEST_gpus $HQ_RESOURCE_VALUES_gpus $CUDA_VISIBLE_DEVICES"
+    out = workstation.command("run", "--resources", "gpus=1 cpus=2", "--no-bind", "--", "sh", "-c", script)
+    first, policy, values, shown = out.split()
+    assert (first, policy) == ("1", "compact")
+    assert values == shown in ("0", "1")
