@@ -138,7 +138,7 @@ def length_s(length: Length, what: str) -> float:
 
 def positive_ticks(seconds: Length, what: str = "duration_s") -> int:
     """As :func:`length_ticks`, of at least one tick."""
-    if type(seconds) is float and 1 <= seconds <= limits.TIME_MAX_S:
+    if (type(seconds) is float or type(seconds) is int) and 1 <= seconds <= limits.TIME_MAX_S:
         return round(seconds * TICKS_PER_S)
     found = length_ticks(seconds, what)
     if found < 1:
@@ -174,8 +174,6 @@ def _moment(value: Any, what: str, now: int, after: int) -> float:
 def _length(value: Any, what: str) -> float:
     """A length of another type than int and float, as one of these."""
     if isinstance(value, str):
-        if not value.strip():
-            raise UsageError(f"{what}: expected a duration, got {value!r}", hint="such as 90m or 1:30:00")
         return _read(lambda: float(import_module("fluxres.syntax.duration").read(value)), what)
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -224,7 +222,8 @@ def _number(value: Any, what: str, other: str) -> float:
     from decimal import Decimal  # not imported for the times that are usual
 
     known: Any = (numbers.Real, Decimal)  # to mypy, int and float are none of these
-    if isinstance(value, bool) or not isinstance(value, known):
+    is_length = type(value).__module__ == "numpy" and type(value).__name__ == "timedelta64"  # an Integral to NumPy
+    if isinstance(value, bool) or is_length or not isinstance(value, known):
         raise UsageError(f"{what}: expected seconds as a number or {other}, got {value!r:.80}")
     if isinstance(value, numbers.Integral):
         return int(value)

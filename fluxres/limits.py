@@ -140,6 +140,19 @@ SLURM_ENTRIES_MAX: Final = 262_144
 GRES_LINES_MAX: Final = 512
 """Lines of gres.conf about one node: a few for each device; all of them are looked through for each node."""
 
+CPUS_MAX: Final = 16_384
+"""CPU and NUMA numbers of the local machine are below it: Linux is built for at most 8,192 CPUs; a mask is a set in memory."""
+
+DETECTED_FILE_BYTES_MAX: Final = 4 << 20
+"""Bytes of one file in /proc or /sys, and of the output of a program, while the local machine is detected: /proc/cpuinfo of 512
+CPUs has one megabyte."""
+
+DETECTED_ENTRIES_MAX: Final = 4_096
+"""Names of one directory in /proc or /sys that are read while the local machine is detected: it has some dozens of GPUs."""
+
+DETECTION_PROGRAM_S: Final = 5.0
+"""Seconds that nvidia-smi may take to list the GPUs: one or two with a driver that sleeps, no end with one that is broken."""
+
 HOSTLIST_RANGE_MAX: Final = 1_048_576
 """Hosts of one bracket range, as flux-core's own hostlist has it."""
 
@@ -162,7 +175,7 @@ NEAREST_MAX: Final = 100_000
 """Names that an unknown one is compared with."""
 
 STAGE_SECONDS_DEFAULT: Final = 60.0
-"""Life of a stage that is not committed: a scheduler that dies must not lock pools for ever."""
+"""Life of a stage that is not committed: a scheduler that dies must not lock pools forever."""
 
 SAVED_PLACES_MAX: Final = 64
 """Places a graph was saved to that are remembered: what happened since the earliest of these saves is kept for it."""
@@ -210,7 +223,7 @@ ASSIGNMENT_STEPS_MAX: Final = 20_000
 """Numbers of tasks that one pass of the queue policy `hyperqueue` tries (half a second): packing workers is a hard problem."""
 
 ROUTE_HOPS_MAX: Final = 1_000_000
-"""Hops that stay known of routes to pools that requests named (some hundred MB); past that they are found anew."""
+"""Hops that stay known of routes to pools that requests named (some hundred MB); past that they are found again."""
 
 TOGETHER_MAX: Final = 10_000
 """Requests at once: each is matched with what the others got out of reach, and again for every start that is tried."""
@@ -250,7 +263,7 @@ PASS_SECONDS_MAX: Final = 60.0
 
 OFFER_WAVES_MAX: Final = 1_000
 """Times that one call offers a tree of instances what its passes have left of common suppliers: policies that always reserve
-something else would go on for ever. What is left is offered by the next call."""
+something else would never end. What is left is offered by the next call."""
 
 JOBS_LISTED_MAX: Final = 2_000_000
 """Jobs of one list, `count` expanded: each is an object that is kept until its turn comes. Generators have no bound."""
@@ -272,6 +285,21 @@ SILENCE_SECONDS_DEFAULT: Final = 120.0
 
 GRACE_SECONDS_DEFAULT: Final = 3.0
 """Seconds between SIGTERM and SIGKILL for a job that has to end."""
+
+RUN_GRACE_SECONDS_DEFAULT: Final = 10.0
+"""Seconds between SIGTERM and SIGKILL for a program of `fluxres run`: it may have to write what it has computed."""
+
+QUEUE_PLACED_MAX: Final = 64
+"""Waiting requests that a pass of the queue places one by one (milliseconds each); past them, none overtakes another."""
+
+QUEUE_WATCHERS: Final = 3
+"""Waiting processes that watch those who hold something: one is enough, unless it is stopped or killed."""
+
+QUEUE_LOOK_SECONDS: Final = 60.0
+"""Seconds after which a waiting process looks by itself, in case nothing has woken it."""
+
+OVERRUN_TICKS: Final = 60_000_000
+"""Ticks by which a job that runs on is extended beyond its end each time somebody looks."""
 
 JOBS_NAMED_MAX: Final = 32
 """Jobs that the refusal of a new description names in its sentence; its value has all of them."""

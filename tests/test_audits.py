@@ -169,13 +169,13 @@ def a_row_of_the_planner_that_says_more_than_there_is(g: ResourceGraph, source: 
     line = g.planner._used[g.planner._type[v]]
     assert line is not None
     block = line.blocks[0]
-    block.matrix[block.rows[1], g.planner._lines.ordinal[v]] = 9
+    block.matrix[block.rows[1], g.planner._ordinal[v]] = 9
     return "A1", g.structure.path(v)
 
 
 @of_graph
 def a_planner_that_miscounts_its_moments(g: ResourceGraph, source: Random) -> Named:
-    source.choice([line for line in g.planner._lines.used if line is not None]).breakpoints += 1
+    source.choice([line for line in g.planner._used if line is not None]).breakpoints += 1
     return "A1", "planner"
 
 
@@ -400,10 +400,8 @@ def a_pool_larger_than_its_full_size(g: ResourceGraph, source: Random) -> Named:
 
 @of_graph
 def a_level_that_miscounts_what_is_used_below(g: ResourceGraph, source: Random) -> Named:
-    levels, types = g.planner.levels, g.structure.types
-    level = levels.of(types.index("node"))
+    level = g.planner.levels.of(g.structure.types.index("node"))
     assert level is not None
-    levels.counted(level, types.index("core"))
     assert g.check() == []
     block = source.choice([block for line in level._counts.values() for block in line.blocks.values()])
     pool = source.randrange(level.length)

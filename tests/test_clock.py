@@ -111,6 +111,13 @@ def test_numpy_moments_out_of_range_are_refused(bad: Any) -> None:
             clock.length_ticks(np.timedelta64(bad, unit))
 
 
+def test_a_numpy_length_is_no_moment_and_a_moment_no_length() -> None:
+    with pytest.raises(UsageError, match=r"^at: expected seconds as a number or a moment"):
+        clock.ticks(np.timedelta64(1, "h"), "at")
+    with pytest.raises(UsageError, match=r"^duration_s: expected seconds as a number or a duration"):
+        clock.length_ticks(np.datetime64("2030-01-01"))
+
+
 REALS = [np.float32(1.5), np.float64(1.5), np.float16(1.5), np.longdouble("1.5"), Decimal("1.5"), Fraction(3, 2)]
 
 

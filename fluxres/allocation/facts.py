@@ -7,6 +7,26 @@ import msgspec
 from fluxres.graph.auxiliary import Int32
 
 
+class Launch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The processes that a job lives by: what it holds is free when all of them are gone (rule H1).
+
+    Args:
+        host: name of the machine that they run on.
+        boot: what makes process ids of this machine unique: its boot and its namespace of process ids.
+        processes: (id, start time in clock ticks since the boot) of each.
+        mark: value of an environment variable of everything that the job runs.
+        command: the program with its arguments.
+        lease: tick from which on it counts as gone unless it was renewed; None for no lease.
+    """
+
+    host: str
+    boot: str
+    processes: tuple[tuple[int, int], ...]
+    mark: str
+    command: tuple[str, ...] = ()
+    lease: int | None = None
+
+
 class JobFacts(msgspec.Struct, array_like=True, frozen=True):
     """Who a job belongs to.
 
@@ -14,11 +34,19 @@ class JobFacts(msgspec.Struct, array_like=True, frozen=True):
         user: name of the user; None if unknown.
         name: what the user calls the job.
         submitted: tick at which it first got something.
+        launch: the processes it lives by; None for a job that ends when it is freed.
     """
 
     user: str | None = None
     name: str | None = None
     submitted: int | None = None
+    launch: Launch | None = None
+
+    def renewed(self, lease: int) -> JobFacts:
+        """The facts with a lease until this tick, if the job lives by its processes."""
+        if self.launch is None:
+            return self
+        return msgspec.structs.replace(self, launch=msgspec.structs.replace(self.launch, lease=lease))
 
 
 class Reservation(msgspec.Struct, array_like=True, frozen=True):

@@ -22,7 +22,7 @@ from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, is_state
-from fluxres.planner.lines import FEW_POOLS_MAX
+from fluxres.planner.planner import FEW_POOLS_MAX
 from fluxres.syntax.moment import in_message
 
 Implies = bool | frozenset[int]

@@ -308,7 +308,7 @@ class Records:
         if is_routed:
             self.note_route(owner)
         elif not holds:
-            self._note_upward(owner, is_routed)
+            (self.upward.discard if is_routed is None else self.upward.add)(owner)
         before = self.slots_of.get(owner, 0)
         if not before and holds:
             slots = 0  # the number of slots of what it holds already is unknown
@@ -336,13 +336,6 @@ class Records:
         self.upward.discard(owner)
         if self.upstream is not None:
             self.upstream.note_route()
-
-    def _note_upward(self, owner: str, is_routed: bool | None) -> None:
-        """Record whether an owner that held nothing draws only upward."""
-        if is_routed is None:
-            self.upward.discard(owner)
-        else:
-            self.upward.add(owner)
 
     def _apply(self, planned: Sequence[Change], owner: str, start: int, end: int) -> None:
         for change in planned:
@@ -567,6 +560,11 @@ class Records:
         """Record who a job belongs to, unless that is known."""
         if facts is not None:
             self.facts.setdefault(job, facts)
+
+    def renew(self, job: str, lease: int) -> None:
+        """Renew the lease of a job that lives by its processes."""
+        if job in self.facts:
+            self.facts[job] = self.facts[job].renewed(lease)
 
     def drop_reservation(self, name: str) -> None:
         """Free what a maintenance window holds, and forget it."""

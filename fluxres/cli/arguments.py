@@ -214,7 +214,7 @@ def _click(option: options.Option) -> click.Option:
 
 _LANGUAGE: Final = click.Option(
     ["--request-format", "language"],
-    type=click.Choice(["hyperqueue", "canary", "ctest"]),
+    type=click.Choice(["hyperqueue", "canary", "ctest", "jqm"]),
     help="The request, a single word, is in the language of this system.",
 )
 
@@ -268,6 +268,10 @@ class Asked:
         self._is_open = language is None and any(names_pool(word) is None for word in words)
         if not self._is_open:
             self._settle([word for word in words if language is None and names_pool(word)])
+
+    def instead(self, words: Sequence[str] = (), sizes: options.Given = _NONE, language: str | None = None) -> Asked:
+        """Something else, under the same conditions and with the same policy."""
+        return Asked(words, sizes, self.policy, self.policy, language, self._given[3])
 
     def on(self, graph: ResourceGraph, *, alone: bool = True) -> Asked:
         """Itself, with the words settled that may be pools or requests.

@@ -121,7 +121,7 @@ topic = one_of(_topics)
 job = _of_graph(lambda graph, _: graph.jobs())
 subsystem = _of_graph(lambda graph, _: graph.subsystems)
 stage = _of_graph(lambda graph, _: graph.records.stages)
-machine = or_file(one_of(lambda: ("hwloc:",)))
+machine = or_file(one_of(lambda: ("this-machine", "hwloc:")))
 
 
 def graph(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

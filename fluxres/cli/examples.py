@@ -18,7 +18,7 @@ class Example(NamedTuple):
 EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "load": (
         Example("Load a machine and give it a name", "fluxres load data/clusters/demo.yaml --name mine"),
-        Example("Load two workers of HyperQueue", "fluxres load 'hyperqueue:cpus=2x8 gpus=[0,1]' --name worker"),
+        Example("Load the machine that you are on", "fluxres load this-machine"),
         Example("Begin again with the machine as the file has it", "fluxres load data/clusters/demo.yaml --replace"),
     ),
     "graphs": (
@@ -30,6 +30,21 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("Totals of the machine, and how much is free", "fluxres info"),
         Example("What is free in a rack tomorrow, for two hours", "fluxres info /demo/rack0 --start +1d --duration 2h"),
         Example("The supplies of a hierarchy", "fluxres info power:/"),
+    ),
+    "run": (
+        Example("See what a program with a GPU and four cores would get", "fluxres run -c4 -g1 --no-bind --dry-run"),
+        Example("Run it, and wait for the GPU if necessary", "fluxres run -c4 -g1 --no-bind --wait -- hostname"),
+        Example("In the words of HyperQueue, for ten minutes", "fluxres run --resources 'gpus=1 cpus=2' --no-bind -t 10m -- env"),
+    ),
+    "shell": (Example("A shell with two cores, until it ends", "fluxres shell -c2 --no-bind -- -c 'echo $FLUXRES_JOB'"),),
+    "ps": (
+        Example("What runs, and what waits", "fluxres ps"),
+        Example("The same for programs", "fluxres ps --json"),
+    ),
+    "wait": (Example("Wait until a job has ended", "fluxres wait old"),),
+    "cancel": (
+        Example("End a job, and free what it holds", "fluxres cancel old"),
+        Example("Kill it at once", "fluxres cancel old --grace 0"),
     ),
     "show": (
         Example("Draw the machine", "fluxres show"),

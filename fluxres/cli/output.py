@@ -35,14 +35,14 @@ def answer(
         lines: the lines of text.
         pools: the pools, for paths, one per line or folded.
         allocations: for resource sets, one per line, each written as it is made.
-        rows: for CSV; None if they are the list in the document.
+        rows: for CSV; None if they are the list in the document, or the document itself.
     """
     if settings.json:
         _write_json(document())
     elif settings.has_table:
         _write(lines(settings.style()))
     elif settings.output == "csv":
-        _write_csv(_only_list(document()) if rows is None else rows(), header=settings.header)
+        _write_csv(_rows_of(document()) if rows is None else rows(), header=settings.header)
     elif settings.output in R_OUTPUTS:
         for allocation in allocations() if allocations is not None else ():
             sys.stdout.write(_json(allocation.R(R_OUTPUTS[settings.output]), 0) + "\n")
@@ -52,8 +52,10 @@ def answer(
         raise UsageError(f"no output '{settings.output}' here", hint="table, wide, csv and json are")
 
 
-def _only_list(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    return next(value for value in document.values() if isinstance(value, list | Iterator))
+def _rows_of(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The items of the list in a document; the document as the only row if it has none."""
+    key, items = next(((key, value) for key, value in document.items() if isinstance(value, list | Iterator)), ("", [document]))
+    return (item if isinstance(item, Mapping) else {key: item} for item in items)
 
 
 def _write_csv(rows: Iterable[Mapping[str, Any]], *, header: bool) -> None:

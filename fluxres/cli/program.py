@@ -33,6 +33,11 @@ COMMANDS: Final = {
     "show": "Draw the tree, with equal parts folded.",
     "find": "Search for pools by criteria.",
     "allocate": "Allocate pools, or what a request asks for, to a job.",
+    "run": "Run a program inside an allocation, and free it afterwards.",
+    "shell": "Start a shell inside an allocation.",
+    "ps": "List who runs what where, and who waits.",
+    "wait": "Wait until jobs end.",
+    "cancel": "End jobs, and free what they hold.",
     "free": "Release what a job holds, or a part of it.",
     "grow": "Allocate more to a job that already holds resources.",
     "shrink": "Release a part of what a job holds.",
@@ -67,6 +72,7 @@ GROUPS: Final = {
     "Describe a machine and look at it": ("load", "graphs", "info", "nodes", "show", "find", "diff", "apply"),
     "Ask about requests and jobs": ("when", "why", "jobs", "timeline", "log"),
     "Hold and release resources": ("allocate", "free", "grow", "shrink", "extend"),
+    "Run programs": ("run", "shell", "ps", "wait", "cancel"),
     "Operate the machine": ("state", "reserve", "tag", "merge", "unlink", "move", "edge", "copy", "undo", "check"),
     "Simulate and run schedulers": ("simulate", "experiment", "instance", "hierarchy", "stage"),
     "Files, shell and help": ("save", "convert", "formats", "completion", "help"),
@@ -79,6 +85,8 @@ _FILES: Final = {
     **dict.fromkeys(("tag", "state", "reserve", "copy", "merge", "unlink", "move"), "machine"),
     **dict.fromkeys(("load", "graphs", "save", "check", "log"), "store"),
     **dict.fromkeys(("diff", "apply", "undo"), "change"),
+    "shell": "run",
+    **dict.fromkeys(("wait", "cancel"), "ps"),
     "convert": "formats",
 }
 """The modules of :mod:`fluxres.cli.commands` in which commands are, where their name is another."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fluxres.cli import completing
+from fluxres.cli.output import note
 from fluxres.cli.progress import Progress, progress
 
 if TYPE_CHECKING:
+    from fluxres.clock import Clock
     from fluxres.model import ResourceGraph
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,13 +60,36 @@ def read_description(
             return read_description(sources, format_name, cluster, keep, fractions, name=name, changes=changes, shown=own)
     from fluxres import clock
     from fluxres.documents.source import Sources
+    from fluxres.formats import registry
     from fluxres.store.files import load
 
     words = None if keep is None else tuple(word.strip() for word in keep.split(","))
     given = ("cluster", cluster), ("keep", words), ("fractions", fractions or None)
     options: dict[str, Any] = {key: value for key, value in given if value is not None}
-    if len(sources) > 1 or cluster is not None:
+    is_one = len(sources) == 1 and (cluster is None or registry.live_format(sources[0]) is not None)
+    if not is_one:
         several = Sources(sources, lambda file: shown.step(f"reading {file}"))
         return load(several, name=name, format=format_name, clock=clock.system, changes=changes, **options)
     shown.step(f"reading {sources[0]}")
-    return load(sources[0], name=name, format=format_name, clock=clock.system, changes=changes, **options)
+    return load_one(sources[0], name=name, format=format_name, clock=clock.system, changes=changes, **options)
+
+
+def load_one(
+    source: str, *, name: str | None = None, changes: Sequence[str] = (), clock: Clock | None = None, **given: Any
+) -> ResourceGraph:
+    """The graph that one source names; for a source that is not a file, standard error says what was seen and where.
+
+    Args:
+        given: the format of a file, and options of the format.
+    """
+    from fluxres.formats import registry
+    from fluxres.render.text import printable
+    from fluxres.store.files import load
+
+    if registry.live_format(source) is None:
+        return load(source, name=name, clock=clock, changes=changes, **given)
+    given.pop("format", None)
+    live = registry.read_live(source, **given)
+    for line in live.seen if live is not None else ():
+        note(printable(line))
+    return load(live or source, name=name, clock=clock, changes=changes)

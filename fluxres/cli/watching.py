@@ -84,7 +84,7 @@ def _redraw(settings: Settings, every_s: float, run: Callable[[], None]) -> None
 
 
 def _frame(settings: Settings, every_s: float, run: Callable[[], None]) -> str:
-    """One picture; what goes wrong is shown in it, because it may pass: a graph that is loaded anew, a store that is busy."""
+    """One picture; what goes wrong is shown in it, because it may pass: a graph that is being loaded, a store that is busy."""
     real, frame = sys.stdout, _Frame()
     sys.stdout = frame
     try:

@@ -153,6 +153,33 @@ def _takes(kind: Any, value: object) -> bool:
             return False
 
 
+def _instead(kind: Any, value: object) -> str:
+    """A hint for a value of another form than that of `kind`, where it is likely what was meant.
+
+    >>> _instead(inspect.type_info(list[int]), "4")
+    'write [4]'
+    """
+    match kind:
+        case inspect.Metadata():
+            return _instead(kind.type, value)
+        case inspect.UnionType():
+            choices = [choice for choice in kind.types if not isinstance(choice, inspect.StrType)]
+            return next((hint for choice in choices if (hint := _instead(choice, value))), "")
+        case inspect.StructType() if isinstance(value, str):
+            word, colon, rest = value.partition(":")
+            names = [field.encode_name for field in kind.fields]
+            if colon and word in names:
+                return f"write '{word}: {rest:.40}', with a ':' and a blank"
+            return f"write its keys, such as '{'type' if 'type' in names else names[0]}: {value:.40}'"
+        case inspect.ListType() if isinstance(value, Mapping):
+            return "a list has a '-' before each of its entries"
+        case inspect.ListType() if isinstance(value, str):
+            return _instead(kind.item_type, value) or f"write [{value:.40}]"
+        case inspect.StrType() if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+            return f"write one text, such as {shown(','.join(value[:4]))}"
+    return ""
+
+
 def _as_mapping(value: list[Any], kind: Any, path: tuple[Key, ...]) -> str:
     """A hint for a list of names in which some have a value, where a mapping of names is possible too."""
     if not isinstance(kind, inspect.UnionType) or not any(isinstance(choice, inspect.DictType) for choice in kind.types):
@@ -204,9 +231,9 @@ class _Walk:
                 inner = choice.type if isinstance(choice, inspect.Metadata) else choice
                 if _takes(inner, value):
                     return self.check(value, inner, path, kind)
-            return self._fail(path, lambda: (f"expected {_describe(kind)}, got {shown(value)}", ""))
+            return self._fail(path, lambda: (f"expected {_describe(kind)}, got {shown(value)}", _instead(kind, value)))
         if not _takes(kind, value):
-            return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", ""))
+            return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", _instead(kind, value)))
         match kind:
             case inspect.StructType():
                 return self._struct(value, kind, path)

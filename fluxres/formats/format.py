@@ -48,7 +48,8 @@ class Format:
         writer: ``module:function`` from structure, allocations and name to an :class:`~fluxres.formats.format.Output`; None if it
             cannot be written.
         many: ``module:function`` from a sequence of sources to one machine, if each file describes a part of it.
-        live: ``module:function`` from the text after ``NAME:`` to what was loaded, for sources other than files.
+        live: ``module:function`` from the text after ``NAME:`` to what was loaded, for sources other than files. A format without
+            a reader needs no colon.
         carries: the facts it can express.
         loses: a description of what is lost when it is written; empty if nothing is.
         options: keyword arguments of its readers and writer.
@@ -91,13 +92,15 @@ class Hold(NamedTuple):
 class Loaded(NamedTuple):
     """A machine as described by a file.
 
-    `notes` lists what the reader left out or read differently than written, one line per kind (:mod:`.losses`).
+    `notes` lists what the reader left out or read differently than written, one line per kind (:mod:`.losses`). `seen` says what
+    was found in a source that is not a file, and where.
     """
 
     structure: Structure
     allocations: list[Hold]
     name: str
     notes: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
 
 
 class Output(NamedTuple):

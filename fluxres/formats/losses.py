@@ -116,8 +116,7 @@ def _numbered(s: Structure) -> Mask:
 
 def _ranked(s: Structure) -> Mask:
     """Pools whose rank is not the number of their node among the nodes."""
-    nodes = s.of_type("node")
-    nodes = nodes[nodes < s.tree_end]
+    nodes = s.in_tree("node")
     usual = np.empty(s.n, np.int32)
     usual[nodes] = np.arange(len(nodes))
     hand_down(usual, nodes.astype(np.int64), s.end)

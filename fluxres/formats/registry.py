@@ -20,7 +20,7 @@ from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
 from fluxres.documents.typed import nearest
 from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.formats import cluster, flux, graphs, hwloc, peers, plain_values, slurm, tables
+from fluxres.formats import cluster, flux, graphs, hwloc, machine, peers, plain_values, slurm, tables
 from fluxres.formats.detection import is_toml
 from fluxres.formats.format import Format, Hold, Loaded, Output
 
@@ -53,6 +53,7 @@ class Written:
 _FORMATS: Final = (
     *cluster.FORMATS,
     *flux.FORMATS,
+    *machine.FORMATS,
     *hwloc.FORMATS,
     *peers.FORMATS,
     *slurm.FORMATS,
@@ -183,12 +184,23 @@ def read_live(address: str, *, origin: int | None = None, **options: Any) -> Loa
 
     Errors: as :func:`read`.
     """
-    name, colon, rest = address.partition(":")
-    found = next((known for known in _FORMATS if known.name == name and known.live is not None), None)
-    if found is None or found.live is None or not colon:
+    found = live_format(address)
+    if found is None or found.live is None:
         return None
+    rest = address.partition(":")[2]
     loaded: Loaded = _function(found.live)(rest, origin=origin, **_known(found, options))
     return loaded
+
+
+def live_format(address: str) -> Format | None:
+    """The format of a source that is not a file; None for a file or a store.
+
+    >>> live_format("this-machine").name, live_format("hwloc:").name, live_format("hwloc")
+    ('this-machine', 'hwloc', None)
+    """
+    name, colon, _ = address.partition(":")
+    found = next((known for known in _FORMATS if known.name == name and known.live is not None), None)
+    return found if found is not None and (colon or found.reader is None) else None
 
 
 def _format_of(source: Source, format: str | None) -> Format:

@@ -547,7 +547,8 @@ def _capacities(graph: Subsystem, n: int) -> tuple[NDArray[np.int64], NDArray[np
     codes, of = np.unique(graph.src.astype(np.int64) * n + graph.dst, return_inverse=True)
     total = np.bincount(of, weights=rows, minlength=len(codes))
     # A sum of fractions that is a whole number may come out below it.
-    total = np.where(total < _EXACT_MAX, np.round(total, 6), total)
+    is_small = total < _EXACT_MAX
+    total[is_small] = np.round(total[is_small], 6)
     known = np.isfinite(total) & (total >= 0) & (total < float(limits.SIZE_MAX))
     size = np.floor(total[known]).astype(np.int64)
     large = size > limits.CAPACITY_MAX

@@ -191,8 +191,7 @@ def check_hosts(s: Structure) -> Iterator[Problem]:
     Nodes named by type and id are skipped: the nodes of two racks may well be numbered alike.
     Cost: vectorised over the nodes; Python for explicit names, and where several rules make the names.
     """
-    nodes = s.of_type("node")
-    nodes = nodes[nodes < s.tree_end]
+    nodes = s.in_tree("node")
     has_rule = np.array([kind.name is not None for kind in s.kinds], np.bool_)
     nodes = nodes[has_rule[s.kind[nodes]] | np.isin(nodes, np.fromiter(s.names, np.int32, len(s.names)))]
     keys = NameKeys()

@@ -17,12 +17,24 @@ from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.accounts import CAPACITY, FULL, LINKED, UNIT
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import OUTSIDE, Structure
+from fluxres.syntax import unit as units
 
 Value = str | int | float | bool
 """The value of an edge attribute."""
 RESERVED: Final = ("subsystem", "type", CAPACITY)
 """Keys of an edge that are not attributes, because the edge has them in another form."""
 _KEPT: Final = (*RESERVED, FULL, LINKED)
+
+
+def in_unit_of(s: Structure, vertices: NDArray[np.integer[Any]], capacity: int, unit: str) -> tuple[int, str]:
+    """A capacity in the unit that these pools, those of its graph, are counted in.
+
+    It stays as it is if they have no such unit, or several, or it would not be a whole number.
+    """
+    found = {s.kinds[number].unit for number in np.unique(s.kind[vertices]).tolist()}
+    alike = [own for own in found if own is not None and units.dimension(own) == units.dimension(unit)]
+    number = units.convert(capacity, unit, alike[0]) if len(alike) == 1 else capacity
+    return (number, alike[0]) if len(alike) == 1 and isinstance(number, int) else (capacity, unit)
 
 
 def add(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fluxres.graph.accounts import Accounts, Pools
 from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.forest import slice_of
 
 SUPPLY: Final = "supply"
 ANY: Final = "any"
@@ -275,9 +276,7 @@ def _outward(pools: Pools, src: Int32, dst: Int32, nodes: Int32) -> tuple[Int32,
     if not src.size:
         return src, dst
     ends = np.unique(src)
-    at = nodes.searchsorted(ends, "right") - 1
-    reach = np.maximum.accumulate(pools.end[nodes])  # nodes may be nested
-    start = ends[(at >= 0) & (ends < reach[at])] if nodes.size else ends[:0]
+    start = ends[slice_of(nodes, np.maximum.accumulate(pools.end[nodes]), ends) >= 0]  # nodes may be nested
     if not start.size:
         start = ends[ends < pools.tree_end]
     distance = np.full(pools.n, pools.n, np.int64)

@@ -7,7 +7,7 @@ either kind of hierarchy is the same array arithmetic.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,48 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 
 Int64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Numbers = NDArray[np.integer[Any]]
+Number = TypeVar("Number", bound=np.integer[Any])
+
+
+def in_slices(first: Numbers, stop: Numbers, count: int) -> Mask:
+    """By number below `count`, whether it is in one of the slices from `first` up to `stop`.
+
+    >>> in_slices(np.array([1, 2]), np.array([3, 4]), 5).tolist()
+    [False, True, True, True, False]
+    """
+    depth = np.zeros(count + 1, np.int32)
+    np.add.at(depth, first, 1)
+    np.add.at(depth, stop, -1)
+    found: Mask = np.cumsum(depth[:count]) > 0
+    return found
+
+
+def slice_of(first: Numbers, stop: Numbers, numbers: Numbers) -> Int64:
+    """For each number, the index of the slice in which it is; -1 for none.
+
+    Args:
+        first: ascending.
+        stop: ascending, too: the slices are disjoint.
+
+    >>> slice_of(np.array([1, 5]), np.array([3, 6]), np.array([0, 1, 2, 3, 5])).tolist()
+    [-1, 0, 0, -1, 1]
+    """
+    if not len(first):
+        return np.full(len(numbers), -1)
+    at = first.searchsorted(numbers, "right") - 1
+    found: Int64 = np.where((at >= 0) & (numbers < stop[at]), at, -1)
+    return found
+
+
+def topmost(end: Int32, vertices: NDArray[Number]) -> NDArray[Number]:
+    """Pools in ascending order, without those below another one.
+
+    Args:
+        end: one past the last descendant of every pool.
+    """
+    reach = np.maximum.accumulate(end[vertices])
+    return vertices[np.concatenate([[True], vertices[1:] >= reach[:-1]])] if len(vertices) else vertices
 
 
 class Forest:
@@ -128,11 +170,7 @@ class Forest:
     def _down(self, tops: NDArray[np.integer[Any]], skip: int) -> Mask:
         at = self._at(tops)
         at = at[at >= 0]
-        count = len(self._end)
-        turns = np.zeros(count + 1, np.int32)
-        np.add.at(turns, at + skip, 1)
-        np.add.at(turns, self._end[at], -1)
-        reached = np.cumsum(turns[:count]) > 0
+        reached = in_slices(at + skip, self._end[at], len(self._end))
         if self._order is None:
             return reached
         found = np.zeros(self._n, np.bool_)

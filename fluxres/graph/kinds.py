@@ -33,6 +33,9 @@ def is_state(state: str) -> str:
 DRAW = "draw."
 """Prefix of a property ``draw.TYPE``: the units of that type that a pool draws from its suppliers, whichever job holds it."""
 
+IDENTIFYING: frozenset[str] = frozenset({"cpus", "visible", "uuid", "address"})
+"""Properties that tell one core or device from those like it: its CPUs, its name in programs, its address on the bus."""
+
 #: flag bits
 EXCLUSIVE = 1
 WAY = 2
@@ -129,11 +132,13 @@ class KindTable:
     (0, 0)
     """
 
-    __slots__ = ("_index", "_kinds", "_types", "may_draw")
+    __slots__ = ("_index", "_kinds", "_types", "may_draw", "may_identify")
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         #: Whether some kind draws from suppliers on its own.
         self.may_draw = False
+        #: Whether some kind has a property of `IDENTIFYING`.
+        self.may_identify = False
         self._kinds: list[Kind] = []
         self._types: set[str] = set()
         self._index: dict[tuple[object, ...], int] = {}
@@ -161,6 +166,7 @@ class KindTable:
             if len(self._types) > limits.TYPES_MAX:
                 raise LimitExceeded(f"more than {limits.TYPES_MAX} types of pools", where=kind.type)
             self.may_draw = self.may_draw or any(key.startswith(DRAW) for key, _ in kind.properties)
+            self.may_identify = self.may_identify or any(key in IDENTIFYING for key, _ in kind.properties)
             number = len(self._kinds)
             self._kinds.append(kind)
             self._index[key] = number

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.graph.accounts import Pools
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.forest import Mask, in_slices, slice_of, topmost
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 
-Mask = NDArray[np.bool_]
 Dead = dict[int, Mask]
 """By type number of a graph's edges: which of them (as rows of its feeds) come from a supplier that gives nothing."""
 NOTHING_DEAD: Final[Dead] = {}
@@ -38,7 +37,7 @@ class Outage:
     def __init__(self, pools: Pools, feeds: Callable[[], Sequence[Feeds]], *, is_lifted: bool = False) -> None:
         self._pools = pools
         #: Topmost pools whose own state forbids new work, ascending.
-        self.stated = np.zeros(0, np.int32) if is_lifted else _topmost(pools)
+        self.stated = np.zeros(0, np.int32) if is_lifted else _stated(pools)
         #: Topmost pools of the subtrees that take no new work, ascending, none below another.
         self.roots = self.stated
         self.dead: Dead = NOTHING_DEAD
@@ -66,18 +65,11 @@ class Outage:
         return self._are_in(self.roots, vertices) & ~self.is_stated(vertices)
 
     def _are_in(self, tops: Int32, vertices: Int32) -> Mask:
-        if not len(tops):
-            return np.zeros(len(vertices), np.bool_)
-        at = tops.searchsorted(vertices, "right") - 1
-        found: Mask = (at >= 0) & (vertices < self._pools.end[tops[at]])
-        return found
+        return slice_of(tops, self._pools.end[tops], vertices) >= 0
 
     def _all_roots(self) -> Int32:
         pools = self._pools
-        out = np.zeros(pools.n + 1, np.int32)
-        np.add.at(out, self.stated, 1)
-        np.add.at(out, pools.end[self.stated], -1)
-        mask = np.cumsum(out[:-1]) > 0
+        mask = in_slices(self.stated, pools.end[self.stated], pools.n)
         for feeds, cut in self._cut:
             mask |= _cut_off(pools, feeds, cut)
         before = np.concatenate([[0], np.cumsum(mask)])
@@ -135,12 +127,8 @@ class Outage:
         return list(found)
 
 
-def _topmost(pools: Pools) -> Int32:
-    own = np.flatnonzero(np.isin(pools.state, _UNAVAILABLE_CODES)).astype(np.int32)
-    if len(own):
-        reach = np.maximum.accumulate(pools.end[own])
-        own = own[np.concatenate([[True], own[1:] >= reach[:-1]])]
-    return own
+def _stated(pools: Pools) -> Int32:
+    return topmost(pools.end, np.flatnonzero(np.isin(pools.state, _UNAVAILABLE_CODES)).astype(np.int32))
 
 
 def reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:

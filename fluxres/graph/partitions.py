@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.forest import slice_of
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, PropertyValue
 from fluxres.syntax import duration
 
@@ -93,11 +94,7 @@ class Partition:
 
     def covers(self, vertices: Int32) -> NDArray[np.bool_]:
         """Which pools are members, or in one.  Cost: one search per pool, vectorised."""
-        if not len(self._tops):
-            return np.zeros(len(vertices), np.bool_)
-        at = self._tops.searchsorted(vertices, "right") - 1
-        found: NDArray[np.bool_] = (at >= 0) & (vertices < self._reach[at])
-        return found
+        return slice_of(self._tops, self._reach, vertices) >= 0
 
     @cached_property
     def _reach(self) -> Int32:

@@ -358,7 +358,7 @@ class Check:
         self._above: dict[Recipe, Recipe] = {}
         self._uuids: set[str] = set()
         self.measures: dict[Recipe, Expansion] = {}
-        self._brothers = SiblingNames(self.measures, self._fail)
+        self._brothers = SiblingNames(self.measures, self._fail, self._mistakes)
         with self._mistakes.all():
             self._check(roots)
 
@@ -416,8 +416,7 @@ class Check:
             self._wrong.add(recipe)
             measure = self._measured(Recipe("wrong", ids=None), below)
         self.measures[recipe] = measure
-        with self._mistakes:
-            measure.look = self._brothers.look([child for child in recipe.children if child not in self._wrong])
+        measure.look = self._brothers.look([child for child in recipe.children if child not in self._wrong])
         measure.sparse |= measure.look
         return measure
 
@@ -603,7 +602,7 @@ class Check:
         if recipe.uuid is not None:
             if not recipe.uuid.isprintable() or not 0 < len(recipe.uuid) <= limits.NAME_LENGTH_MAX:
                 self._fail(recipe, f"expected a UUID, got {recipe.uuid!r}", key="uuid")
-            if int(np.prod([float(count) for count in counts])) != 1:
+            if math.prod(counts) != 1:
                 self._fail(recipe, "one uuid for several pools", "give it to an entry that makes one pool", key="uuid")
             if recipe.uuid in self._uuids:
                 self._fail(recipe, f"uuid {recipe.uuid} occurs twice", "remove one", key="uuid")
@@ -664,11 +663,13 @@ class SiblingNames:
     Args:
         measures: facts about each recipe.
         fail: raises an error at a recipe.
+        mistakes: collects the errors of `look`.
     """
 
-    def __init__(self, measures: Mapping[Recipe, Expansion], fail: Refuse) -> None:
+    def __init__(self, measures: Mapping[Recipe, Expansion], fail: Refuse, mistakes: Mistakes) -> None:
         self._measures = measures
         self._fail = fail
+        self._mistakes = mistakes
 
     def look(self, recipes: Sequence[Recipe]) -> bool:
         """Refuse siblings with the same name; returns whether their names must be compared after expansion."""
@@ -679,22 +680,26 @@ class SiblingNames:
             measure = self._measures[recipe]
             form = measure.form
             if measure.names is not None:
-                self._distinct_names(recipe, measure.names)
+                with self._mistakes:
+                    self._distinct_names(recipe, measure.names)
                 look |= len(recipes) > 1
             elif form.has_id:
                 groups.setdefault((form.prefix, form.width, form.suffix), []).append(recipe)
             elif form.by_rank or form.above:
                 look |= recipe.count > 1 or len(recipes) > 1
             else:
-                name = form.prefix + form.suffix
-                if recipe.count > 1:
-                    self._fail(recipe, f"{recipe.count} pools with the same name '{name}'", "put ${id} into the name")
-                if name in constants:
-                    self._fail(recipe, f"a second pool named '{name}' in one parent", "give it an id or another name")
-                constants[name] = recipe
+                with self._mistakes:
+                    self._constant(recipe, form.prefix + form.suffix, constants)
         for members in groups.values():
-            self._distinct_ids(members)
+            with self._mistakes:
+                self._distinct_ids(members)
         return look or self._may_meet(groups, constants)
+
+    def _constant(self, recipe: Recipe, name: str, constants: dict[str, Recipe]) -> None:
+        if recipe.count > 1:
+            self._fail(recipe, f"{recipe.count} pools with the same name '{name}'", "put ${id} into the name")
+        if constants.setdefault(name, recipe) is not recipe:
+            self._fail(recipe, f"a second pool named '{name}' in one parent", "give it an id or another name")
 
     def _may_meet(self, groups: Mapping[tuple[str, int, str], list[Recipe]], constants: Mapping[str, Recipe]) -> bool:
         if len(groups) + len(constants) < 2:
@@ -726,7 +731,8 @@ class SiblingNames:
         spans.sort(key=lambda span: span[:2])
         for (_, stop, _), (start, _, recipe) in itertools.pairwise(spans):
             if start < stop:
-                self._twice(recipe, start)
+                with self._mistakes:
+                    self._twice(recipe, start)
         for table, recipe in lists:
             for start, stop, _ in spans:
                 inside = table[(table >= start) & (table < stop)]
@@ -757,13 +763,15 @@ class SiblingNames:
         """
         for recipe, blocks in starts:
             steady = all(self._is_steady(child) for child in recipe.children)
+            made = [child for child in recipe.children for _ in range(child.count)]
             for v in np.concatenate(blocks).tolist()[: 1 if steady else None]:
                 seen: set[str] = set()
-                for child in structure.children(v).tolist():
-                    name = structure.name(child)
+                for child, pool in zip(made, structure.children(v).tolist(), strict=True):
+                    name = structure.name(pool)
                     if name in seen:
                         message = f"two pools named '{name}' in {structure.path(v)}"
-                        self._fail(recipe, message, "sibling pools must have distinct names")
+                        key = "name" if child.names is None else "names"
+                        self._fail(child, message, "sibling pools must have distinct names", key=key)
                     seen.add(name)
 
     def _is_steady(self, recipe: Recipe) -> bool:

@@ -56,12 +56,29 @@ class ShortNames:
 
         Cost: a vector scan of the machine for each way in which its names are made.
         """
+        return self._meant(name, {})
+
+    def _meant(self, name: str, known: dict[str, list[int]]) -> list[int]:
+        """What `meant` finds; `known` has what the ends of a name such as ``core0@socket1@node3`` mean."""
         found = self._named(name)
         for pool, host in _splits(name) if not found else ():
-            found = sorted({v for top in self._tops(host) for v in self._by_name([pool], top).get(pool, ())})
+            if host not in known and self._is_placed(host):
+                known[host] = [self._s.vertex(host)]
+            elif host not in known:
+                known[host] = self._meant(host, known) if host.count(AT) <= _SPLITS_MAX else self._named(host)
+            found = self._below([pool], known[host])[0]
             if found:
                 break
         return found
+
+    def _below(self, names: Sequence[str], tops: Iterable[int]) -> list[list[int]]:
+        """The pools with each of these names below any of the tops, ascending."""
+        found: list[set[int]] = [set() for _ in names]
+        for top in tops:
+            of_name = self._by_name(names, top)
+            for pools, name in zip(found, names, strict=True):
+                pools.update(of_name.get(name, ()))
+        return [sorted(pools) for pools in found]
 
     def _named(self, name: str) -> list[int]:
         self._lookups += 1
@@ -80,7 +97,7 @@ class ShortNames:
         return sorted(found)
 
     def _tops(self, host: str) -> list[int]:
-        return [self._s.vertex(host)] if self._is_placed(host) else self._named(host)
+        return [self._s.vertex(host)] if self._is_placed(host) else self.meant(host)
 
     def _by_name(self, names: Iterable[str], top: int = -1, type_name: str | None = None) -> dict[str, list[int]]:
         """The pools with these names, of a type or of any, below `top` or everywhere."""
@@ -103,10 +120,7 @@ class ShortNames:
         pool, at, host = name.partition(AT)
         if not (at and pool and host):
             raise self._unknown(name)
-        tops = self._tops(host)
-        if len(tops) == 1:
-            raise self._not_below(pool, host, tops[0])
-        raise self._ambiguous(host, tops) if tops else self._unknown(host)
+        raise self._not_below(pool, host, self._tops(host))
 
     def all(self, names: Sequence[str]) -> list[int]:
         """The pools that several names mean, in their order.
@@ -129,19 +143,31 @@ class ShortNames:
         Errors: as :meth:`vertex`.
         """
         found: list[int] = []
-        tops = [self._s.vertex(host) for host in hosts] if self._is_placed(hosts[0]) else self.all(hosts)
-        for host, top in zip(hosts, tops, strict=True):
-            below = self._by_name(names, top)
-            for name in names:
-                of_name = below.get(name, [])
+        for host, tops in zip(hosts, self._tops_of(hosts), strict=True):
+            for name, of_name in zip(names, self._below(names, tops), strict=True):
                 if len(of_name) > 1:
                     raise self._ambiguous(f"{name}{AT}{host}", of_name)
-                if not of_name:
-                    raise self._not_below(name, host, top)
-                found += of_name
+                found += of_name or [self.vertex(f"{name}{AT}{host}")]  # a name with an '@' of its own, or nothing
         return found
 
-    def _not_below(self, name: str, host: str, top: int) -> UnknownPool:
+    def _tops_of(self, hosts: Sequence[str]) -> list[list[int]]:
+        """What each of these hosts may mean: several pools if one of them alone contains what is looked for."""
+        named = [host for host in hosts if not self._is_placed(host)]
+        try:
+            known = dict(zip(named, ([v] for v in self.all(named)), strict=True)) if named else {}
+        except UnknownPool:
+            known = {}
+        return [known[host] if host in known else self._tops(host) for host in hosts]
+
+    def _not_below(self, name: str, host: str, tops: Sequence[int]) -> UnknownPool:
+        """The error for a name below a host, or for the host."""
+        if not tops:
+            inner, at, outer = host.partition(AT)
+            is_chain = at and inner and outer and host.count(AT) <= _SPLITS_MAX
+            return self._not_below(inner, outer, self._tops(outer)) if is_chain else self._unknown(host)
+        if len(tops) > 1:
+            return self._ambiguous(host, tops)
+        (top,) = tops
         below = range(top + 1, min(self._s.end.item(top), top + 1 + limits.NEAREST_MAX))
         hint = _closest(name, dict.fromkeys(self._s.name(v) for v in below))
         return UnknownPool(f"no pool '{_short(name)}' below {self._s.where(top)}", where=_short(f"{name}{AT}{host}"), hint=hint)

@@ -471,6 +471,11 @@ class Structure:
         order, starts = self.type_order
         return order[starts[number] : starts[number + 1]]
 
+    def in_tree(self, type_name: str) -> Int32:
+        """As :meth:`of_type`, without pools outside the containment tree."""
+        found = self.of_type(type_name)
+        return found[: int(found.searchsorted(self.tree_end))]
+
     @cached_property
     def execution_targets(self) -> tuple[Int32, Int32]:
         """Ranks, ascending, and the topmost pool on each (RFC 20).  Cost O(n) on the first call."""
@@ -637,6 +642,8 @@ class Lookup:
     def __init__(self, structure: Structure) -> None:
         self._s = structure
         self._paths: dict[str, int] = {}
+        #: By word, whether it names pools where it could be a request too, see `model/targets.py`.
+        self.are_names: dict[str, bool] = {}
         self._levels: dict[tuple[str, int], dict[str, list[int]]] = {}
         self._levels_size = 0
         self._outside: dict[str, dict[str, list[int]]] = {}
@@ -733,7 +740,7 @@ class Lookup:
                     return v
         children = self._s.children(parent)
         kinds = self._s.kind[children]
-        for number in np.unique(kinds).tolist():
+        for number in np.flatnonzero(np.bincount(kinds)).tolist():
             for v in children[kinds == number][
                 self._name_candidates(children[kinds == number], self._s.kinds[number], name)
             ].tolist():

@@ -122,14 +122,14 @@ class GraphInventory:
         self.running.add(hold)
         return hold
 
-    def _commit(self, key: int, found: Placement, *, anew: bool = False) -> Hold:
+    def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> Hold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
         count = self._current_measure().units(vertices, amounts, self.graph.structure.size[vertices])
         hold = GraphHold(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
         if len(found):  # empty for a request that only shares pools
             with recording.own_changes(self):
-                changes.commit_match(self.graph, found, fluid.encode(key), anew=anew)
+                changes.commit_match(self.graph, found, fluid.encode(key), is_moved=is_moved)
         return hold
 
     def forget_failures(self) -> None:
@@ -163,7 +163,7 @@ class GraphInventory:
     def restore(self, key: int, place: Placement, duration: int, start: int, now: int) -> bool:
         moved = replace(place, start=start, end=min(start + duration, FOREVER))
         try:
-            self._reserved[key] = self._commit(key, moved, anew=True)
+            self._reserved[key] = self._commit(key, moved, is_moved=True)
         except (InsufficientResources, InfeasibleRequest):
             return False
         self._places[key] = moved
@@ -386,7 +386,7 @@ class GraphInventory:
 def _signature(request: Request) -> object:
     """Equal for requests with the same answer at any time."""
     queue = request.system.get("queue", "") if request.attributes else ""
-    return request.resources, request.constraint, queue, request.variants
+    return request.resources, request.constraint, queue, request.chooser, request.variants
 
 
 class GraphHold(Hold):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
@@ -68,13 +68,17 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
+_NO_JOB: Final = -1
+"""In place of the number of a job that waits for its begin time."""
+
+
 class Instance(Tabular):
     """A scheduler over one resource graph.
 
     Args:
         graph: a machine or part of one. With inventory "graph", every job is an allocation in it, under the id of the job.
-        queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, hyperqueue, with parameters
-            as in ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
+        queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, hyperqueue, jqm-poller,
+            jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
         match_policy: which pools to prefer.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
         name: default: that of the graph.
@@ -274,7 +278,7 @@ class Instance(Tabular):
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
-        length = matching.length(self._graph, request, None if duration_s is None else _duration(duration_s))
+        length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         return self.submit_request(request, length, now, urgency, name, user, dependencies, payload)
 
     def submit_request(
@@ -300,6 +304,10 @@ class Instance(Tabular):
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload)
         job.ask = ask
         job.dependencies = tuple(given)
+        with Guard(self.policy):
+            waiting = self.policy.take_in(job)
+        if waiting is not job:
+            return self._active(waiting)
         self._jobs[job.number] = job
         if name is not None:
             self.dependencies.register(job)
@@ -373,6 +381,15 @@ class Instance(Tabular):
 
     def _wait_until(self, moment: int, job: Job) -> None:
         heappush(self._timers, (moment, job.number))
+        self.announce(self.next_event())
+
+    def running_job(self, number: int) -> Job:
+        """The job with a claim, by its number."""
+        return self._jobs[number]
+
+    def wake_at(self, moment: int) -> None:
+        """Make a pass at a moment in ticks, even if nothing happens until then."""
+        heappush(self._timers, (moment, _NO_JOB))
         self.announce(self.next_event())
 
     # -- from state to state -----------------------------------------------------------------------------------------

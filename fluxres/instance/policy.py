@@ -19,6 +19,7 @@ It can be used as `queue_policy="shortest-first"` if its package has an entry po
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from itertools import islice
@@ -49,9 +50,7 @@ def policy(given: str | QueuePolicy) -> QueuePolicy:
     if not isinstance(given, str):
         raise UsageError(f"expected a queue policy or its name, got {given!r:.80}")
     name, _, text = given.partition(":")
-    factory = _factories().get(name)
-    if factory is None:
-        factory = _from_entry_point(name)
+    factory = _factory(name)
     parameters = _parameters(given, text)
     _require_known(given, factory, parameters)
     try:
@@ -67,14 +66,30 @@ def policy(given: str | QueuePolicy) -> QueuePolicy:
 
 def names() -> list[str]:
     """The names of all policies; those of other packages come last."""
-    return [*_factories(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    return [*_factories(), *_OF_PEERS, *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
 
 
 def _factories() -> dict[str, Any]:
-    from fluxres.instance.hyperqueue import HyperQueue  # needs the matcher, which most commands do not load
+    own = (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare)
+    return {kind.name: kind for kind in own}
 
-    kinds = (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare, HyperQueue)
-    return {kind.name: kind for kind in kinds}
+
+_OF_PEERS: Final = {
+    "hyperqueue": ("fluxres.instance.hyperqueue", "HyperQueue"),
+    "jqm-poller": ("fluxres.instance.jqm", "JqmPoller"),
+    "jqm-tours": ("fluxres.instance.jqm", "JqmTours"),
+    "canary": ("fluxres.instance.canary", "Canary"),
+}
+"""Policies of other systems, by module and class; these load the system's language, so only when one is used."""
+
+
+def _factory(name: str) -> Any:
+    if (own := _factories().get(name)) is not None:
+        return own
+    if name in _OF_PEERS:
+        module, kind = _OF_PEERS[name]
+        return getattr(import_module(module), kind)
+    return _from_entry_point(name)
 
 
 def _from_entry_point(name: str) -> Any:

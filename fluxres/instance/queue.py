@@ -22,6 +22,7 @@ from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.inventory import ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
+from fluxres.instance.lanes import Lanes
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Member, Timekeeper
 
@@ -69,6 +70,18 @@ class QueuePolicy:
     def finished(self, job: Job, now_s: float) -> None:
         """Called when a job has freed its resources, for policies that track usage."""
 
+    def lane(self, job: Job) -> str:
+        """The lane of a job, for policies with lanes; default: the partition that its request names."""
+        return job.request.queue or ""
+
+    def place(self, job: Job) -> Any:
+        """The sort key of a job in its lane; default: by priority and submission."""
+        return _sort_key(job)
+
+    def take_in(self, job: Job) -> Job:
+        """The job that waits once a new one is submitted: the new one, or one that waits already and does for both."""
+        return job
+
 
 class Guard:
     """Reports what a policy raises as a PolicyError that names the policy."""
@@ -103,6 +116,10 @@ class QueueOwner(Scheduler, Member, Protocol):
 
     def owe_pass(self, *, is_promised: bool = False) -> None: ...
 
+    def wake_at(self, moment: int) -> None: ...
+
+    def running_job(self, number: int) -> Job: ...
+
     def start_job(self, job: Job, claim: Any, limit: int) -> None: ...
 
     def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None: ...
@@ -119,11 +136,14 @@ class Queue:
     starts none are left out.
 
     A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
-    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `graph`, `running`.
+    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `lanes`, `graph`, `instance`, `wake_at`.
     """
 
     def __init__(self, instance: QueueOwner) -> None:
         self._instance = instance
+        policy = instance.policy
+        #: from the beginning for a policy that names lanes, so that no pass has to divide all jobs
+        self._lanes = Lanes(policy.lane, policy.place) if type(policy).lane is not QueuePolicy.lane else None
         self._jobs: list[Job] = []
         self._head = 0
         self._count = 0
@@ -161,6 +181,28 @@ class Queue:
         return seconds(self._instance.now)
 
     @property
+    def instance(self) -> Scheduler:
+        return self._instance
+
+    @property
+    def lanes(self) -> Lanes:
+        """The waiting jobs by lane, as `QueuePolicy.lane` names them, each lane in the order of `QueuePolicy.place`."""
+        if self._lanes is None:
+            policy = self._instance.policy
+            self._lanes = Lanes(policy.lane, policy.place)
+            self._lanes.sort(self.waiting())
+        return self._lanes
+
+    def running(self) -> Iterator[Job]:
+        """The jobs that hold resources, those that are being stopped included.  Cost O(jobs that run)."""
+        running, job = self._instance.inventory.running, self._instance.running_job
+        return (job(hold.key) for hold in (*running.holds, *running.lapsed.values()))
+
+    def wake_at(self, moment_s: float) -> None:
+        """Make a pass at this time, in seconds, even if nothing happens until then."""
+        self._instance.wake_at(ticks(moment_s))
+
+    @property
     def now(self) -> int:
         """Now in ticks."""
         return self._instance.now
@@ -169,11 +211,6 @@ class Queue:
     def graph(self) -> ResourceGraph:
         """The machine, with what everybody holds of it; a policy only reads it."""
         return self._instance.inventory.graph
-
-    def running(self) -> Iterator[Job]:
-        """The jobs that hold resources."""
-        jobs = self._instance.running_jobs
-        return (jobs[hold.key] for hold in self._instance.inventory.running.holds if hold.key in jobs)
 
     @property
     def is_full(self) -> bool:
@@ -377,6 +414,8 @@ class Queue:
             insort(jobs, job, lo=self._head, key=_sort_key)
             self.changed = True
         self._fresh.append(job)
+        if self._lanes is not None:
+            self._lanes.add(job)
 
     def leave(self, job: Job) -> None:
         """Remove a job that has started, or no longer waits; its state has changed already."""
@@ -411,6 +450,8 @@ class Queue:
         self._head = 0
         self._count = len(self._jobs)
         self.changed = True
+        if self._lanes is not None:
+            self._lanes.sort(self._jobs)
 
     def reserved_jobs(self) -> Iterator[Job]:
         return iter(self._reserved.values())

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from fluxres.graph.forest import slice_of
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
 from fluxres.syntax.jobspec import Request
@@ -44,7 +45,8 @@ def uniform_request(request: Request) -> UniformRequest | None:
     >>> uniform_request(as_request("slot=2/core=4"))[:3], uniform_request(as_request("node/core"))
     (('core', 8, 4), None)
     """
-    if request.constraint is not None or request.queue is not None or request.variants or len(request.resources) != 1:
+    is_plain = request.constraint is None and request.queue is None and not request.chooser and not request.variants
+    if not is_plain or len(request.resources) != 1:
         return None
     top, times = request.resources[0], 1
     if top.is_slot:
@@ -86,7 +88,7 @@ def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray 
         return None
     if wanted.together > 1 and wanted.type != _NODE and _NODE in structure.types:
         nodes = structure.of_type(_NODE)
-        if (np.searchsorted(nodes, vertices, side="right") > 0).any() and _any_inside(structure, nodes, vertices):
+        if (slice_of(nodes, structure.end[nodes], vertices) >= 0).any():
             return None
     return vertices
 
@@ -105,9 +107,3 @@ def _is_for_one_job(structure: Structure, vertices: np.ndarray) -> bool:
     """Whether any of these pools is in a pool that only one job may use at a time (rule A8)."""
     around = structure.exclusive_composites
     return bool(len(around) and (np.searchsorted(vertices, around + 1) < np.searchsorted(vertices, structure.end[around])).any())
-
-
-def _any_inside(structure: Structure, nodes: np.ndarray, vertices: np.ndarray) -> bool:
-    before = np.searchsorted(nodes, vertices, side="right") - 1
-    held = before >= 0
-    return bool((vertices[held] < structure.end[nodes[before[held]]]).any())

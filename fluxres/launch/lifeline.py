@@ -8,23 +8,26 @@ group and clears its environment escapes.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import resource
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Final
+from functools import partial
+from typing import IO, TYPE_CHECKING, Final
 
 from fluxres.errors import UsageError
+from fluxres.launch import descendants
+
+if TYPE_CHECKING:
+    import subprocess
 
 MARK: Final = "FLUXRES_INSTANCE"
 """Environment variable with the run and the instance of a process: ``RUN/tree.2.1``."""
 JOB: Final = "FLUXRES_JOB"
 """Environment variable with the id of a job."""
-_PR_SET_PDEATHSIG: Final = 1
+RUN: Final = "FLUXRES_RUN"
+"""Environment variable with the mark of a job of `fluxres run`."""
 _ROUNDS: Final = 100
 
 
@@ -57,6 +60,8 @@ def start(
 
     Errors: OSError if there is no such program or the system lacks resources for it.
     """
+    import subprocess
+
     environment = {**os.environ, **(extra or {}), MARK: mark}
     if job:
         environment[JOB] = job
@@ -68,19 +73,8 @@ def start(
         env=environment,
         process_group=0,
         # Two system calls between fork and exec, which a lock of another thread cannot block.
-        preexec_fn=_tied(os.getpid(), last_words),  # noqa: PLW1509
+        preexec_fn=partial(descendants.die_with_parent, os.getpid(), last_words),  # noqa: PLW1509
     )
-
-
-def _tied(parent: int, last_words: int) -> Callable[[], None]:
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def tie() -> None:
-        prctl(_PR_SET_PDEATHSIG, last_words)
-        if os.getppid() != parent:
-            os._exit(1)  # it died before the call
-
-    return tie
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
@@ -89,14 +83,17 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-def kill_marked(mark: str) -> int:
-    """Kill all processes of an instance and of those below it; returns the number of processes.
+def kill_marked(mark: str, variable: str = MARK) -> int:
+    """Kill all processes of an instance and of those below it, or of a job; returns the number of processes.
+
+    Args:
+        variable: the environment variable that has the mark.
 
     Cost: reads the environment of every process of the machine.
     """
     killed = 0
     for _ in range(_ROUNDS):  # a killed process may just have started another
-        found = sum(_kill_if(pid, mark) for pid in _processes())
+        found = sum(_kill_if(pid, f"{variable}={mark}") for pid in _processes())
         if not found:
             break
         killed += found
@@ -132,12 +129,14 @@ def _is_marked(pid: int, mark: str) -> bool:
             variables = b"\0" + file.read() + b"\0"
     except OSError:
         return False
-    wanted = f"\0{MARK}={mark}".encode()
+    wanted = f"\0{mark}".encode()
     return wanted + b"\0" in variables or wanted + b"." in variables
 
 
 def raise_open_files() -> None:
     """Raise the limit of open files as far as allowed, since each job and each child takes some."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):

@@ -11,7 +11,7 @@ import selectors
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
@@ -19,6 +19,8 @@ from types import FrameType
 from typing import Final
 
 from fluxres.clock import stopwatch
+
+Handler = Callable[[int, FrameType | None], object]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -100,12 +102,24 @@ class Loop:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        with self._woken(dict.fromkeys(_SIGNALS, self._stop), lambda _number: None):
+            yield
+
+    @contextmanager
+    def handling(self, calls: Mapping[int, Callable[[], object]]) -> Iterator[None]:
+        """Call a function for each of these signals, from the loop. A signal that is ignored goes on being ignored."""
+        handled = {number: call for number, call in calls.items() if signal.getsignal(number) != signal.SIG_IGN}
+        with self._woken(dict.fromkeys(handled, _nothing), lambda number: handled[number]() if number in handled else None):
+            yield
+
+    @contextmanager
+    def _woken(self, handlers: Mapping[int, Handler], came: Callable[[int], object]) -> Iterator[None]:
         reader, writer = socket.socketpair()
         reader.setblocking(False)
         writer.setblocking(False)
-        self.watch(reader.fileno(), lambda: _drain(reader))
+        self.watch(reader.fileno(), lambda: [came(number) for number in _drain(reader)])
         woken = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             yield
         finally:
@@ -120,8 +134,13 @@ class Loop:
         self.stops += 1
 
 
-def _drain(reader: socket.socket) -> None:
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """What is to be done is done from the loop, which the signal wakes."""
+
+
+def _drain(reader: socket.socket) -> bytes:
+    """The numbers of the signals that have come."""
     try:
-        reader.recv(4096)
+        return reader.recv(4096)
     except BlockingIOError:
-        return
+        return b""

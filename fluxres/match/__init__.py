@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fluxres.match.matcher import Matcher
 from fluxres.match.policy import Policy, policy
-from fluxres.match.reasons import Refusal
 from fluxres.match.result import Placement, SlotGroup
 
-__all__ = ["Matcher", "Placement", "Policy", "Refusal", "SlotGroup", "policy"]
+__all__ = ["Matcher", "Placement", "Policy", "SlotGroup", "policy"]

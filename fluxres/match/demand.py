@@ -115,6 +115,7 @@ class Plan:
         charged: whether anything is charged along paths of an auxiliary graph.
         between: the number of the graph of which the request asks for units between its nodes; -1 for none.
         lowest: the minimum counts, by number.
+        loose: the demands whose counts leave a choice.
         is_routed: whether units are requested along routes, to a named pool or between nodes.
     """
 
@@ -127,6 +128,7 @@ class Plan:
     charged: bool
     between: int
     lowest: tuple[int, ...]
+    loose: tuple[Demand, ...]
     is_routed: bool
 
     @property

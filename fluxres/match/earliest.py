@@ -22,12 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.clock import FOREVER
-from fluxres.match.demand import Plan
-from fluxres.match.form import Form
-from fluxres.match.node_table import NodeTable
-from fluxres.match.policy import Policy
+from fluxres.match.query import Query
 from fluxres.match.result import Placement
-from fluxres.match.situation import Eligible
 from fluxres.match.vector import Search
 from fluxres.planner.block import Words
 from fluxres.planner.marks import Marks
@@ -109,21 +105,21 @@ class WindowSkipper:
         failures: finds the known failures of requests of one kind.
     """
 
-    def __init__(
-        self, node_table: NodeTable, plan: Plan, form: Form, eligible: Eligible, policy: Policy, failures: FailuresOf
-    ) -> None:
-        self._node_table, self._plan, self._form, self._eligible, self._policy = node_table, plan, form, eligible, policy
-        self._counts = plan.lowest
-        self._level = node_table.refresh()
-        self._number = form.number(self._counts)
-        needs = form.needs(self._counts)
-        kinds = tuple(sorted(needs))
-        drawn = tuple(sorted(form.draws, key=lambda draw: draw.demand.channel))
-        self._amounts = (self._number, *(needs[kind] for kind in kinds), *(self._counts[draw.demand.number] for draw in drawn))
-        self._failures = failures((form.sort, self._clear, kinds, *(draw.key(self._counts) for draw in drawn)))
-
-    def _search(self, start: int, end: int) -> Search:
-        return Search(self._node_table, self._plan, self._form, self._eligible, self._policy, start, end)
+    def __init__(self, query: Query, failures: FailuresOf) -> None:
+        assert query.form is not None
+        self._query, self._form, self._node_table = query, query.form, query.node_table
+        self._counts = query.plan.lowest
+        self._level = self._node_table.level
+        amounts = self._form.amounts(self._counts)
+        self._number, self._needs = amounts.number, amounts.needs
+        kinds = tuple(sorted(self._needs))
+        drawn = tuple(sorted(self._form.draws, key=lambda draw: draw.demand.channel))
+        self._amounts = (
+            self._number,
+            *(self._needs[kind] for kind in kinds),
+            *(self._counts[draw.demand.number] for draw in drawn),
+        )
+        self._failures = failures((self._form.sort, self._clear, kinds, *(draw.key(self._counts) for draw in drawn)))
 
     def first_start(self, duration: int, after: int) -> int | None:
         """A start from `after` on before which no match can start; None if there can never be one.
@@ -149,7 +145,7 @@ class WindowSkipper:
 
     @cached_property
     def _clear(self) -> bool:
-        return self._search(0, 1).clear
+        return Search(self._query, 0, 1).clear
 
     @cached_property
     def _marks(self) -> Marks:
@@ -174,8 +170,8 @@ class WindowSkipper:
     @cached_property
     def _wanted(self) -> Words:
         """The nodes that would be suitable if nothing were held."""
-        found = self._node_table.open(self._eligible, whole=self._clear)
-        for kind, units in self._form.needs(self._counts).items():
+        found = self._node_table.open(self._query.eligible, whole=self._clear)
+        for kind, units in self._needs.items():
             capacity, least = self._node_table.capacity(kind)
             if units > least:
                 found = found & self._level.roof.words(np.flatnonzero(capacity >= units))
@@ -194,7 +190,7 @@ class WindowSkipper:
         low, high = 0, len(moments)
         while low < high:
             middle = (low + high) // 2
-            if self._search(moments[middle], end).fits(self._counts):
+            if Search(self._query, moments[middle], end).fits(self._counts):
                 high = middle
             else:
                 low = middle + 1

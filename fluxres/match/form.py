@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil
-from typing import Literal
+from itertools import groupby
+from math import ceil, prod
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Supply
+from fluxres.match.result import SlotGroup
 from fluxres.match.typology import Typology
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+UNITS_MAX: Final = 1024
+"""Requests for more units take the general path, so that nothing is cached for counts that no machine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +36,16 @@ class LeafDemand:
         slot: the innermost slot around it below the node or bundle, or None.
         worth: how many requested units one unit of a pool is.
         shares: pools are looked at, not taken.
+        is_single: each pool has one unit, so that free pools are bits.
+        pools: of the type, ascending.
     """
 
     demand: Demand
     slot: Demand | None
     worth: Fraction
     shares: bool
+    is_single: bool
+    pools: Int32 = field(compare=False, repr=False)
 
     def units(self, counts: tuple[int, ...]) -> int:
         """Units of pools for one instance."""
@@ -106,6 +118,38 @@ class Load:
                 self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
 
 
+class Amounts(NamedTuple):
+    """What a form asks for once its counts are fixed.
+
+    Args:
+        number: nodes, bundles or units in all.
+        needs: units by type number that a node (or a bundle, or one unit) takes.
+        units: by part, the units of pools for one instance.
+        repeats: by part, how often it is requested in one node or bundle.
+    """
+
+    number: int
+    needs: dict[int, int]
+    units: tuple[int, ...]
+    repeats: tuple[int, ...]
+
+
+class Single(NamedTuple):
+    """What a request takes of a single node, known in advance except for the numbers of the pools.
+
+    Args:
+        needs: units by type number that the node must have.
+        takes_node: the node itself is taken, exclusively; else the first pools with these units.
+        amounts, whole, slots: of the match, shared by all matches of the request.
+    """
+
+    needs: dict[int, int]
+    takes_node: bool
+    amounts: Int64
+    whole: NDArray[np.bool_]
+    slots: tuple[SlotGroup, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A request as the vector path reads it.
@@ -116,6 +160,10 @@ class Form:
         outer: the slot around the nodes, or the slot of the bundle.
         parts: what is requested in each node or bundle, in the order written.
         draws: what is charged for each.
+        single: what it takes of one node, if it needs just one and its counts leave no choice.
+        groups: the numbers of the parts by the slot that they are in, in the order written.
+        kinds: type numbers of the parts.
+        part_of: by type number, the first part of that type.
     """
 
     sort: Literal["nodes", "bundles", "units"]
@@ -123,34 +171,39 @@ class Form:
     outer: Demand | None
     parts: tuple[LeafDemand, ...]
     draws: tuple[Draw, ...] = ()
+    single: Single | None = field(default=None, compare=False, repr=False)
+    groups: list[tuple[int, ...]] = field(init=False, compare=False, repr=False)
     kinds: list[int] = field(init=False, compare=False, repr=False)
-    """Type numbers of the parts."""
-    _needs: dict[tuple[int, ...], dict[int, int]] = field(default_factory=dict, compare=False, repr=False)
+    part_of: dict[int, LeafDemand] = field(init=False, compare=False, repr=False)
+    _amounts: dict[tuple[int, ...], Amounts] = field(default_factory=dict, compare=False, repr=False)
     _loads: dict[tuple[int, ...], Load] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", sorted({part.demand.kind for part in self.parts}))
+        object.__setattr__(self, "part_of", {part.demand.kind: part for part in reversed(self.parts)})
+        object.__setattr__(self, "kinds", sorted(self.part_of))
+        slots = groupby(enumerate(self.parts), lambda part: part if part[1].slot in (None, self.outer) else part[1].slot)
+        object.__setattr__(self, "groups", [tuple(number for number, _ in parts) for _, parts in slots])
 
-    def number(self, counts: tuple[int, ...]) -> int:
-        """The total number of nodes, bundles or units."""
-        if self.sort == "units":
-            return self.parts[0].units(counts)
-        outer = 1 if self.outer is None else counts[self.outer.number]
-        return outer if self.node is None else outer * counts[self.node.number]
-
-    def repeats(self, part: LeafDemand, counts: tuple[int, ...]) -> int:
-        """How often a part is requested in one node or bundle."""
-        inner = self.sort == "nodes" and part.slot is not None and part.slot is not self.outer
-        return counts[part.slot.number] if inner and part.slot is not None else 1
-
-    def needs(self, counts: tuple[int, ...]) -> dict[int, int]:
-        """Units by type that a node (or a bundle, or one unit) takes; the last result is cached."""
-        found = self._needs.get(counts)
+    def amounts(self, counts: tuple[int, ...]) -> Amounts:
+        """What it asks for with these counts; the last result is cached."""
+        found = self._amounts.get(counts)
         if found is None:
-            found = self._find_needs(counts)
-            self._needs.clear()
-            self._needs[counts] = found
+            found = self._find_amounts(counts)
+            self._amounts.clear()
+            self._amounts[counts] = found
         return found
+
+    def _find_amounts(self, counts: tuple[int, ...]) -> Amounts:
+        units = tuple([part.units(counts) for part in self.parts])
+        if self.sort == "units":
+            return Amounts(units[0], {self.parts[0].demand.kind: 1}, units, (1,))
+        number = (1 if self.outer is None else counts[self.outer.number]) * (1 if self.node is None else counts[self.node.number])
+        inner = [part.slot if self.sort == "nodes" and part.slot is not self.outer else None for part in self.parts]
+        repeats = tuple([1 if slot is None else counts[slot.number] for slot in inner])
+        needs: dict[int, int] = {}
+        for part, times, each in zip(self.parts, repeats, units, strict=True):
+            needs[part.demand.kind] = needs.get(part.demand.kind, 0) + times * each
+        return Amounts(number, needs, units, repeats)
 
     def load(self, typology: Typology, counts: tuple[int, ...]) -> Load:
         """What a node (or a bundle) draws; the last result is cached.
@@ -164,18 +217,14 @@ class Form:
             self._loads[counts] = found
         return found
 
-    def _find_needs(self, counts: tuple[int, ...]) -> dict[int, int]:
-        if self.sort == "units":
-            return {self.parts[0].demand.kind: 1}
-        found: dict[int, int] = {}
-        for part in self.parts:
-            kind = part.demand.kind
-            found[kind] = found.get(kind, 0) + self.repeats(part, counts) * part.units(counts)
-        return found
-
 
 def form(plan: Plan, typology: Typology) -> Form | None:
     """The form of a request, or None if only the traverser can match it."""
+    found = _form(plan, typology)
+    return None if found is None else replace(found, single=_single(plan, found))
+
+
+def _form(plan: Plan, typology: Typology) -> Form | None:
     if len(typology.structure.exclusive_composites):
         return None  # numbers of units do not say whether another job is in a pool
     sought, charged = split(plan.demands)
@@ -249,7 +298,36 @@ def _part(demand: Demand, slot: Demand | None, typology: Typology) -> LeafDemand
     if len(units) != 1 or not (ones or (least > 1 and not demand.whole)):
         return None
     worth = demand.per_unit(next(iter(units)))
-    return None if worth is None else LeafDemand(demand, slot, worth, demand.shared and ones)
+    return None if worth is None else LeafDemand(demand, slot, worth, demand.shared and ones, ones, typology.vertices(kind))
+
+
+def _single(plan: Plan, form: Form) -> Single | None:
+    """What a request takes of one node; None if it may take more than one node, or pools with several units."""
+    counts = plan.lowest
+    if plan.loose or (amounts := form.amounts(counts)).number != 1:
+        return None
+    if any(draw.inner or draw.slot is not form.outer for draw in form.draws):
+        return None
+    if form.node is not None:
+        whole = form.node.whole if form.node.children else not form.node.shared
+        fits = whole and not (form.draws and form.node.children)
+        return _of_one_node(plan, amounts.needs, 1, takes_node=True) if fits else None
+    is_plain = all(not part.shares and part.worth == 1 and part.is_single for part in form.parts)
+    number = sum(amounts.needs.values())
+    fits = number <= UNITS_MAX and len(amounts.needs) == len(form.parts)
+    return _of_one_node(plan, amounts.needs, number, takes_node=False) if is_plain and fits else None
+
+
+def _of_one_node(plan: Plan, needs: dict[int, int], number: int, *, takes_node: bool) -> Single:
+    amounts, whole = np.ones(number, np.int64), np.ones(number, np.bool_)
+    slots = []
+    for slot in plan.slots:
+        instances = prod(plan.lowest[each] for each in slot.total)
+        starts, picks = np.arange(instances + 1) * number, np.zeros(instances, np.int64) if takes_node else np.arange(number)
+        starts.flags.writeable = picks.flags.writeable = False
+        slots.append(SlotGroup(slot.label, starts, picks))
+    amounts.flags.writeable = whole.flags.writeable = False  # shared by all matches of this request
+    return Single(needs, takes_node, amounts, whole, tuple(slots))
 
 
 def is_simple(demand: Demand, typology: Typology) -> bool:

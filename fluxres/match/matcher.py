@@ -6,22 +6,22 @@ changes.  The vector path answers a request whose form it knows, the reference t
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
 from fluxres import limits
 from fluxres.clock import FOREVER, positive_ticks, seconds
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
-from fluxres.graph.outage import NOTHING_DEAD, Dead, Outage
+from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
-from fluxres.match import admission, reasons
+from fluxres.match import admission
 from fluxres.match.admission import Objection
+from fluxres.match.chooser import chosen
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.earliest import Failures, WindowSkipper, earliest
@@ -30,24 +30,25 @@ from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
 from fluxres.match.policy import Policy, policy
-from fluxres.match.reasons import Holders, Refusal
+from fluxres.match.query import Query
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible, Situation
 from fluxres.match.together import Below, Together
 from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
-from fluxres.match.vector import Single, search, single
+from fluxres.match.vector import Search
 from fluxres.match.workers import Returned, Workers
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
 
-Ready = tuple[Plan, Form | None, Single | None]
-"""A compiled request: for the traverser, for the vector path, and for the single-node path."""
+if TYPE_CHECKING:
+    from fluxres.match.reasons import Holders, PartReport, Refusal
+
 MULTINODE: Final = "allow_multinode"
 """canary: whether a test may use several nodes of the pool; a property of the root."""
 REQUESTS_KEPT: Final = 256
-"""Number of compiled requests that are kept."""
+"""Number of queries and of compiled requests that are kept."""
 
 
 class Matcher:
@@ -56,9 +57,10 @@ class Matcher:
     Args:
         structure: the machine.
         planner: over the same vertices; only read.
-        ideal: as if everything were up; expects an empty planner.
+        ideal: as if everything were up and nothing held.
         with_draws: charge what pools draw on their own.
         with_partitions: a request goes to a partition (rule P1).
+        typology: of another matcher of the same machine, to share; it has the present states, or as many as `ideal` asks for.
         returned: by parent, the pools that requests for amounts returned, in order; the caller keeps it up.
 
     Call `forget` after changing kinds of the structure in place (properties); changes of states are noticed.
@@ -83,25 +85,27 @@ class Matcher:
         ideal: bool = False,
         with_draws: bool = True,
         with_partitions: bool = True,
+        typology: Typology | None = None,
         returned: Returned | None = None,
     ) -> None:
         self.structure = structure
         self.planner = planner
         self.ideal = ideal
         self.with_partitions = with_partitions
-        present = () if ideal else (structure.outage.dead, structure.outage.stated)
-        self.typology = Typology(structure, *present, with_draws=with_draws)
-        #: By the identity of the resources, which jobspecs read from the same text share.
-        self._plans: OrderedDict[int, tuple[Request, Ready]] = OrderedDict()
-        self._ready_for: OrderedDict[object, Ready] = OrderedDict()
+        #: What takes no new work, as everything derived from states has it.
+        self._outage = structure.outage
+        present = () if ideal else (self._outage.dead, self._outage.stated)
+        self.typology = typology or Typology(structure, *present, with_draws=with_draws)
+        #: By the identity of the resources, which jobspecs read from the same text share, and what else a query depends on. The
+        #: request keeps the resources alive.
+        self._queries: dict[object, tuple[Request, Query]] = {}
+        #: By content: parsing the same resources again gives other, equal objects.
+        self._compiled: dict[object, tuple[Plan, Form | None]] = {}
         self._eligible: dict[object, Eligible] = {}
         #: Requests with their ranges of nodes cut to the limits of a partition, by resources, constraint and partition.
         self._within: dict[object, Request] = {}
         #: By eligible nodes and kind of request.
         self._failures: dict[tuple[Eligible, object], Failures] = {}
-        #: The outage when supply paths were last checked, and when eligible nodes were last computed.
-        self._followed: Outage | None = None
-        self._eligible_in: Outage | None = None
         self._node_table = NodeTable(self.typology, planner, ideal=ideal)
         self._below_meetings: Below = {}
         self._returned: Returned = {} if returned is None else returned
@@ -111,8 +115,7 @@ class Matcher:
 
     def forget(self) -> None:
         """Drop what was derived from kinds."""
-        self._plans.clear()
-        self._forget_eligible()
+        self._forget_queries()
         self._workers = None
         self._node_table.forget()
         for found in ("draws", "drawn_by_itself"):
@@ -144,52 +147,37 @@ class Matcher:
         Errors: InfeasibleRequest for a type that the machine does not have; LimitExceeded for competing parts that stay
         undecided; UsageError for an invalid window or policy, and for a partition that the machine does not have.
         """
-        return self.attempt(request, how, reference=reference, is_queued=is_queued)(start, end)
+        if not 0 <= start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
+        partition = self.partition_for(request) if self.structure.partitions or request.attributes else None
+        if partition is None:
+            return self._match(request, how, None, start, end, reference=reference)
+        if admission.objections(partition, request, _length(start, end), is_queued=is_queued, ideal=self.ideal):
+            return None
+        within = self._within_limits(request, partition)
+        return self._allowed(self._match(within, how, partition, start, end, reference=reference), partition)
 
-    def attempt(
-        self,
-        request: Request,
-        how: str | Policy = "first",
-        *,
-        reference: bool = False,
-        is_queued: bool = False,
-        among: Partition | None = None,
-    ) -> Callable[[int, int], Placement | None]:
-        """:meth:`match` as a function of the window, with everything that does not depend on the window done in advance.
-
-        Args:
-            among: match among the members of this partition, whatever else it allows.
-        """
-        if among is None and (self.structure.partitions or request.attributes):
-            partition = self.partition_for(request)
-            if partition is not None:
-                return self._admitted(request, partition, how, reference=reference, is_queued=is_queued)
-        chosen = policy(how)
+    def _match(
+        self, request: Request, how: str | Policy, partition: Partition | None, start: int, end: int, *, reference: bool = False
+    ) -> Placement | None:
+        """The match of a request among the members of a partition, whatever else that allows."""
         if request.variants:
-            return self._of_amounts(request, chosen, among)
-        plan, shape, alone = self._ready(request)
-        eligible = self._eligible_for(request.constraint, among)
+            return self._of_amounts(request, policy(how), partition)(start, end)
+        return self._answer(self._query(request, how, partition), start, end, reference=reference)
 
-        if plan.between >= 0:
-            together = self._meeting(plan, eligible, chosen, reference=reference)
-
-            def meet(start: int, end: int) -> Placement | None:
-                _require_window(start, end)
-                return together.match(start, end)
-
-            return meet
-
-        def at(start: int, end: int) -> Placement | None:
-            _require_window(start, end)
-            fast = None if reference else search(self._node_table, plan, shape, eligible, chosen, start, end)
-            if fast is not None:
-                try:
-                    return alone.match(fast) if alone is not None and alone.suits(fast) else fast.settle()
-                except NeedsTraverser:
-                    pass
-            return self._traverse(self._situation(eligible, plan, start, end), plan, chosen)
-
-        return at
+    def _answer(self, query: Query, start: int, end: int, *, reference: bool = False) -> Placement | None:
+        """The match of a query in a window."""
+        if query.plan.request.chooser is not None:
+            return chosen(query.plan, query.situation(start, end), query.policy.name)
+        if query.plan.between >= 0:
+            return self._meeting(query, reference=reference).match(start, end)
+        if query.form is not None and not reference:
+            try:
+                return Search(query, start, end).settle()
+            except NeedsTraverser:
+                pass
+        plan, situation, budget = query.plan, query.situation(start, end), self._budget(query.plan)
+        return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, query.policy, budget).match())
 
     # -- amounts -----------------------------------------------------------------------------------------------------
 
@@ -209,7 +197,6 @@ class Matcher:
         measured = workers.measured(request.variants)
 
         def at(start: int, end: int) -> Placement | None:
-            _require_window(start, end)
             situation = Situation(self.typology, self.planner, eligible, start, end, measured=measured, ideal=self.ideal)
             return workers.match(request.variants, situation, chosen)
 
@@ -226,10 +213,25 @@ class Matcher:
         situation = Situation(self.typology, self.planner, self.eligible_for(request), start, end, ideal=self.ideal)
         return self.workers.place(request.variants, number, nodes, situation)
 
+    def _why_not_amounts(
+        self, request: Request, partition: Partition | None, start: int, end: int, how: str | Policy, holders: Holders | None
+    ) -> Refusal | None:
+        """Why a request with variants has no match in a window, or None if it has one."""
+        self.workers.require_known(request.variants)
+        if partition is not None and (found := self._objections(request, start, end, how)):
+            return self._objected(request, found, start, end, how)
+        if self._match(request, how, partition, start, end) is not None:
+            return None
+        return self._refusal_of_amounts(request, partition, start, end, how, holders)
+
     def _refusal_of_amounts(
-        self, request: Request, partition: Partition | None, start: int, end: int, chosen: Policy, holders: Holders | None
+        self, request: Request, partition: Partition | None, start: int, end: int, how: str | Policy, holders: Holders | None
     ) -> Refusal:
         """Why a request with variants has no match: what the types of each variant say, and what only its node can."""
+        from fluxres.match import reasons
+
+        if partition is not None and (objected := self._objections(request, start, end, how)):
+            return self._objected(request, objected, start, end, how)
         eligible = self._eligible_for(request.constraint, partition)
         never = self._is_never(request)
         at, window = (self._unhindered(), (0, FOREVER)) if never else (self, (start, end))
@@ -237,47 +239,43 @@ class Matcher:
             request.variants,
             at.workers,
             lambda plan: Situation(at.typology, at.planner, eligible, *window, measured=plan.measured, ideal=at.ideal),
-            chosen,
+            policy(how),
             None if never else holders,
         )
         first = None
         with suppress(LimitExceeded):
-            first = None if never else self.earliest(request, _length(start, end), start, chosen)
+            first = None if never else self.earliest(request, _length(start, end), start, how)
         earliest = None if first is None else seconds(first.start)
         name = None if partition is None else partition.name
-        return Refusal(found[0], {}, never, earliest, partition=name, notes=found[1])
+        return reasons.Refusal(found[0], {}, never, earliest, partition=name, notes=found[1])
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
-    def _admitted(
-        self, request: Request, partition: Partition, how: str | Policy, *, reference: bool, is_queued: bool
-    ) -> Callable[[int, int], Placement | None]:
-        """The match of a request that goes to a partition, as far as the partition allows it."""
-        among = self.attempt(self._within_limits(request, partition), how, reference=reference, among=partition)
-
-        def at(start: int, end: int) -> Placement | None:
-            _require_window(start, end)
-            if admission.objections(partition, request, _length(start, end), is_queued=is_queued, ideal=self.ideal):
-                return None
-            found = among(start, end)
-            return None if found is None or self._beyond(partition, found) is not None else found
-
-        return at
+    def _allowed(self, found: Placement | None, partition: Partition | None) -> Placement | None:
+        """A match, unless it has more or fewer nodes than its partition allows."""
+        return None if found is None or (partition is not None and self._beyond(partition, found) is not None) else found
 
     def partition_for(self, request: Request) -> Partition | None:
         """The partition that a request goes to; None if it goes to the whole machine (rule P1).
 
         Errors: UsageError for a partition that the machine does not have.
         """
-        if not (self.structure.partitions or request.attributes) or not self.with_partitions:
-            return None
-        return admission.of_request(self.structure, request)
+        if (self.structure.partitions or request.attributes) and self.with_partitions:
+            return admission.of_request(self.structure, request)
+        return None
+
+    def _require_known(self, request: Request) -> None:
+        """Errors: InfeasibleRequest for a type that the machine does not have."""
+        if request.variants:
+            self.workers.require_known(request.variants)
+        else:
+            self._query(request)
 
     def _within_limits(self, request: Request, partition: Partition) -> Request:
         """The request as its partition limits it, the same object for the same resources."""
         if (partition.max_nodes is None and not partition.min_nodes) or request.variants:
             return request
-        key = request.resources, request.constraint, request.parts, partition.vertex
+        key = request.resources, request.constraint, request.parts, request.chooser, partition.vertex
         found = self._within.get(key)
         if found is None:
             if len(self._within) >= REQUESTS_KEPT:
@@ -290,7 +288,7 @@ class Matcher:
             return None
         return admission.beyond_limits(partition, admission.number_of_nodes(self.typology, found))
 
-    def _objections(self, request: Request, start: int, end: int, how: Policy) -> list[Objection]:
+    def _objections(self, request: Request, start: int, end: int, how: str | Policy) -> list[Objection]:
         """What the partition of a request does not allow in a window, or of the match there."""
         partition = self.partition_for(request)
         if partition is None:
@@ -299,7 +297,7 @@ class Matcher:
         if found or (partition.max_nodes is None and not partition.min_nodes):
             return found
         try:
-            there = self.attempt(self._within_limits(request, partition), how, among=partition)(start, end)
+            there = self._match(self._within_limits(request, partition), how, partition, start, end)
         except LimitExceeded:
             return []
         beyond = None if there is None else self._beyond(partition, there)
@@ -310,7 +308,7 @@ class Matcher:
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        plan, _, _ = self._ready(request)
+        plan = self._query(request).plan
         return len(plan.all), len(plan.slots)
 
     def earliest(
@@ -335,29 +333,31 @@ class Matcher:
         """
         if duration < 1:
             raise UsageError(f"duration: expected at least one tick, got {duration}")
+        if not 0 <= after < FOREVER:
+            raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
-        if partition is not None:
-            if admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
-                return None
-            request = self._within_limits(request, partition)
+        within = request if partition is None else self._within_limits(request, partition)
         if request.variants:
-            attempt_amounts = self.attempt(request, how, is_queued=is_queued, among=partition)
-            return earliest(attempt_amounts, self.planner, None, duration, after)
-        plan, shape, _ = self._ready(request)
+            self.workers.require_known(request.variants)
+        else:
+            query = self._query(within, how, partition)
+        if partition is not None and admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
+            return None
+        if request.variants:
+            return earliest(self._of_amounts(request, policy(how), partition), self.planner, None, duration, after)
         undecided: list[LimitExceeded] = []
-        decisive = self.attempt(request, how, reference=reference, is_queued=is_queued)
 
         def attempt(start: int, end: int) -> Placement | None:
             try:
-                return decisive(start, end)
+                return self._allowed(self._answer(query, start, end, reference=reference), partition)
             except LimitExceeded as error:
                 undecided.append(error)
                 return None
 
-        eligible = self._eligible_for(request.constraint, partition)
         skipper = None
-        if shape is not None and not reference and is_guided(shape.draws, self.typology):
-            skipper = WindowSkipper(self._node_table, plan, shape, eligible, policy(how), partial(self._failures_of, eligible))
+        is_searched = query.form is not None and not reference and request.chooser is None
+        if query.form is not None and is_searched and is_guided(query.form.draws, self.typology):
+            skipper = WindowSkipper(query, partial(self._failures_of, query.eligible))
         found = earliest(attempt, self.planner, skipper, duration, after)
         if found is None and undecided:
             raise undecided[0]
@@ -371,19 +371,21 @@ class Matcher:
         partition = self.partition_for(request)
         if partition is not None:
             length = None if request.duration_s is None else positive_ticks(request.duration_s)
-            if admission.objections(partition, request, length, is_queued=True, ideal=True):
-                return False
+            objections = admission.objections(partition, request, length, is_queued=True, ideal=True)
             request = self._within_limits(request, partition)
-        eligible = self._eligible_for(request.constraint, partition)
+            self._require_known(request)  # this comes before what a partition does not allow
+            if objections:
+                return False
         self.follow_suppliers()
+        eligible = self._eligible_for(request.constraint, partition)
         idle = [self._unhindered()]
         if self.typology.dead:
             idle.append(self._unheld())  # a supplier that is down need not give its share
         if request.variants:
             return any(matcher._of_amounts(request, policy("first"), partition)(0, FOREVER) for matcher in idle)
         for matcher in idle:
-            plan, shape, _ = matcher._ready(request)
-            if matcher._fits(plan, None if reference else shape, eligible, policy("first"), 0, FOREVER):
+            query = matcher._query(request, eligible=eligible)
+            if matcher._fits(query, query.plan.lowest, 0, FOREVER, reference=reference):
                 return True
         return False
 
@@ -402,30 +404,30 @@ class Matcher:
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        chosen = policy(how)
+        if not 0 <= start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
         partition, undecided = self.partition_for(request), False
-        if partition is not None and (found := self._objections(request, start, end, chosen)):
-            return self._objected(request, found, start, end, chosen)
-        within = request if partition is None else self._within_limits(request, partition)
         if request.variants:
-            if self.attempt(within, chosen, among=partition)(start, end) is not None:
-                return None
-            return self.refusal(request, start, end, chosen, holders=holders)
-        plan, shape, _ = self._ready(within)
+            return self._why_not_amounts(request, partition, start, end, how, holders)
+        query = self._query(request if partition is None else self._within_limits(request, partition), how, partition)
+        if partition is not None and (found := self._objections(request, start, end, how)):
+            return self._objected(request, found, start, end, how)
         try:
-            if self._fits(plan, shape, self._eligible_for(request.constraint, partition), chosen, start, end):
+            if self._fits(query, query.plan.lowest, start, end):
                 return None
         except LimitExceeded:
             undecided = True
-        return self.refusal(request, start, end, chosen, holders=holders, undecided=undecided)
+        return self.refusal(request, start, end, how, holders=holders, undecided=undecided)
 
-    def _objected(self, request: Request, found: list[Objection], start: int, end: int, chosen: Policy) -> Refusal:
+    def _objected(self, request: Request, found: list[Objection], start: int, end: int, how: str | Policy) -> Refusal:
         """The refusal of what a partition does not allow."""
+        from fluxres.match.reasons import Refusal  # most requests are not refused
+
         never = any(each.is_lasting for each in found)
         first = None
         if not never and all(each.code != "state" for each in found):
             with suppress(LimitExceeded):
-                first = self.earliest(request, _length(start, end), start, chosen)
+                first = self.earliest(request, _length(start, end), start, how)
         return Refusal((), {}, never, None if first is None else seconds(first.start), objections=tuple(found))
 
     def refusal(
@@ -448,36 +450,38 @@ class Matcher:
         smaller counts, and one search for the earliest start.
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        chosen = policy(how)
+        from fluxres.match import reasons
+
         partition = self.partition_for(request)
-        if partition is not None:
-            if objected := self._objections(request, start, end, chosen):
-                return self._objected(request, objected, start, end, chosen)
-            request = self._within_limits(request, partition)
         if request.variants:
-            return self._refusal_of_amounts(request, partition, start, end, chosen, holders)
-        name = None if partition is None else partition.name
-        plan, shape, _ = self._ready(request)
-        eligible = self._eligible_for(request.constraint, partition)
+            return self._refusal_of_amounts(request, partition, start, end, how, holders)
+        within = request if partition is None else self._within_limits(request, partition)
+        query = self._query(within, how, partition)
+        if partition is not None and (objected := self._objections(request, start, end, how)):
+            return self._objected(request, objected, start, end, how)
+        request, name = within, None if partition is None else partition.name
         if self._is_never(request):
             idle = self._unhindered()
-            plan, shape, _ = idle._ready(request)
-            ideal = idle._situation(eligible, plan, 0, FOREVER)
-            parts = reasons.explain(ideal, idle._widest(plan), chosen, None)
-            return Refusal(parts, idle._enough(ideal, plan, shape, chosen)[0], True, partition=name)
-        situation = self._situation(eligible, plan, start, end)
-        less, given_up = self._enough(situation, plan, shape, chosen)
+            query = idle._query(request, how, eligible=query.eligible)
+            situation = query.situation(0, FOREVER)
+            parts = reasons.explain(situation, idle._widest(query.plan), query.policy, None)
+            less, _ = idle._enough(query, 0, FOREVER)
+            return reasons.Refusal(parts, less, True, partition=name, rule=_rule(request, parts, situation))
+        less, given_up = self._enough(query, start, end)
         first = None
         try:
-            first = self.earliest(request, _length(start, end), start, chosen)
+            first = self.earliest(request, _length(start, end), start, how)
         except LimitExceeded:
             undecided = True
-        return Refusal(
-            reasons.explain(situation, self._widest(plan), chosen, holders),
+        situation = query.situation(start, end)
+        parts = reasons.explain(situation, self._widest(query.plan), query.policy, holders)
+        return reasons.Refusal(
+            parts,
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
             partition=name,
+            rule=_rule(request, parts, situation),
         )
 
     def _is_never(self, request: Request) -> bool:
@@ -487,97 +491,92 @@ class Matcher:
         except LimitExceeded:
             return False
 
-    def _fits(self, plan: Plan, shape: Form | None, eligible: Eligible, chosen: Policy, start: int, end: int) -> bool:
-        """Whether the minimum counts have a match in a window."""
-        _require_window(start, end)
-        if plan.between >= 0:
-            return self._meeting(plan, eligible, chosen).at(plan.lowest, start, end) is not None
-        fast = search(self._node_table, plan, shape, eligible, chosen, start, end)
-        if fast is not None:
+    def _fits(self, query: Query, counts: tuple[int, ...], start: int, end: int, *, reference: bool = False) -> bool:
+        """Whether a query has a match for these counts in a window."""
+        if query.plan.request.chooser is not None:
+            return chosen(query.plan, query.situation(start, end), query.policy.name) is not None
+        if query.plan.between >= 0:
+            return self._meeting(query).at(counts, start, end) is not None
+        if query.form is not None and not reference:
             with suppress(NeedsTraverser):
-                return fast.fits(plan.lowest)
-        situation = self._situation(eligible, plan, start, end)
-        return Traverser(situation, plan, plan.lowest, chosen, self._budget(plan)).match() is not None
+                return Search(query, start, end).fits(counts)
+        situation, budget = query.situation(start, end), self._budget(query.plan)
+        return Traverser(situation, query.plan, counts, query.policy, budget).match() is not None
 
-    def _enough(self, situation: Situation, plan: Plan, shape: Form | None, chosen: Policy) -> tuple[dict[str, int], bool]:
-        node_table = self._node_table
-        budget = self._budget(plan)
+    def _enough(self, query: Query, start: int, end: int) -> tuple[dict[str, int], bool]:
+        if query.plan.request.chooser is not None:
+            return {}, False  # it answers the request as it is
+        from fluxres.match import reasons
 
-        if plan.between >= 0:
-            meeting = self._meeting(plan, situation.eligible, chosen)
-            return reasons.enough(plan, lambda counts: meeting.at(counts, situation.start, situation.end) is not None)
+        return reasons.enough(query.plan, lambda counts: self._fits(query, counts, start, end))
 
-        def attempt(counts: tuple[int, ...]) -> bool:
-            fast = search(node_table, plan, shape, situation.eligible, chosen, situation.start, situation.end)
-            if fast is not None:
-                with suppress(NeedsTraverser):
-                    return fast.fits(counts)
-            return Traverser(situation, plan, counts, chosen, budget).match() is not None
-
-        return reasons.enough(plan, attempt)
-
-    def _meeting(self, plan: Plan, eligible: Eligible, chosen: Policy, *, reference: bool = False) -> Together:
-        return Together(self._node_table, plan, eligible, chosen, self._below_meetings, self._budget, reference=reference)
+    def _meeting(self, query: Query, *, reference: bool = False) -> Together:
+        return Together(query, self._below_meetings, self._budget, reference=reference)
 
     def _widest(self, plan: Plan) -> Plan:
         """The plan used to explain a refusal: its nodes meet where most nodes do."""
         widest = self.typology.meetings(plan.between).widest if plan.between >= 0 else None
         return plan if widest is None else compile_plan(plan.request, self.typology, widest)
 
-    def _situation(self, eligible: Eligible, plan: Plan, start: int, end: int) -> Situation:
-        return Situation(self.typology, self.planner, eligible, start, end, measured=plan.measured, ideal=self.ideal)
-
     # -- caches ------------------------------------------------------------------------------------------------------
-
-    def _traverse(self, situation: Situation, plan: Plan, chosen: Policy) -> Placement | None:
-        budget = self._budget(plan)
-        return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, chosen, budget).match())
 
     def _budget(self, plan: Plan) -> Budget:
         # Where suppliers overlap, very many choices of nodes are equivalent, and each costs a walk over its suppliers.
         steps = limits.MATCH_STEPS_MAX // 20 if plan.charged else limits.MATCH_STEPS_MAX + 8 * self.structure.n
         return Budget(steps, of_one_part=plan.is_of_one_type)
 
-    def _ready(self, request: Request) -> Ready:
-        self.follow_suppliers()
-        _require_allowed(self.structure, request)
-        found = self._plans.get(id(request.resources))
-        if found is None or not _asks_the_same(found[0], request):
-            if any(vertex.is_directed for vertex in request.vertices()):
-                self.follow_suppliers(routed=True)
-            # Parsing the same resources again gives other, equal objects.
-            what = request.resources, request.constraint, request.parts
-            ready = self._ready_for.get(what)
-            if ready is None:
-                plan = compile_plan(request, self.typology)
-                shape = self._form_of(plan)
-                alone = None if shape is None else single(plan, shape, self.planner.columns)
-                ready = self._ready_for[what] = plan, shape, alone
-            found = self._plans[id(request.resources)] = (request, ready)
-            if len(self._plans) > REQUESTS_KEPT:
-                self._plans.popitem(last=False)
-            if len(self._ready_for) > REQUESTS_KEPT:
-                self._ready_for.popitem(last=False)
+    def _query(
+        self,
+        request: Request,
+        how: str | Policy = "first",
+        partition: Partition | None = None,
+        eligible: Eligible | None = None,
+    ) -> Query:
+        """A request, compiled, with what it may use.
+
+        Args:
+            partition: whose members it may use, as far as its constraint allows.
+            eligible: use these targets instead.
+        """
+        if self.structure.outage is not self._outage:
+            self.follow_suppliers()
+        if request.attributes:
+            _require_allowed(self.structure, request)
+        named = how if isinstance(how, str) else id(how)
+        among = None if partition is None else partition.vertex
+        key = id(request.resources), request.constraint, request.parts, request.chooser, named, among, eligible
+        found = self._queries.get(key)
+        if found is None:
+            chosen, (plan, shape) = policy(how), self._compile(request)
+            allowed = self._eligible_for(request.constraint, partition) if eligible is None else eligible
+            found = request, Query.of(self._node_table, plan, shape, allowed, chosen)
+            _keep(self._queries, key, found)
         return found[1]
 
-    def _form_of(self, plan: Plan) -> Form | None:
-        found = form(plan, self.typology) if plan.between < 0 else None
-        return found if found is not None and self._node_table.level is not None else None
+    def _compile(self, request: Request) -> tuple[Plan, Form | None]:
+        """The request for the traverser, and for the vector path if its form is known."""
+        if any(vertex.is_directed for vertex in request.vertices()):
+            self.follow_suppliers(routed=True)
+        what = request.resources, request.constraint, request.parts, request.chooser
+        found = self._compiled.get(what)
+        if found is None:
+            plan = compile_plan(request, self.typology)
+            has_form = plan.between < 0 and self._node_table.is_flat
+            found = plan, form(plan, self.typology) if has_form else None
+            _keep(self._compiled, what, found)
+        return found
 
     def _eligible_for(self, constraint: Constraint | None, partition: Partition | None = None) -> Eligible:
-        outage = self.structure.outage
-        if outage is not self._eligible_in:  # a constraint may test states
-            self._forget_eligible()
-            self._eligible_in = outage
         key = constraint if partition is None else (constraint, partition.vertex)
         found = self._eligible.get(key)
         if found is None:
             if len(self._eligible) >= REQUESTS_KEPT:
-                self._forget_eligible()
+                self._forget_queries()
             found = self._eligible[key] = Eligible(self.typology, constraint, partition)
         return found
 
-    def _forget_eligible(self) -> None:
+    def _forget_queries(self) -> None:
+        self._queries.clear()
         self._eligible.clear()
         self._failures.clear()
 
@@ -588,22 +587,27 @@ class Matcher:
         return found
 
     def follow_suppliers(self, *, routed: bool = False) -> None:
-        """Check whether the set of suppliers that give nothing has changed, which changes supply paths.
+        """Drop what was derived from states if they have changed, and the supply paths if other suppliers give nothing.
 
         Args:
             routed: the caller will ask for routes, which avoid every pool out of service.
         """
         outage, known = self.structure.outage, self.typology
-        if self.ideal or (outage is self._followed and not routed):
+        if outage is not self._outage:
+            self._outage = outage
+            self._forget_queries()  # a constraint may test states
+            self._node_table.forget_states()
+        elif not routed:
             return
-        self._followed = outage
+        if self.ideal:
+            return
         same_routes = not (routed or known.paths.is_routed) or np.array_equal(outage.stated, known.stated)
         same_routes = same_routes and not (routed and known.paths.is_crowded)
         if same_routes and _is_same(outage.dead, known.dead):
             return
         self.typology = Typology(self.structure, outage.dead, outage.stated)
-        self._plans, self._ready_for = OrderedDict(), OrderedDict()  # an idle matcher may go on using the former ones
-        self._forget_eligible()
+        self._compiled = {}  # an idle matcher may go on using the former one
+        self._forget_queries()
         self._below_meetings.clear()
         self._node_table = NodeTable(self.typology, self.planner)
         self._empty = None
@@ -611,29 +615,30 @@ class Matcher:
     def _unheld(self) -> Matcher:
         """A matcher for the same machine with nothing held."""
         if self._empty is None:
-            self._empty = Matcher(self.structure, self._empty_planner())
-            self._empty.share(self)
+            columns = self.planner.columns
+            nothing = Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
+            self._empty = Matcher(self.structure, nothing, typology=self.typology)
+            self._empty._compiled = self._compiled
         return self._empty
-
-    def _empty_planner(self) -> Planner:
-        columns = self.planner.columns
-        return Planner(columns.parents, columns.ends, columns.type_numbers, columns.sizes, of_type=self.typology.vertices)
 
     def _unhindered(self) -> Matcher:
         """A matcher for the same machine with nothing held and everything up."""
         if self._idle is None:
-            self._idle = Matcher(self.structure, self._empty_planner(), ideal=True)
-            if self.typology.dead is NOTHING_DEAD and not len(self.typology.stated):
-                self._idle.share(self)
+            shared = None if self.typology.dead is not NOTHING_DEAD or len(self.typology.stated) else self.typology
+            self._idle = Matcher(self.structure, self.planner, ideal=True, typology=shared)
+            if shared is not None:
+                self._idle._compiled = self._compiled
         return self._idle
 
-    def share(self, other: Matcher) -> None:
-        """Use the facts about types and the compiled requests of another matcher of the same machine."""
-        self.typology = other.typology
-        self._plans, self._ready_for = other._plans, other._ready_for
-        self._forget_eligible()
-        self._below_meetings.clear()
-        self._node_table = NodeTable(self.typology, self.planner, ideal=self.ideal)
+
+Kept = TypeVar("Kept")
+
+
+def _keep(known: dict[object, Kept], key: object, found: Kept) -> None:
+    """Remember one more, and forget the oldest beyond REQUESTS_KEPT."""
+    if len(known) >= REQUESTS_KEPT:
+        del known[next(iter(known))]
+    known[key] = found
 
 
 def _require_allowed(structure: Structure, request: Request) -> None:
@@ -657,8 +662,11 @@ def _require_allowed(structure: Structure, request: Request) -> None:
         raise InfeasibleRequest(message, where="nodes", hint="request one node", reasons={"nodes": message})
 
 
-def _asks_the_same(one: Request, other: Request) -> bool:
-    return one.resources is other.resources and one.constraint == other.constraint and one.parts == other.parts
+def _rule(request: Request, parts: Sequence[PartReport], situation: Situation) -> str:
+    """Why the rule of a request refuses it, if there is enough of everything."""
+    if request.chooser is None or any(part.is_short for part in parts):
+        return ""
+    return request.chooser.refusal(situation)
 
 
 def _is_same(one: Dead, other: Dead) -> bool:
@@ -669,7 +677,6 @@ def _length(start: int, end: int) -> int:
     return end - start if end < FOREVER else FOREVER
 
 
-def _require_window(start: int, end: int) -> None:
-    if not 0 <= start < end or start >= FOREVER:
-        said = f"[{seconds(start):g} s, {seconds(end):g} s)"
-        raise UsageError(f"window {said}: expected 0 <= start < end and a finite start")
+def _wrong_window(start: int, end: int) -> UsageError:
+    said = f"[{seconds(start):g} s, {seconds(end):g} s)"
+    return UsageError(f"window {said}: expected 0 <= start < end and a finite start")

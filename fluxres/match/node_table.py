@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.outage import Outage
 from fluxres.match.situation import PERFORMANCE_CLASS, Eligible, Situation
 from fluxres.match.typology import Typology
 from fluxres.planner.block import Words
@@ -38,33 +37,32 @@ class NodeTable:
         self.forget()
 
     @cached_property
-    def level(self) -> Level | None:
-        """The level of the nodes; None if they nest or have sizes.  The planner maintains it from the first use on."""
-        return self.planner.levels.of(self.typology.node) if self.typology.node >= 0 else None
+    def is_flat(self) -> bool:
+        """Whether the nodes have a level: they do not nest and have no sizes."""
+        return self.typology.node >= 0 and self.planner.levels.of(self.typology.node) is not None
+
+    @cached_property
+    def level(self) -> Level:
+        """The level of the nodes, if `is_flat`.  The planner maintains it from the first use on."""
+        found = self.planner.levels.of(self.typology.node)
+        assert found is not None
+        return found
 
     def forget(self) -> None:
         """Drop what was derived from states and kinds."""
-        self._outage: Outage | None = None
-        self._up: Words | None = None
-        self._takeable: Words | None = None
+        self.forget_states()
         self._eligible: dict[Eligible, Words] = {}
         self._units: dict[int, Int64] = {}
-        self._capacity: dict[int, tuple[Int64, int]] = {}
-        self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
         self._classes: list[NDArray[np.float64] | None] = []
         self._even: dict[int, bool] = {}
         self._varied: dict[int, bool] = {}
 
-    def refresh(self) -> Level:
-        """Update derived data if states have changed; returns the level, which must exist."""
-        assert self.level is not None  # a form exists only if nodes are flat
-        outage = self.typology.structure.outage
-        if self._outage is not outage:
-            self._up = self._takeable = None
-            self._capacity.clear()
-            self._up_pools.clear()
-            self._outage = outage
-        return self.level
+    def forget_states(self) -> None:
+        """Drop what was derived from states."""
+        self._up: Words | None = None
+        self._takeable: Words | None = None
+        self._capacity: dict[int, tuple[Int64, int]] = {}
+        self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -78,12 +76,8 @@ class NodeTable:
         return (at < 0) | (vertices >= structure.end[roots[at]])
 
     def open(self, eligible: Eligible, *, whole: bool) -> Words:
-        """Nodes in service that satisfy a constraint, as bits; for exclusive use, without pass-through nodes.
-
-        The caller has refreshed the table.
-        """
+        """Nodes in service that satisfy a constraint, as bits; for exclusive use, without pass-through nodes."""
         level = self.level
-        assert level is not None
         if self._up is None or self._takeable is None:
             up = self.is_up(level.vertices)
             self._up = level.roof.words(np.flatnonzero(up))
@@ -99,7 +93,7 @@ class NodeTable:
     def classes(self, situation: Callable[[], Situation]) -> NDArray[np.float64] | None:
         """The performance class of each node; None if all are equal.  Calls `situation` only the first time."""
         if not self._classes:
-            classes = situation().performance_class(self.refresh().vertices)
+            classes = situation().performance_class(self.level.vertices)
             self._classes.append(None if (classes == classes[0]).all() else classes)
         return self._classes[0]
 
@@ -109,7 +103,7 @@ class NodeTable:
         """Units of a type in each node, whatever their state."""
         found = self._units.get(kind)
         if found is None:
-            first, stop = self.refresh().edges(kind)
+            first, stop = self.level.edges(kind)
             sums = np.concatenate([[0], np.cumsum(self.typology.sizes(kind))])
             found = self._units[kind] = sums[stop] - sums[first]
         return found
@@ -125,7 +119,7 @@ class NodeTable:
         """Units of a type in service in each node, and the least of these numbers."""
         found = self._capacity.get(kind)
         if found is None:
-            level = self.refresh()
+            level = self.level
             up = self.up_pools(kind)
             units = self.units(kind)
             if up is not None:
@@ -146,7 +140,7 @@ class NodeTable:
         """Whether pools of one node may differ in performance class: some pool of the type, or one between, has its own."""
         if kind not in self._varied:
             structure = self.typology.structure
-            numbers = [kind, *self.refresh().between(kind)]
+            numbers = [kind, *self.level.between(kind)]
             self._varied[kind] = any(
                 PERFORMANCE_CLASS in dict(structure.kinds[number].properties)
                 for of in numbers

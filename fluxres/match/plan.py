@@ -20,6 +20,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, UnknownPool, UnknownType
 from fluxres.graph.kinds import DRAW
+from fluxres.graph.short_names import AT
 from fluxres.match.demand import Demand, Plan, in_turn
 from fluxres.match.paths import Meeting
 from fluxres.match.result import Placement
@@ -61,6 +62,7 @@ def plan(request: Request, typology: Typology, meeting: Meeting | None = None) -
         any(demand.charged or demand.upstream for demand in reader.all),
         reader.between,
         tuple([demand.count.min for demand in reader.all]),
+        tuple([demand for demand in reader.all if demand.count.fixed is None]),
         reader.between >= 0 or any(demand.to is not None for demand in reader.all),
     )
 
@@ -106,8 +108,12 @@ class _Reader:
         known = self.typology.numbers
         if vertex.type == "core" and "node" in known:
             return "slot/node requests nodes without cores"
+        if vertex.children and AT in vertex.type:
+            pool, _, node = vertex.type.partition(AT)
+            return f"did you mean {pool}{AT}{vertex.children[0].type}{AT}{node}?"
         if vertex.children and self.typology.structure.named([vertex.type]):
-            return f"{vertex.type} is a pool; one in it is {vertex.children[0].type}@{vertex.type}"
+            pool, at, node = vertex.children[0].type.partition(AT)
+            return f"{vertex.type} is a pool; one in it is {pool}{AT}{vertex.type}{at}{node}"
         return nearest(vertex.type, known)
 
     def demand(self, vertex: Vertex, place: str, in_node: bool, in_whole: bool) -> Demand:
@@ -450,13 +456,11 @@ def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Placement | None
     Errors: LimitExceeded if even the minimum counts stay undecided; larger counts that stay undecided are not taken.
     Cost: one attempt, and for each count with a choice as many as its range has bits.
     """
-    counts = list(plan.lowest)
-    found = attempt(tuple(counts))
+    found = attempt(plan.lowest)
     if found is None:
         return None
-    for demand in plan.all:
-        if demand.count.fixed is not None:
-            continue
+    counts = list(plan.lowest)
+    for demand in plan.loose:
         low, high = counts[demand.number], demand.count.valid(_at_most(demand, typology))
         trying = high
         while low < high:

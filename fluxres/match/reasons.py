@@ -31,12 +31,12 @@ from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.policy import Policy
-from fluxres.match.situation import Situation, having, unknown_properties
+from fluxres.match.situation import Situation, having, unknown_hosts, unknown_properties
 from fluxres.match.traverser import Traverser
 from fluxres.match.workers import Workers
 from fluxres.shown import Shown
 from fluxres.syntax import unit
-from fluxres.syntax.constraint import required
+from fluxres.syntax.constraint import hosts_of, required
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
 from fluxres.syntax.variants import Variant
@@ -64,7 +64,7 @@ class Cause:
         number: candidates ruled out, or held in part.
         pools: paths of some of them.
         holders: (job, until in seconds) in the order found, if holdings are the cause.
-        detail: the states, the partition, the missing parts, or the requested properties that no pool has.
+        detail: the states, the partition, the missing parts, or the requested properties and hosts that no pool has.
     """
 
     code: str
@@ -208,6 +208,7 @@ class Refusal(Shown):
         undecided: the parts compete, and the search for a count that would be enough was given up.
         objections: what the partition of the request does not allow; then there are no parts.
         partition: the partition that the request goes to; None for the whole machine.
+        rule: why the rule of another system refuses the request (`Chooser`), where there is enough of everything.
         notes: of a request for amounts, what its node lacks beyond the parts, as sentences.
     """
 
@@ -218,6 +219,7 @@ class Refusal(Shown):
     undecided: bool = False
     objections: tuple[Objection, ...] = ()
     partition: str | None = None
+    rule: str = ""
     notes: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
@@ -284,6 +286,8 @@ class Refusal(Shown):
 
     def together(self) -> str:
         """The reason if no single part is short."""
+        if self.rule:
+            return f"{self.rule[:1].upper()}{self.rule[1:]}."
         if sum(not part.each for part in self.parts) > 1:
             return "Each part fits on its own, but together they compete for the same pools."
         return "There are enough pools and no single supplier is short, but together the suppliers have too little."
@@ -295,7 +299,10 @@ class Refusal(Shown):
         """What is short, by place; for errors that carry reasons."""
         if self.objections:
             return {f"partition {each.partition}: {each.code}": each.sentence() for each in self.objections}
-        short = [part for part in self.obstacles if part.is_short] or ([] if self.notes else list(self.parts))
+        short = [part for part in self.obstacles if part.is_short]
+        if self.rule and not short:
+            return {"request": f"{self.rule}."}
+        short = short or ([] if self.notes else list(self.parts))
         return {part.place: part.sentence() for part in short} | self.noted()
 
     def noted(self) -> dict[str, str]:
@@ -550,7 +557,11 @@ class _Writer:
         elif code == "partition" and situation.eligible.partition is not None:
             detail = (f"'{situation.eligible.partition.name}'",)
         elif code == "constraint":
-            detail = tuple(unknown_properties(structure, situation.eligible.targets, required(self.plan.request.constraint)))
+            targets, constraint = situation.eligible.targets, self.plan.request.constraint
+            detail = (
+                *unknown_properties(structure, targets, required(constraint)),
+                *unknown_hosts(structure, targets, hosts_of(constraint)),
+            )
         elif code == "property":
             detail = tuple(unknown_properties(structure, situation.typology.vertices(demand.kind), demand.properties))
         elif code == "unit":

@@ -20,6 +20,7 @@ Int64 = NDArray[np.int64]
 NO_ROWS: Final[Int64] = np.zeros((0, 3), np.int64)
 """No draws."""
 _NO_POOLS: Final[Int32] = np.zeros(0, np.int32)
+_NO_INSTANCES: Final[Int64] = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +61,7 @@ class Placement:
         policy: its name.
         fallback: whether the reference traverser had to answer.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
+        picked: (slot, vertex, units) of each item of a request that a `Chooser` answered, in the order of the items.
         order: of a request for amounts, the vertices in the order in which they were chosen.
         variant: of such a request, which variant was chosen.
     """
@@ -77,6 +79,7 @@ class Placement:
     implied: tuple[tuple[int, int], ...] = ()
     drawn: Int64 = field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
+    picked: tuple[tuple[int, int, int], ...] = ()
     order: tuple[int, ...] = ()
     variant: int = 0
 
@@ -177,7 +180,7 @@ class MatchBuilder:
             amounts,
             amounts == self._sizes[vertices],
             np.sort(np.concatenate(self._shared)) if self._shared else _NO_POOLS,
-            tuple(self._group(demand.number, demand.label, vertices) for demand in plan.slots),
+            tuple([self._group(demand.number, demand.label, vertices) for demand in plan.slots]),
             counts,
             start,
             end,
@@ -188,9 +191,8 @@ class MatchBuilder:
 
     def _merged(self) -> tuple[Int32, Int64]:
         if not self._vertices:
-            return _NO_POOLS, np.zeros(0, np.int64)
-        vertices = self._vertices[0] if len(self._vertices) == 1 else np.concatenate(self._vertices)
-        amounts = self._amounts[0] if len(self._amounts) == 1 else np.concatenate(self._amounts)
+            return _NO_POOLS, _NO_INSTANCES
+        vertices, amounts = np.concatenate(self._vertices), np.concatenate(self._amounts)
         if len(vertices) < 2 or (vertices[1:] > vertices[:-1]).all():
             return vertices, amounts
         order = np.argsort(vertices, kind="stable")
@@ -199,11 +201,12 @@ class MatchBuilder:
         return (vertices, amounts) if len(first) == len(vertices) else (vertices[first], np.add.reduceat(amounts, first))
 
     def _group(self, slot: int, label: str | None, vertices: Int32) -> SlotGroup:
-        found = [part for part in self._instances.get(slot, []) if len(part[1])]
-        if not found:
-            return SlotGroup(label, np.zeros(self._numbers.get(slot, 0) + 1, np.int64), np.zeros(0, np.int64))
-        instances = found[0][0] if len(found) == 1 else np.concatenate([part[0] for part in found])
-        pools = found[0][1] if len(found) == 1 else np.concatenate([part[1] for part in found])
+        instances, pools = _NO_INSTANCES, _NO_POOLS
+        if slot in self._instances:
+            of, held = zip(*self._instances[slot], strict=True)
+            instances, pools = np.concatenate(of), np.concatenate(held)
+        if not len(pools):
+            return SlotGroup(label, np.zeros(self._numbers.get(slot, 0) + 1, np.int64), _NO_INSTANCES)
         if len(pools) == 1 == self._numbers.get(slot, 1):
             return SlotGroup(label, np.array([0, 1]), vertices.searchsorted(pools))
         width = max(len(vertices), 1)

@@ -156,6 +156,18 @@ def unknown_properties(structure: Structure, vertices: Int32, properties: Iterab
             yield f"none has '{name[: limits.NAME_LENGTH_MAX]}'" + (f", did you mean {' or '.join(close)}?" if close else "")
 
 
+def unknown_hosts(structure: Structure, targets: Int32, texts: Iterable[str]) -> Iterator[str]:
+    """In words, the first name of each of these hostlists that no target has, with the nearest of their names."""
+    for text in texts:
+        hosts = dict.fromkeys(hostlist.parse(text))
+        named = np.array(structure.named(hosts), np.int32)
+        there = {structure.name(v) for v in named[np.isin(named, targets)].tolist()}
+        missing = next((host for host in hosts if host not in there), None)
+        if missing is not None:
+            near = structure.short_names.nearest(missing, "")
+            yield f"none is named '{missing[: limits.NAME_LENGTH_MAX]}'" + (f", {near}" if near else "")
+
+
 def _named(structure: Structure, vertices: Int32, names: list[str]) -> Mask:
     found = np.zeros(len(vertices), np.bool_)
     named = np.array(structure.named(names), np.int32)
@@ -226,6 +238,11 @@ class Situation:
     def is_up(self, v: int) -> bool:
         """Rule A7: neither the pool nor one of its ancestors is out of service."""
         return self._all_up or self.accounts.unavailable_above(v) < 0
+
+    @property
+    def hinders(self) -> bool:
+        """Whether the state of a pool, or a pool that is only allocated exclusively, may keep something free from being taken."""
+        return not self._all_up or self.typology.has_flags
 
     def free(self, v: int) -> int:
         """Units of an available, eligible pool that are free through the window; 0 for any other."""
@@ -345,7 +362,7 @@ class Situation:
             sums = np.concatenate([[0], np.cumsum(self.typology.sizes(self.measured))])
             self._room = sums[stop] - sums[first]
             if not self.ideal:
-                peaks = self.planner.levels.counted(level, self.measured).peaks(self.measured, self.start, self.end)
+                peaks = level.peaks(self.measured, self.start, self.end)
                 self._room = self._room if peaks is None else self._room - peaks
         nodes = level.ordinal_of[vertices]
         sums = np.concatenate([[0], np.cumsum(self._room)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -12,16 +13,15 @@ import numpy as np
 from fluxres.errors import LimitExceeded
 from fluxres.match.bounds import Bounds
 from fluxres.match.demand import Plan
-from fluxres.match.form import Form, NeedsTraverser, form
-from fluxres.match.node_table import NodeTable
+from fluxres.match.form import NeedsTraverser, form
 from fluxres.match.paths import Meeting
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.plan import settle
-from fluxres.match.policy import Policy
+from fluxres.match.query import Query
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible, Situation
 from fluxres.match.traverser import Budget, Traverser
-from fluxres.match.vector import search
+from fluxres.match.vector import Search
 
 Below = dict[tuple[Eligible, int], Eligible]
 """By eligible nodes and place to meet: the eligible nodes below the place."""
@@ -33,26 +33,18 @@ class Together:
     """One request, and every place where its nodes could meet.
 
     Args:
-        plan: the request as for a single node, between which nothing is charged.
+        query: the request as for a single node, between which nothing is charged.
         below: cache of the nodes below places to meet.
         budget: makes a new one for each query.
         reference: use the reference traverser only.
     """
 
-    def __init__(
-        self,
-        node_table: NodeTable,
-        plan: Plan,
-        eligible: Eligible,
-        policy: Policy,
-        below: Below,
-        budget: Callable[[Plan], Budget],
-        *,
-        reference: bool,
-    ) -> None:
-        self._node_table, self._plan, self._eligible, self._policy = node_table, plan, eligible, policy
+    def __init__(self, query: Query, below: Below, budget: Callable[[Plan], Budget], *, reference: bool) -> None:
+        self._query, self._plan, self._policy = query, query.plan, query.policy
+        self._node_table, self._eligible = query.node_table, query.eligible
         self._below, self._budget, self._reference = below, budget, reference
-        self._ready: dict[int, tuple[Plan, Form | None]] = {}
+        #: The query below each place to meet.
+        self._of_place: dict[int, Query] = {}
 
     def match(self, start: int, end: int) -> Placement | None:
         """The match with the largest counts, and for these the nearest place to meet."""
@@ -63,7 +55,7 @@ class Together:
 
         Errors: LimitExceeded if nothing is found and some place stays undecided.
         """
-        situation = self._situation(self._eligible, start, end)
+        situation = self._query.situation(start, end)
         undecided: LimitExceeded | None = None
         for attempt in self._attempts(situation, counts):
             try:
@@ -87,8 +79,8 @@ class Together:
         places = np.arange(len(nodes))
         able = places[self._eligible.mask & ~bounds.lacking_in(list(places.reshape(-1, 1)))]
         for v in self._policy.order(situation, nodes[able]).tolist():
-            alone = self._eligible.only(nodes.searchsorted(np.array([v])))
-            yield partial(self._traverse, self._plan, alone, situation, counts)
+            alone = replace(self._query, eligible=self._eligible.only(nodes.searchsorted(np.array([v]))))
+            yield partial(self._traverse, alone, situation, counts)
         for level in typology.meetings(self._plan.between).levels:
             lacking = bounds.lacking_in([meeting.nodes for meeting in level])
             of = {meeting.v: meeting for meeting, is_short in zip(level, lacking.tolist(), strict=True) if not is_short}
@@ -97,17 +89,16 @@ class Together:
 
     def _meet(self, meeting: Meeting, situation: Situation, counts: tuple[int, ...]) -> Placement | None:
         """Match within the nodes below one place."""
-        eligible = self._eligible_below(meeting)
-        if meeting.v not in self._ready:
-            made = compile_plan(self._plan.request, self._node_table.typology, meeting)
-            able = not self._reference and self._node_table.level is not None
-            self._ready[meeting.v] = made, form(made, self._node_table.typology) if able else None
-        plan, shape = self._ready[meeting.v]
-        fast = search(self._node_table, plan, shape, eligible, self._policy, situation.start, situation.end)
-        if fast is not None:
+        if meeting.v not in self._of_place:
+            plan = compile_plan(self._plan.request, self._node_table.typology, meeting)
+            able = not self._reference and self._node_table.is_flat
+            shape = form(plan, self._node_table.typology) if able else None
+            self._of_place[meeting.v] = Query.of(self._node_table, plan, shape, self._eligible, self._policy)
+        query = replace(self._of_place[meeting.v], eligible=self._eligible_below(meeting))
+        if query.form is not None:
             with suppress(NeedsTraverser):
-                return fast.match(counts)
-        return self._traverse(plan, eligible, situation, counts)
+                return Search(query, situation.start, situation.end).match(counts)
+        return self._traverse(query, situation, counts)
 
     def _eligible_below(self, meeting: Meeting) -> Eligible:
         key = self._eligible, meeting.v
@@ -119,12 +110,6 @@ class Together:
             found = self._below[key] = self._eligible.only(meeting.nodes)
         return found
 
-    def _traverse(self, plan: Plan, eligible: Eligible, situation: Situation, counts: tuple[int, ...]) -> Placement | None:
-        there = self._situation(eligible, situation.start, situation.end)
-        return Traverser(there, plan, counts, self._policy, self._budget(plan)).match()
-
-    def _situation(self, eligible: Eligible, start: int, end: int) -> Situation:
-        node_table = self._node_table
-        return Situation(
-            node_table.typology, node_table.planner, eligible, start, end, measured=self._plan.measured, ideal=node_table.ideal
-        )
+    def _traverse(self, query: Query, situation: Situation, counts: tuple[int, ...]) -> Placement | None:
+        there = query.situation(situation.start, situation.end)
+        return Traverser(there, query.plan, counts, self._policy, self._budget(query.plan)).match()

@@ -382,6 +382,11 @@ class Typology:
             found = self._sizes[kind] = int(sizes.min(initial=2**62)), int(sizes.max(initial=0))
         return found
 
+    @cached_property
+    def has_flags(self) -> bool:
+        """Whether any pool may only be allocated exclusively."""
+        return bool((self.structure.flags & EXCLUSIVE).any())
+
     def is_flagged(self, kind: int) -> bool:
         """Whether some pool of the type can only be allocated exclusively, or not at all."""
         found, accounts = self._flagged.get(kind), self.accounts

@@ -7,7 +7,7 @@ the order of the policy, and takes the lowest (or highest) units in each.  It ch
 compares them.
 
 Most requests need a single node: a core, a few cores and a gpu, a node.  The only choice is the first suitable node, and what is
-taken of it is known in advance except for the pool numbers, so `Single` builds its match directly.
+taken of it is known in advance except for the pool numbers (`form.Single`), so its match is built directly.
 """
 
 from __future__ import annotations
@@ -19,26 +19,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.match.demand import Plan
 from fluxres.match.drawing import FEW, Drawing
-from fluxres.match.form import Form, LeafDemand, NeedsTraverser
-from fluxres.match.node_table import NodeTable
+from fluxres.match.form import Amounts, LeafDemand, NeedsTraverser, Single
 from fluxres.match.plan import settle
-from fluxres.match.policy import POLICIES, Policy, nearest
+from fluxres.match.policy import POLICIES, nearest
+from fluxres.match.query import Query
 from fluxres.match.result import NO_ROWS, MatchBuilder, Placement, SlotGroup
-from fluxres.match.situation import Eligible, Situation
+from fluxres.match.situation import Situation
 from fluxres.planner.block import Words
-from fluxres.planner.columns import Columns
 from fluxres.planner.marks import ordinals_of
 
 Int64 = NDArray[np.int64]
 Pools = tuple[Int64, Int64]
 """Ordinals of pools of one type, and the free units of each."""
-ONE_BY_ONE_MAX: Final = 4
-"""Below this number, nodes are handled one by one."""
-UNITS_MAX: Final = 1024
-"""Requests for more units take the general path, so that nothing is cached for counts that no machine has."""
 _NONE: Final = np.zeros(0, np.int32)
+_NOWHERE: Final = np.zeros(0, np.int64)
 
 
 class Chosen(NamedTuple):
@@ -56,59 +51,110 @@ class Chosen(NamedTuple):
 
 
 class Search:
-    """One request of a known form in one window."""
+    """One query with a form in one window."""
 
-    def __init__(
-        self, node_table: NodeTable, plan: Plan, form: Form, eligible: Eligible, policy: Policy, start: int, end: int
-    ) -> None:
-        self.node_table = node_table
-        self.level = node_table.refresh()
-        self.plan = plan
-        self.form = form
-        self.eligible = eligible
-        self.policy = policy
+    def __init__(self, query: Query, start: int, end: int) -> None:
+        assert query.form is not None
+        self.query, self.plan, self.form, self.policy = query, query.plan, query.form, query.policy
+        self.node_table = node_table = query.node_table
+        self.level = node_table.level
         self.start, self.end = start, end
-        node = form.node
+        node, policy = self.form.node, self.policy
         #: Whether nodes are taken exclusively, by the request or by the policy.
         self.whole = node is not None and (policy.node_exclusive or (node.whole if node.children else not node.shared))
         #: Whether only nodes that no other job touches are suitable.
         self.clear = self.whole or policy.node_exclusive
-        self._covered = not self.clear and node_table.planner.levels.covers_between(self.level, form.kinds)
-        marks = self.level.touched if self.clear else self.level.roof
-        #: Nodes in service and eligible that holdings do not rule out.
-        self._open = node_table.open(eligible, whole=self.clear) & ~marks.folded(start, end)
+        self._open = node_table.open(query.eligible, whole=self.clear)
+        self._covered = False
+        if not node_table.ideal:
+            marks = self.level.touched if self.clear else self.level.roof
+            #: Nodes in service and eligible that holdings do not rule out.
+            self._open = self._open & ~marks.folded(start, end)
+            #: Whether a pool between a node and what is requested in it may be held exclusively.
+            self._covered = not self.clear and self.level.is_ever_held(query.between)
         self._peaks: dict[int, Int64 | None] = {}
         self._pools: dict[tuple[int, int], Pools] = {}
 
-    @property
-    def is_able(self) -> bool:
-        """Whether this path can sort the candidates as the policy requires."""
+    def settle(self) -> Placement | None:
+        """The match with the largest counts.
+
+        Errors: NeedsTraverser if only a search can decide.
+        """
+        if self.form.single is not None and self._is_plain(self.form.single):
+            return self._of_one_node(self.form.single)
+        if not self.plan.loose:
+            return self.match(self.plan.lowest)
+        return settle(self.plan, self.node_table.typology, self.match)
+
+    def _is_plain(self, single: Single) -> bool:
+        """Whether the policy orders nodes by number and takes only what is requested."""
         policy = self.policy
-        return not (self.form.sort == "units" and policy.score is not None and not policy.by_node) or (
-            policy.score is POLICIES["variation"].score and not self.node_table.is_varied(self.form.kinds[0])
+        if policy.node_exclusive and not single.takes_node:
+            return False
+        if policy.near:
+            return not self.form.draws
+        return policy.score is None or (not policy.node_exclusive and self.scores is None)
+
+    def _of_one_node(self, single: Single) -> Placement | None:
+        """The match of a request for a single node, or None."""
+        node = self.first_node(self.candidates(single.needs), single.needs)
+        if node is None:
+            return None
+        vertices, amounts, whole, slots, drawn = (
+            self._first_pools(node, single),
+            single.amounts,
+            single.whole,
+            single.slots,
+            NO_ROWS,
+        )
+        if self.form.draws:
+            charges = self.drawing(self.plan.lowest).of_one(node)
+            if charges is None:  # other nodes may have enough supply
+                return self.match(self.plan.lowest)
+            rows = np.array(sorted([*((v, 1) for v in vertices.tolist()), *charges]), np.int64)
+            vertices, amounts = rows[:, 0].astype(np.int32), rows[:, 1].copy()
+            whole = amounts == self.node_table.typology.accounts.size[vertices]
+            slots = tuple([SlotGroup(slot.label, np.array([0, len(rows)]), np.arange(len(rows))) for slot in slots])
+            top = self.level.vertices.item(node)
+            drawn = np.array([(top, *charge) for charge in charges], np.int64).reshape(-1, 3)
+        return Placement(
+            vertices,
+            amounts,
+            whole,
+            _NONE,
+            slots,
+            self.plan.lowest,
+            self.start,
+            self.end,
+            policy=self.policy.name,
+            drawn=drawn,
+            is_routed=self.plan.is_routed,
         )
 
-    def settle(self) -> Placement | None:
-        """The match with the largest counts."""
-        return settle(self.plan, self.node_table.typology, self.match)
+    def _first_pools(self, node: int, single: Single) -> NDArray[np.int32]:
+        """Vertices of the pools that a request takes of a node, ascending."""
+        if single.takes_node:
+            return self.level.vertices[node : node + 1]
+        found = [part.pools[self.pools(node, part)[0][: single.needs[part.demand.kind]]] for part in self.form.parts]
+        return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(single.amounts) > 1 else found[0]
 
     def match(self, counts: tuple[int, ...]) -> Placement | None:
         """The match for fixed counts.
 
         Errors: NeedsTraverser if only a search can decide.
         """
-        number = self.form.number(counts) if self.form.sort == "nodes" else 1
-        if number > 1 and int(np.bitwise_count(self._open).sum()) < number:
+        amounts = self.form.amounts(counts)
+        if self.form.sort == "nodes" and amounts.number > 1 and int(np.bitwise_count(self._open).sum()) < amounts.number:
             return None
         drawing = self.drawing(counts) if self.form.draws else None
-        chosen = self._choose(counts, drawing)
+        chosen = self._choose(amounts, drawing)
         if chosen is None:
             return None
         rows = MatchBuilder(self.node_table.typology.accounts)
         if self.form.sort == "nodes":
-            self._take_nodes(rows, counts, chosen.nodes, drawing)
+            self._take_nodes(rows, counts, amounts, chosen.nodes, drawing)
         else:
-            self._take_bundles(rows, counts, chosen, drawing)
+            self._take_bundles(rows, counts, amounts, chosen, drawing)
         return rows.match(self.plan, counts, self.start, self.end, self.policy)
 
     def fits(self, counts: tuple[int, ...]) -> bool:
@@ -116,9 +162,10 @@ class Search:
 
         Errors: NeedsTraverser if only a search can decide.
         """
+        amounts = self.form.amounts(counts)
         if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
-            return int(np.bitwise_count(self._open).sum()) >= self.form.number(counts)
-        return self._choose(counts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
+            return int(np.bitwise_count(self._open).sum()) >= amounts.number
+        return self._choose(amounts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
 
     def drawing(self, counts: tuple[int, ...]) -> Drawing:
         """What is charged.
@@ -136,8 +183,7 @@ class Search:
             if self.clear or self.node_table.ideal:
                 self._peaks[kind] = None
             else:
-                level = self.node_table.planner.levels.counted(self.level, kind)
-                self._peaks[kind] = level.peaks(kind, self.start, self.end, self._open)
+                self._peaks[kind] = self.level.peaks(kind, self.start, self.end, self._open)
         return self._peaks[kind]
 
     def candidates(self, needs: dict[int, int]) -> Words:
@@ -159,16 +205,20 @@ class Search:
         packed[: len(octets)] = octets
         return packed.view("<u8")
 
-    def doubtful(self, nodes: Int64, kinds: list[int]) -> NDArray[np.bool_]:
-        """Nodes for which a count may be too optimistic."""
+    @cached_property
+    def _unsure(self) -> NDArray[np.bool_] | None:
+        """By node, whether a count may be too optimistic; None if no count is."""
         if self._covered:
-            return np.ones(len(nodes), np.bool_)
-        found = np.zeros(len(nodes), np.bool_)
-        for kind in kinds:
-            peaks = self.peaks(kind)
+            return np.ones(self.level.length, np.bool_)
+        found: NDArray[np.bool_] | None = None
+        for peaks in map(self.peaks, self.form.kinds):
             if peaks is not None:
-                found |= peaks[nodes] > 0
+                found = peaks > 0 if found is None else found | (peaks > 0)
         return found
+
+    def doubtful(self, nodes: Int64) -> Int64:
+        """Positions of the nodes for which a count may be too optimistic."""
+        return _NOWHERE if self._unsure is None else self._unsure[nodes].nonzero()[0]
 
     def ordered(self, words: Words) -> Int64:
         """Nodes in the order of the policy."""
@@ -194,8 +244,7 @@ class Search:
             return policy.scores(self._situation, self.level.vertices)
         if kind < 0:
             return None
-        levels = self.node_table.planner.levels
-        peaks = None if self.node_table.ideal else levels.counted(self.level, kind).peaks(kind, self.start, self.end)
+        peaks = None if self.node_table.ideal else self.level.peaks(kind, self.start, self.end)
         if peaks is None:
             room = self.node_table.units(kind)
             if self.node_table.is_even(kind):
@@ -206,20 +255,11 @@ class Search:
 
     @cached_property
     def _situation(self) -> Situation:
-        node_table = self.node_table
-        return Situation(
-            node_table.typology,
-            node_table.planner,
-            self.eligible,
-            self.start,
-            self.end,
-            measured=self.plan.measured,
-            ideal=node_table.ideal,
-        )
+        return self.query.situation(self.start, self.end)
 
     def fits_into(self, node: int, needs: dict[int, int]) -> int:
         """How many times what is needed is free in one node, counted unit by unit."""
-        return min(int(self.pools(node, kind)[1].sum()) // units for kind, units in needs.items())
+        return min(int(self.pools(node, self.form.part_of[kind])[1].sum()) // units for kind, units in needs.items())
 
     def room_at_most(self, nodes: Int64, needs: dict[int, int]) -> Int64:
         """How many times what is needed fits into each node by count, which may be too optimistic."""
@@ -232,12 +272,12 @@ class Search:
             room = np.minimum(room, capacity[nodes] // units)
         return room
 
-    def room(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_]) -> Int64:
+    def room(self, nodes: Int64, needs: dict[int, int]) -> Int64:
         """How many times what is needed fits into each node; doubtful nodes are inspected."""
         room = np.full(len(nodes), np.iinfo(np.int64).max)
         for kind, units in needs.items():
             room = np.minimum(room, self.node_table.capacity(kind)[0][nodes] // units)
-        for at in np.flatnonzero(doubtful).tolist():
+        for at in self.doubtful(nodes).tolist():
             room[at] = self.fits_into(int(nodes[at]), needs)
         return room
 
@@ -270,18 +310,17 @@ class Search:
 
     # -- the choice of nodes -------------------------------------------------------------------------------------------
 
-    def _choose(self, counts: tuple[int, ...], drawing: Drawing | None, *, any_will_do: bool = False) -> Chosen | None:
+    def _choose(self, amounts: Amounts, drawing: Drawing | None, *, any_will_do: bool = False) -> Chosen | None:
         """The nodes to use; None if there are too few.
 
         Args:
-            counts: how many of each demand.
+            amounts: what the form asks for.
             drawing: what is charged; None for nothing.
             any_will_do: only test whether there are enough; the order of the policy may be ignored.
 
         Errors: NeedsTraverser if only a search can decide.
         """
-        form = self.form
-        number, needs = form.number(counts), form.needs(counts)
+        form, number, needs = self.form, amounts.number, amounts.needs
         one_each = form.sort == "nodes"
         words = self.candidates(needs)
         if not words.any():
@@ -305,20 +344,19 @@ class Search:
         nodes = self.ordered(words)
         if one_each and len(nodes) < number:
             return None
-        doubtful = self.doubtful(nodes, list(needs))
         if near:
-            return self._in_one_node(needs, number) or self._nearby(nodes, needs, doubtful, number)
+            return self._in_one_node(needs, number) or self._nearby(nodes, needs, number)
         if one_each:
-            chosen = self._first(nodes, needs, doubtful, number)
+            chosen = self._first(nodes, needs, number)
             return None if chosen is None else Chosen(chosen, np.ones(number, np.int64))
         if evened:
-            return self._evened(np.sort(nodes), needs, self.doubtful(np.sort(nodes), list(needs)), number)
-        return self._fill(nodes, needs, doubtful, number)
+            return self._evened(np.sort(nodes), needs, number)
+        return self._fill(nodes, needs, number)
 
-    def _first(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64 | None:
+    def _first(self, nodes: Int64, needs: dict[int, int], number: int) -> Int64 | None:
         """The first `number` nodes that have what is needed."""
         refused: list[int] = []
-        for at in np.flatnonzero(doubtful).tolist():
+        for at in self.doubtful(nodes).tolist():
             if at - len(refused) >= number:
                 break
             if not self.fits_into(int(nodes[at]), needs):
@@ -327,7 +365,7 @@ class Search:
             nodes = np.delete(nodes, refused)
         return nodes[:number] if len(nodes) >= number else None
 
-    def _fill(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Chosen | None:
+    def _fill(self, nodes: Int64, needs: dict[int, int], number: int) -> Chosen | None:
         """Fill one node after the other."""
         chosen: list[Int64] = []
         rooms: list[Int64] = []
@@ -335,7 +373,7 @@ class Search:
         at = 0
         while left > 0 and at < len(nodes):
             part = slice(at, at + step)
-            room = self.room(nodes[part], needs, doubtful[part])
+            room = self.room(nodes[part], needs)
             reach = np.cumsum(room)
             last = int(reach.searchsorted(left))
             if last < len(room):
@@ -358,11 +396,11 @@ class Search:
             return None
         together = {kind: units * number for kind, units in needs.items()}
         nodes = ordinals_of(self.candidates(together), self.level.length)
-        found = self._first(nodes, together, self.doubtful(nodes, list(together)), 1)
+        found = self._first(nodes, together, 1)
         return None if found is None else Chosen(found, np.array([number]))
 
-    def _nearby(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Chosen | None:
-        room = self._room_for(nodes, needs, doubtful, number)
+    def _nearby(self, nodes: Int64, needs: dict[int, int], number: int) -> Chosen | None:
+        room = self._room_for(nodes, needs, number)
         positions = self._nearest(nodes, room, number)
         if not positions.size:
             return None
@@ -370,9 +408,9 @@ class Search:
         amounts[-1] -= int(amounts.sum()) - number
         return Chosen(nodes[positions], amounts)
 
-    def _room_for(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Int64:
+    def _room_for(self, nodes: Int64, needs: dict[int, int], number: int) -> Int64:
         """How many instances each node has room for, up to the number wanted."""
-        room = self.room(nodes, needs, doubtful) if needs else np.full(len(nodes), number)
+        room = self.room(nodes, needs) if needs else np.full(len(nodes), number)
         return np.minimum(room, 1 if self.form.sort == "nodes" else number)
 
     def _nearest(self, nodes: Int64, room: Int64, number: int) -> Int64:
@@ -384,15 +422,13 @@ class Search:
 
         Errors: NeedsTraverser if only a search can decide.
         """
-        doubtful = self.doubtful(nodes, list(needs))
         if self.policy.near:
-            room = drawing.alone(nodes, self._room_for(nodes, needs, doubtful, number))
+            room = drawing.alone(nodes, self._room_for(nodes, needs, number))
             near = self._nearest(nodes, room, number)
             nodes = np.concatenate([nodes[near], np.delete(nodes, near)])
-            doubtful = self.doubtful(nodes, list(needs))
         if number <= FEW:
             part = nodes[:FEW]
-            room = drawing.few(part, self._room_for(part, needs, doubtful[:FEW], number))
+            room = drawing.few(part, self._room_for(part, needs, number))
             if int(room.sum()) >= number:
                 return _up_to(part, room, number)
         caps = drawing.caps
@@ -401,7 +437,7 @@ class Search:
         left, at, step = number, 0, max(2 * number, 8)
         while left > 0 and at < len(nodes):
             part = nodes[at : at + step]
-            room = drawing.limited(part, self._room_for(part, needs, doubtful[at : at + step], left))
+            room = drawing.limited(part, self._room_for(part, needs, left))
             part, room, _ = _up_to(part, room, left)
             chosen.append(part)
             rooms.append(room)
@@ -411,11 +447,11 @@ class Search:
             at, step = at + step, step * 4
         if left > 0:
             drawing.caps = caps
-            drawing.require_never(nodes, self._room_for(nodes, needs, doubtful, number), number)
+            drawing.require_never(nodes, self._room_for(nodes, needs, number), number)
             return None
         return Chosen(np.concatenate(chosen), np.concatenate(rooms))
 
-    def _evened(self, nodes: Int64, needs: dict[int, int], doubtful: NDArray[np.bool_], number: int) -> Chosen | None:
+    def _evened(self, nodes: Int64, needs: dict[int, int], number: int) -> Chosen | None:
         """Place each bundle where most room is left.
 
         The room that a bundle finds in a node is the original room less what the bundles before it took, so the bundles are the
@@ -426,6 +462,8 @@ class Search:
         found = self.scores
         level = -found[nodes] if found is not None else self.node_table.units(self.plan.measured)[nodes]
         most = self.room_at_most(nodes, needs)
+        doubtful = np.zeros(len(nodes), np.bool_)
+        doubtful[self.doubtful(nodes)] = True
         while True:
             if int(most.sum()) < number:
                 return None
@@ -433,7 +471,6 @@ class Search:
             unsure = np.flatnonzero(doubtful & (amounts > 0))
             if not unsure.size:
                 break
-            doubtful = doubtful.copy()
             doubtful[unsure] = False
             for at in unsure.tolist():
                 most[at] = self.fits_into(int(nodes[at]), needs)
@@ -448,68 +485,50 @@ class Search:
 
     # -- pools of one node ---------------------------------------------------------------------------------------------
 
-    def first_pools(self, node: int, kind: int, number: int) -> NDArray[np.int32]:
-        """Vertices of the first free pools of a type in one node, in the order of the policy; each pool has one unit."""
-        table = self.node_table.typology.vertices(kind)
-        if self._is_idle(node, kind) and self.policy.score is None:
-            first, stop = self.level.edges(kind)
-            if self.policy.descending:
-                end = stop.item(node)
-                return table[end - number : end][::-1]
-            begin = first.item(node)
-            return table[begin : begin + number]
-        return table[self.pools(node, kind)[0][:number]]
-
-    def _is_idle(self, node: int, kind: int) -> bool:
-        """Whether all pools of a type in one node are in service and free."""
-        return self.node_table.up_pools(kind) is None and not self.is_doubtful(node, (kind,))
-
-    def pools(self, node: int, kind: int) -> Pools:
-        """Pools of a type in one node with units free through the window, in the order of the policy."""
+    def pools(self, node: int, part: LeafDemand) -> Pools:
+        """Pools for a part in one node with units free through the window, in the order of the policy."""
+        kind = part.demand.kind
         found = self._pools.get((node, kind))
-        if found is not None:
-            return found
-        node_table, level = self.node_table, self.level
-        first, stop = level.edges(kind)
-        a, b = int(first[node]), int(stop[node])
-        up = node_table.up_pools(kind)
-        is_idle = not self.is_doubtful(node, (kind,))
-        if is_idle and up is None and node_table.planner.columns.dtype(kind) is None and self.policy.score is None:
-            ordinals = np.arange(b - 1, a - 1, -1) if self.policy.descending else np.arange(a, b)
-            found = self._pools[(node, kind)] = ordinals, np.ones(b - a, np.int64)
-            return found
-        table = node_table.typology.vertices(kind)
-        if self._covered:
-            v = int(level.vertices[node])
-            units = node_table.planner.free_slice(v, int(level.ends[node]), self.start, self.end)[table[a:b] - v]
-        else:
-            units = node_table.typology.structure.size[table[a:b]]
-            if not is_idle:
-                held = node_table.planner.held_ordinals(kind, a, b, self.start, self.end)
-                if held is not None:
-                    units[held[0] - a] -= held[1].astype(np.int64)
-        if up is not None:
-            units = np.where(up[a:b], units, 0)
-        ordinals = np.flatnonzero(units)
-        units = units[ordinals]
-        ordinals = ordinals + a
-        order = self._inner_order(table, ordinals, kind)
-        if order is not None:
-            ordinals, units = ordinals[order], units[order]
-        self._pools[(node, kind)] = ordinals, units
-        return ordinals, units
+        if found is None:
+            first, stop = self.level.edges(kind)
+            found = self._free_pools(node, part, first.item(node), stop.item(node))
+            order = self._inner_order(part, found[0])
+            found = self._pools[node, kind] = found if order is None else (found[0][order], found[1][order])
+        return found
 
-    def _inner_order(self, table: NDArray[np.int32], ordinals: Int64, kind: int) -> Int64 | None:
-        policy = self.policy
+    def _free_pools(self, node: int, part: LeafDemand, first: int, stop: int) -> Pools:
+        """Pools for a part in one node, which are the ordinals [first, stop), with free units, ascending."""
+        kind, planner, level = part.demand.kind, self.node_table.planner, self.level
+        up, is_idle = self.node_table.up_pools(kind), not self.is_doubtful(node, (kind,))
+        if part.is_single and up is None and not self._covered:
+            ordinals = np.arange(first, stop) if is_idle else planner.free_ordinals(kind, first, stop, self.start, self.end)
+            return ordinals, np.ones(len(ordinals), np.int64)
+        if self._covered:
+            v = level.vertices.item(node)
+            units = planner.free_slice(v, level.ends.item(node), self.start, self.end)[part.pools[first:stop] - v]
+        else:
+            units = self.node_table.typology.structure.size[part.pools[first:stop]]
+            held = None if is_idle else planner.held_ordinals(kind, first, stop, self.start, self.end)
+            if held is not None:
+                units[held[0] - first] -= held[1].astype(np.int64)
+        if up is not None:
+            units = np.where(up[first:stop], units, 0)
+        ordinals = units.nonzero()[0]
+        return ordinals + first, units[ordinals]
+
+    def _inner_order(self, part: LeafDemand, ordinals: Int64) -> Int64 | slice | None:
+        policy, is_varied = self.policy, self.node_table.is_varied
         if policy.score is None:
-            return np.arange(len(ordinals))[::-1] if policy.descending else None
-        if policy.by_node or (policy.score is POLICIES["variation"].score and not self.node_table.is_varied(kind)):
+            return slice(None, None, -1) if policy.descending else None
+        if policy.by_node or (policy.score is POLICIES["variation"].score and not is_varied(part.demand.kind)):
             return None
-        return np.argsort(policy.scores(self._situation, table[ordinals]), kind="stable")
+        return np.argsort(policy.scores(self._situation, part.pools[ordinals]), kind="stable")
 
     # -- what is taken -------------------------------------------------------------------------------------------------
 
-    def _take_nodes(self, rows: MatchBuilder, counts: tuple[int, ...], nodes: Int64, drawing: Drawing | None) -> None:
+    def _take_nodes(
+        self, rows: MatchBuilder, counts: tuple[int, ...], amounts: Amounts, nodes: Int64, drawing: Drawing | None
+    ) -> None:
         """Take nodes exclusively, or parts of nodes that the request counts."""
         form, number = self.form, len(nodes)
         vertices = self.level.vertices[nodes]
@@ -532,82 +551,61 @@ class Search:
             return
         if form.outer is not None:
             rows.empty_slot(form.outer.number, counts[form.outer.number])
-        groups = self._repeated(counts)
-        if self._take_evenly(rows, counts, nodes, groups, outer):
+        if self._are_even(nodes).all():
+            self._take_evenly(rows, amounts, nodes, outer)
             return
         for at, node in enumerate(nodes.tolist()):
             taker = Taker(self, rows, node)
-            for parts, repeats in groups:
-                for again in range(repeats):
-                    for part in parts:
-                        instance = int(outer[at]) if part.slot is form.outer else at * repeats + again
-                        taker.take(part, part.units(counts), instance)
-        for parts, repeats in groups:
-            if parts[0].slot is not None and parts[0].slot is not form.outer:
-                rows.empty_slot(parts[0].slot.number, number * repeats)
+            for group in form.groups:
+                for again in range(amounts.repeats[group[0]]):
+                    for number in group:
+                        part, times = form.parts[number], amounts.repeats[number]
+                        instance = int(outer[at]) if part.slot is form.outer else at * times + again
+                        taker.take(part, amounts.units[number], instance)
+        for part, times in zip(form.parts, amounts.repeats, strict=True):
+            if part.slot is not None and part.slot is not form.outer:
+                rows.empty_slot(part.slot.number, len(nodes) * times)
 
-    def _repeated(self, counts: tuple[int, ...]) -> list[tuple[list[LeafDemand], int]]:
-        """The parts by the slot they are in, in the order written, and the number of repetitions of each slot."""
-        found: list[tuple[list[LeafDemand], int]] = []
-        for part in self.form.parts:
-            inner = part.slot is not None and part.slot is not self.form.outer
-            if found and inner and found[-1][0][0].slot is part.slot:
-                found[-1][0].append(part)
-            else:
-                found.append(([part], self.form.repeats(part, counts) if inner else 1))
-        return found
-
-    def _take_evenly(
-        self, rows: MatchBuilder, counts: tuple[int, ...], nodes: Int64, groups: list[tuple[list[LeafDemand], int]], outer: Int64
-    ) -> bool:
-        """Take the same lowest (or highest) pools of each node at once, if every node has all of them free."""
+    def _take_evenly(self, rows: MatchBuilder, amounts: Amounts, nodes: Int64, outer: Int64) -> None:
+        """Take the same lowest (or highest) pools of each node at once, where every node has all of them free."""
         form = self.form
-        kinds = [part.demand.kind for parts, _ in groups for part in parts]
-        if not self._are_even(nodes, kinds).all() or len(nodes) < ONE_BY_ONE_MAX:
-            return False
-        for parts, repeats in groups:
-            for part in parts:
-                units = part.units(counts)
-                vertices = self._even_pools(nodes, part, repeats * units).reshape(-1)
-                if part.shares:
-                    rows.share(vertices)
-                else:
-                    rows.add(vertices, np.ones(len(vertices), np.int64))
-                if part.slot is None:
-                    continue
-                instances = np.repeat(outer, units) if part.slot is form.outer else np.arange(len(vertices)) // units
-                if part.shares:
-                    rows.empty_slot(part.slot.number, int(instances[-1]) + 1)
-                else:
-                    rows.slot(part.slot.number, instances, vertices)
-        return True
+        for part, units, times in zip(form.parts, amounts.units, amounts.repeats, strict=True):
+            vertices = self._even_pools(nodes, part, times * units).reshape(-1)
+            if part.shares:
+                rows.share(vertices)
+            else:
+                rows.add(vertices, np.ones(len(vertices), np.int64))
+            if part.slot is None:
+                continue
+            instances = np.repeat(outer, units) if part.slot is form.outer else np.arange(len(vertices)) // units
+            if part.shares:
+                rows.empty_slot(part.slot.number, int(instances[-1]) + 1)
+            else:
+                rows.slot(part.slot.number, instances, vertices)
 
-    def _are_even(self, nodes: Int64, kinds: list[int]) -> NDArray[np.bool_]:
+    def _are_even(self, nodes: Int64) -> NDArray[np.bool_]:
         """In which nodes the pools that come first are simply the lowest (or highest) ones."""
-        policy, node_table = self.policy, self.node_table
-        plain = policy.score is None or policy.by_node or policy.score is POLICIES["variation"].score
-        alike = (
-            plain
-            and len(nodes) >= ONE_BY_ONE_MAX
-            and len(set(kinds)) == len(kinds)
-            and all(
-                node_table.planner.columns.dtype(kind) is None
-                and node_table.up_pools(kind) is None
-                and (policy.score is None or policy.by_node or not node_table.is_varied(kind))
-                for kind in kinds
-            )
-        )
-        return ~self.doubtful(nodes, kinds) if alike else np.zeros(len(nodes), np.bool_)
+        policy, node_table, parts = self.policy, self.node_table, self.form.parts
+        by_number = policy.score is None or policy.by_node
+        by_class = policy.score is POLICIES["variation"].score and not any(map(node_table.is_varied, self.form.kinds))
+        is_plain = len(self.form.kinds) == len(parts) and (by_number or by_class)
+        for part in parts:
+            is_plain = is_plain and part.is_single and node_table.up_pools(part.demand.kind) is None
+        found = np.full(len(nodes), is_plain)
+        found[self.doubtful(nodes)] = False
+        return found
 
     def _even_pools(self, nodes: Int64, part: LeafDemand, number: int) -> NDArray[np.int32]:
         """The first `number` pools of each node, one row per node."""
         first, stop = self.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self.policy.descending else first[nodes][:, None] + steps
-        pools: NDArray[np.int32] = self.node_table.typology.vertices(part.demand.kind)[at]
+        pools: NDArray[np.int32] = part.pools[at]
         return pools
 
-    def _take_bundles(self, rows: MatchBuilder, counts: tuple[int, ...], chosen: Chosen, drawing: Drawing | None) -> None:
+    def _take_bundles(
+        self, rows: MatchBuilder, counts: tuple[int, ...], asked: Amounts, chosen: Chosen, drawing: Drawing | None
+    ) -> None:
         """Take bundles, or units."""
         form, (nodes, amounts, turns) = self.form, chosen
         if drawing is not None and form.sort == "bundles":
@@ -619,20 +617,20 @@ class Search:
                 rows.slot(form.outer.number, np.arange(int(amounts.sum())), np.repeat(vertices, amounts))
             return
         first = np.cumsum(amounts) - amounts
-        even = self._are_even(nodes, [part.demand.kind for part in form.parts])
-        self._take_even_bundles(rows, counts, Chosen(nodes[even], amounts[even], turns), first[even])
+        even = self._are_even(nodes)
+        self._take_even_bundles(rows, asked, Chosen(nodes[even], amounts[even], turns), first[even])
         for node, amount, instance in zip(nodes[~even].tolist(), amounts[~even].tolist(), first[~even].tolist(), strict=True):
             taker = Taker(self, rows, node)
             if form.sort == "units":
                 taker.take(form.parts[0], amount, 0)
                 continue
             for number in range(instance, instance + amount):
-                for part in form.parts:
-                    taker.take(part, part.units(counts), number if turns is None else int(turns[number]))
+                for part, units in zip(form.parts, asked.units, strict=True):
+                    taker.take(part, units, number if turns is None else int(turns[number]))
         if form.outer is not None:
             rows.empty_slot(form.outer.number, int(amounts.sum()))
 
-    def _take_even_bundles(self, rows: MatchBuilder, counts: tuple[int, ...], chosen: Chosen, first: Int64) -> None:
+    def _take_even_bundles(self, rows: MatchBuilder, asked: Amounts, chosen: Chosen, first: Int64) -> None:
         """Take a number of bundles in each of these nodes, all of whose lowest (or highest) pools are free.
 
         Args:
@@ -641,14 +639,14 @@ class Search:
         form, (nodes, amounts, turns) = self.form, chosen
         if not len(nodes):
             return
-        for part in form.parts:
-            units = 1 if form.sort == "units" else part.units(counts)
+        for part, each in zip(form.parts, asked.units, strict=True):
+            units = 1 if form.sort == "units" else each
             lower, upper = self.level.edges(part.demand.kind)
             lengths = amounts * units
             at = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             down = self.policy.descending
             ordinals = np.repeat(upper[nodes] - 1, lengths) - at if down else np.repeat(lower[nodes], lengths) + at
-            vertices = self.node_table.typology.vertices(part.demand.kind)[ordinals]
+            vertices = part.pools[ordinals]
             if part.shares:
                 rows.share(vertices)
                 continue
@@ -668,14 +666,6 @@ class Search:
             if draw.slot is not None:  # the slot exists even if nothing is charged in it
                 every = int(amounts.sum()) * draw.repeats(counts) if draw.inner else int(instances[-1]) + 1
                 rows.empty_slot(draw.slot.number, every)
-
-
-def search(
-    node_table: NodeTable, plan: Plan, form: Form | None, eligible: Eligible, policy: Policy, start: int, end: int
-) -> Search | None:
-    """The search for a request in a window; None where the traverser has to answer, for its form or its policy."""
-    found = None if form is None else Search(node_table, plan, form, eligible, policy, start, end)
-    return found if found is not None and found.is_able else None
 
 
 def _up_to(nodes: Int64, room: Int64, number: int) -> Chosen:
@@ -724,12 +714,11 @@ class Taker:
     def take(self, part: LeafDemand, units: int, instance: int) -> None:
         """Take units for one instance of the part's slot."""
         kind = part.demand.kind
-        ordinals, free = self._search.pools(self._node, kind)
+        ordinals, free = self._search.pools(self._node, part)
         at, gone = self._at.get(kind, (0, 0))
-        table = self._search.node_table.typology.vertices(kind)
         slot = -1 if part.slot is None else part.slot.number
-        if self._search.node_table.planner.columns.dtype(kind) is None:
-            vertices = table[ordinals[at : at + units]]
+        if part.is_single:
+            vertices = part.pools[ordinals[at : at + units]]
             if part.shares:
                 self._rows.share(vertices)
             else:
@@ -740,7 +729,7 @@ class Taker:
             return
         while units > 0:
             step = min(units, int(free[at]) - gone)
-            vertices = table[ordinals[at : at + 1]]
+            vertices = part.pools[ordinals[at : at + 1]]
             self._rows.add(vertices, np.array([step]))
             if slot >= 0:
                 self._rows.slot(slot, np.array([instance]), vertices)
@@ -748,96 +737,3 @@ class Taker:
             if gone == int(free[at]):
                 at, gone = at + 1, 0
         self._at[kind] = at, gone
-
-
-class Single:
-    """What a request takes of one node; see :func:`single`.
-
-    Args:
-        plan: the request; its counts leave no choice.
-        needs: units by type number; empty for the node itself, exclusively.
-        draws: whether the node draws something as well.
-    """
-
-    __slots__ = ("_amounts", "_counts", "_draws", "_is_routed", "_needs", "_slots", "_whole")
-
-    def __init__(self, plan: Plan, needs: dict[int, int], *, draws: bool) -> None:
-        number = sum(needs.values()) or 1
-        self._needs = needs
-        self._draws = draws
-        self._is_routed = plan.is_routed
-        self._counts = plan.lowest
-        self._amounts = np.ones(number, np.int64)
-        self._whole = np.ones(number, np.bool_)
-        starts, picks = np.array([0, number]), np.arange(number)
-        for shared in (self._amounts, self._whole, starts, picks):
-            shared.flags.writeable = False  # shared by all matches of this request
-        self._slots = tuple(SlotGroup(slot.label, starts, picks) for slot in plan.slots)
-
-    def match(self, search: Search) -> Placement | None:
-        """The match, or None if there is none.
-
-        Args:
-            search: of this request, with a policy for which :meth:`suits` holds.
-
-        Errors: NeedsTraverser if only a search can decide.
-        """
-        node = search.first_node(search.candidates(self._needs), self._needs)
-        if node is None:
-            return None
-        vertices, amounts, whole, slots, drawn = self._pools(search, node), self._amounts, self._whole, self._slots, NO_ROWS
-        if self._draws:
-            charges = search.drawing(self._counts).of_one(node)
-            if charges is None:  # other nodes may have enough supply
-                return search.settle()
-            rows = np.array(sorted([*((v, 1) for v in vertices.tolist()), *charges]), np.int64)
-            vertices, amounts = rows[:, 0].astype(np.int32), rows[:, 1].copy()
-            whole = amounts == search.node_table.typology.accounts.size[vertices]
-            slots = tuple(SlotGroup(slot.label, np.array([0, len(rows)]), np.arange(len(rows))) for slot in slots)
-            top = search.level.vertices.item(node)
-            drawn = np.array([(top, *charge) for charge in charges], np.int64).reshape(-1, 3)
-        return Placement(
-            vertices,
-            amounts,
-            whole,
-            _NONE,
-            slots,
-            self._counts,
-            search.start,
-            search.end,
-            policy=search.policy.name,
-            drawn=drawn,
-            is_routed=self._is_routed,
-        )
-
-    def _pools(self, search: Search, node: int) -> NDArray[np.int32]:
-        if not self._needs:
-            return search.level.vertices[node : node + 1]
-        found = [search.first_pools(node, kind, units) for kind, units in self._needs.items()]
-        return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(self._amounts) > 1 else found[0]
-
-    def suits(self, search: Search) -> bool:
-        """Whether the policy orders nodes by number and takes only what is requested."""
-        policy = search.policy
-        if policy.near and self._draws:
-            return False
-        if policy.near or policy.score is None:
-            return not policy.node_exclusive or not self._needs
-        return not policy.node_exclusive and search.scores is None
-
-
-def single(plan: Plan, form: Form, columns: Columns) -> Single | None:
-    """What a request takes of one node; None if it may take more than one node, or pools with several units."""
-    counts = plan.lowest
-    if any(demand.count.fixed is None for demand in plan.all) or form.number(counts) != 1:
-        return None
-    if len(plan.slots) != (form.outer is not None) or any(draw.inner or draw.slot is not form.outer for draw in form.draws):
-        return None
-    draws = bool(form.draws)
-    if form.node is not None:
-        return Single(plan, {}, draws=draws) if not form.node.children and not form.node.shared else None
-    kinds = {part.demand.kind for part in form.parts}
-    plain = all(not part.shares and part.worth == 1 and columns.dtype(part.demand.kind) is None for part in form.parts)
-    needs = form.needs(counts)
-    fits = sum(needs.values()) <= UNITS_MAX
-    return Single(plan, needs, draws=draws) if plain and fits and len(kinds) == len(form.parts) else None

@@ -580,7 +580,7 @@ class Workers:
                 continue
             first, stop = level.edges(kind)
             free = (stop - first)[at]
-            peaks = None if self.ideal else self.planner.levels.counted(level, kind).peaks(kind, situation.start, situation.end)
+            peaks = None if self.ideal else level.peaks(kind, situation.start, situation.end)
             room &= (free if peaks is None else free - peaks[at]) >= ask.units
         return room
 

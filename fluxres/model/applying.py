@@ -21,8 +21,10 @@ from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph import update
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.compare import equal
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.edges import rows_between, said
+from fluxres.graph.forest import in_slices
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining
 from fluxres.model.difference import Difference, gains_capacity
@@ -56,6 +58,8 @@ def apply(graph: ResourceGraph, other: ResourceGraph, *, drain: bool) -> Differe
         return found
     structure, old_to_new = update.updated(same, kept)
     structure.set_state(old_to_new[draining], "drain")
+    if structure.n == before.n and not equal(before, structure):
+        return found  # all that differs is kept for jobs already
 
     def make(own: Records) -> Records:
         _require_kept(_Obstacles(own, found, structure, old_to_new))
@@ -172,11 +176,8 @@ class _Obstacles:
         yield from self._of_routes()
 
     def _in_moved(self) -> NDArray[np.bool_]:
-        steps_of = np.zeros(self._before.n + 1, np.int64)
         tops = self._found.same.to_s[self._found.same.moved_tops]
-        np.add.at(steps_of, tops, 1)
-        np.add.at(steps_of, self._before.end[tops], -1)
-        return np.cumsum(steps_of[:-1]) > 0
+        return in_slices(tops, self._before.end[tops], self._before.n)
 
     def _of_pool(self, v: int) -> Iterator[_Obstacle]:
         s, new = self._before, int(self._new[v])

@@ -104,6 +104,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
         )
 
 
+def require_picks(found: Placement) -> None:
+    """Refuse to allocate a match without pools to record."""
+    if not len(found.vertices):
+        raise UsageError(
+            "the request only asks for shared pools, for which nothing is recorded",
+            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
+        )
+
+
 def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:
     """Allocate pools to a job, together with the units that they draw from their suppliers."""
     drawn = NO_ROWS
@@ -182,12 +191,12 @@ def allocate_more(
 
 
 def commit_match(
-    graph: ResourceGraph, found: Placement, job: str, *, anew: bool = False, facts: JobFacts | None = None
+    graph: ResourceGraph, found: Placement, job: str, *, is_moved: bool = False, facts: JobFacts | None = None
 ) -> Allocation:
     """Allocate a placement to a job that the matcher found on the present state.
 
     Args:
-        anew: the placement was found on an earlier state of the same structure, or for another window: check it again.
+        is_moved: the placement was found on an earlier state of the same structure, or for another window: check it again.
 
     Errors: InsufficientResources, InfeasibleRequest if it is no longer free; nothing changes then.
     """
@@ -197,7 +206,7 @@ def commit_match(
         return _allocate_chosen(graph, found, job, chosen, facts)
     planned: Batch | list[Change]
     refuse_reservation(graph, job)
-    if anew:
+    if is_moved:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
         planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
@@ -210,7 +219,9 @@ def commit_match(
     if chosen is not None:
         graph.records.note_chosen(job, chosen)
     graph.revision += 1
-    return Allocation(graph, job, (found.vertices, found.amounts), window, slots, found.implied, chosen=chosen)
+    return Allocation(
+        graph, job, (found.vertices, found.amounts), window, slots, found.implied, picked=found.picked, chosen=chosen
+    )
 
 
 def _allocate_chosen(graph: ResourceGraph, found: Placement, job: str, chosen: Chosen, facts: JobFacts | None) -> Allocation:
@@ -236,6 +247,7 @@ def free(
     start: int | None,
     end: int | None,
     slots: int = 0,
+    reason: str = "",
 ) -> Batch | list[Piece]:
     """Free what a job holds, and return what was freed.
 
@@ -243,11 +255,12 @@ def free(
         named: vertices with amounts, where None means all units that the job holds; None for everything.
         start, end: window in ticks; None for no bound.
         slots: number of slots freed, if a request selected the pools.
+        reason: why, if the job did not free them itself.
     """
     refuse_reservation(graph, job)
     pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
-    tell(graph, lambda: events.free(structure, job, named, start, end, slots), len(named or ()))
+    tell(graph, lambda: events.free(structure, job, named, start, end, slots, reason=reason), len(named or ()))
     graph.records.free(pieces, job, slots)
     graph.revision += 1
     refill(graph)
@@ -302,6 +315,13 @@ def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
         move.apply(graph.records, job)
         graph.revision += 1
         refill(graph)
+
+
+def renew(graph: ResourceGraph, job: str, lease: int) -> None:
+    """Renew the lease of a job that lives by its processes."""
+    tell(graph, lambda: events.renew(job, lease))
+    graph.records.renew(job, lease)
+    graph.revision += 1
 
 
 class Keeper(Protocol):

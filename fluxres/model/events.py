@@ -83,7 +83,8 @@ def _rows(graph: ResourceGraph, e: Event) -> Rows:
 
 def _about(facts: JobFacts | None) -> Event:
     """The fields with what is known about a job that gets something for the first time."""
-    return {} if facts is None else {key: value for key, value in msgspec.structs.asdict(facts).items() if value is not None}
+    values = {} if facts is None else {key: getattr(facts, key) for key in JobFacts.__struct_fields__}
+    return {key: msgspec.to_builtins(value) for key, value in values.items() if value is not None}
 
 
 def _facts(e: Event) -> JobFacts | None:
@@ -143,20 +144,27 @@ def free(
     slots: int = 0,
     *,
     implied: bool = False,
+    reason: str = "",
 ) -> Event:
     """A job frees pools; None for pools is everything, None for start and end all of the time.
 
     Args:
         implied: whether implied units are freed without the pool above.
+        reason: why, if the job did not free them itself.
     """
     pools = None if targets is None else _named(structure, targets)
-    more = {**_slots(slots), **({"implied": True} if implied else {})}
+    more = {**_slots(slots), **({"implied": True} if implied else {}), **({"reason": reason} if reason else {})}
     return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end), **more}
 
 
 def set_end(job: str, start: int, end: int) -> Event:
     """The end of what a job holds is moved; records that ended by `start` stay as they are."""
     return {"event": "set_end", "job": job, "start": start, "end": _end(end)}
+
+
+def renew(job: str, lease: int) -> Event:
+    """The lease of a job that lives by its processes is renewed."""
+    return {"event": "renew", "job": job, "lease": lease}
 
 
 def expire(before: int) -> Event:
@@ -283,6 +291,10 @@ def _apply_set_end(graph: ResourceGraph, e: Event) -> None:
     extending.plan(graph, e["job"], _until(e["end"]), e["start"]).apply(graph.records, e["job"])
 
 
+def _apply_renew(graph: ResourceGraph, e: Event) -> None:
+    graph.records.renew(e["job"], e["lease"])
+
+
 def _apply_expire(graph: ResourceGraph, e: Event) -> None:
     for job, pieces in graph.records.ended(e["before"]):
         graph.records.free(pieces, job)
@@ -384,6 +396,7 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "allocate_all": _apply_allocate_all,
     "free": _apply_free,
     "set_end": _apply_set_end,
+    "renew": _apply_renew,
     "expire": _apply_expire,
     "reserve": _apply_reserve,
     "unreserve": _apply_unreserve,

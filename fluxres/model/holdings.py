@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.forest import in_slices, topmost
 from fluxres.graph.structure import Structure
 
 if TYPE_CHECKING:
@@ -79,18 +80,16 @@ def _rows(graph: ResourceGraph, job: str) -> Int64:
     return np.array(rows, np.int64).reshape(-1, 4).T
 
 
-def nodes_held(vertices: Int64, structure: Structure, nodes: Int32, stop: Int32) -> tuple[Int64, Int64]:
-    """For each pool, the nodes that contain it or that it contains: from and up to a position in `nodes`.
+def nodes_held(vertices: Int64, structure: Structure, nodes: Int32, stop: Int32) -> NDArray[np.bool_]:
+    """Which nodes contain one of the pools, or are contained in one.
 
     Args:
         nodes: ascending, none below another.
         stop: one past the last descendant of each.
     """
-    inside = np.where(vertices < structure.tree_end, vertices, 0)
+    inside = vertices[vertices < structure.tree_end]
     first = stop.searchsorted(inside, "right")
-    last = nodes.searchsorted(structure.end[inside])
-    outside = vertices >= structure.tree_end
-    return np.where(outside, 0, first), np.where(outside, 0, np.maximum(first, last))
+    return in_slices(first, np.maximum(first, nodes.searchsorted(structure.end[inside])), len(nodes))
 
 
 def overlapping(structure: Structure, own: Int64, others: Int64) -> NDArray[np.bool_]:
@@ -100,7 +99,7 @@ def overlapping(structure: Structure, own: Int64, others: Int64) -> NDArray[np.b
         own: ascending.
     """
     ends = structure.accounts.end
-    tops = own[np.concatenate([[True], own[1:] >= np.maximum.accumulate(ends[own])[:-1]])] if len(own) else own
+    tops = topmost(ends, own)
     below = ends[tops].searchsorted(others, "right") < tops.searchsorted(others, "right")
     above = tops.searchsorted(ends[others]) > tops.searchsorted(others)
     found: NDArray[np.bool_] = below | above

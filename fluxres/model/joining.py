@@ -486,10 +486,8 @@ def require_removable(graph: ResourceGraph, v: int, waiting: Container[str], now
         for owner, held in records.held[u].items():
             if owner == ELSEWHERE or owner in waiting or held[-1][1] <= now:
                 continue
-            if u not in above:
-                raise _still_held(before, v, f"{records.job_behind(owner)} holds {before.accounts.where(u)}")
-            if steps.whole(held, now, FOREVER, 0, before.size.item(u)):
-                raise _still_held(before, v, f"held through {before.where(u)}")
+            if u not in above or steps.whole(held, now, FOREVER, 0, before.size.item(u)):
+                raise _still_held(records, v, u, owner)
 
 
 def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -> None:
@@ -590,18 +588,17 @@ def _require_nothing_held(records: Records, v: int, parent: int) -> None:
     structure = records.structure
     above = records.planner.covered_by(v, 0, FOREVER)
     if above >= 0:
-        raise _still_held(structure, v, f"held through {structure.where(above)}")
+        raise _still_held(records, v, above)
     for u in range(v, structure.end.item(v)) if records.held else ():
-        for owner in records.held.get(u, ()):
-            raise _still_held(structure, v, f"{records.job_behind(owner)} holds {structure.where(u)}")
+        if records.held.get(u):
+            raise _still_held(records, v, u)
     for u in (parent, *structure.ancestors(parent)):
         for owner, held in records.held.get(u, {}).items():
             if steps.whole(held, 0, FOREVER, 0, structure.size.item(u)):
-                job = records.job_behind(owner)
                 raise StillHeld(
-                    f"{job} holds it exclusively, and would get {structure.where(v)}",
+                    f"{records.said(owner)} holds it exclusively, and would get {structure.where(v)}",
                     where=structure.where(u),
-                    hint="free it first",
+                    hint=_release(records, owner),
                 )
 
 
@@ -613,11 +610,19 @@ def _require_free(records: Records, after: Structure, old_to_new: Int32, top: in
     for v in np.flatnonzero(leaving & ~leaving[before.parent] & (before.parent >= 0)).tolist():
         above = records.planner.covered_by(v, 0, FOREVER)
         if above >= 0:
-            raise _still_held(before, top, f"held through {before.where(above)}")
-    for v, holders in records.held.items():
+            raise _still_held(records, top, above)
+    for v in records.held:
         if v < before.n and leaving[v]:
-            raise _still_held(before, top, f"{records.job_behind(next(iter(holders)))} holds {before.where(v)}")
+            raise _still_held(records, top, v)
 
 
-def _still_held(structure: Structure, top: int, message: str) -> StillHeld:
-    return StillHeld(message, where=structure.where(top), hint="free it first")
+def _still_held(records: Records, top: int, v: int, owner: str | None = None) -> StillHeld:
+    """The error for a pool that cannot leave its place: an owner (any by default) holds `v`, which is it, around it or in it."""
+    holders, size = records.held[v], records.accounts.size.item(v)
+    owner = owner or next((one for one in holders if steps.whole(holders[one], 0, FOREVER, 0, size)), next(iter(holders)))
+    message = f"{records.said(owner)} holds {records.accounts.where(v)}"
+    return StillHeld(message, where=records.structure.where(top), hint=_release(records, owner))
+
+
+def _release(records: Records, owner: str) -> str:
+    return f"`reserve --remove {owner}` removes it" if owner in records.reservations else "free it first"

@@ -56,6 +56,7 @@ def stamped(graph: ResourceGraph, found: Placement) -> Match:
         found.implied,
         found.drawn,
         found.is_routed,
+        found.picked,
         found.order,
         found.variant,
         graph=graph,

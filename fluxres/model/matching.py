@@ -18,16 +18,14 @@ from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
-    from fluxres.match import Placement, Policy, Refusal
-    from fluxres.match.reasons import Holders
+    from fluxres.match import Placement, Policy
+    from fluxres.match.reasons import Holders, Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
 
-def length(graph: ResourceGraph, request: Request, given: int | None) -> int:
-    """Length of an allocation in ticks: `given`, else that of the request, else the default of its partition, else FOREVER."""
-    if given is not None:
-        return given
+def length(graph: ResourceGraph, request: Request) -> int:
+    """Length of an allocation in ticks: that of the request, else the default of its partition, else FOREVER."""
     wanted = request.duration_s
     if wanted is None and graph.structure.partitions and (partition := graph.matcher.partition_for(request)) is not None:
         wanted = partition.time_if_unstated_s
@@ -63,7 +61,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     if refusal.objections:
         return _objected(refusal)
     short = next((part for part in refusal.parts if part.is_short), None)
-    noted = "; ".join(refusal.notes) if refusal.notes else " ".join(refusal.sentences())
+    noted = refusal.rule or "; ".join(refusal.notes) or " ".join(refusal.sentences())
     message = short.sentence() if short is not None else noted
     if refusal.never:
         return InfeasibleRequest(
@@ -95,7 +93,8 @@ def require_accepted(graph: ResourceGraph, request: Request, length: int) -> Non
     partition = graph.matcher.partition_for(request)
     if partition is None:
         return
-    from fluxres.match import Refusal, admission
+    from fluxres.match import admission
+    from fluxres.match.reasons import Refusal
 
     found = admission.not_accepted(partition, request, length)
     if found:
@@ -144,13 +143,4 @@ def require_fresh(graph: ResourceGraph, found: Match) -> None:
     if (found.generation, found.revision) != (graph.generation, graph.revision):
         raise StaleHandle(
             f"this match was found on revision {found.revision}, the graph is at {graph.revision}", hint="match again"
-        )
-
-
-def require_picks(found: Placement) -> None:
-    """Refuse to allocate a match without pools to record."""
-    if not len(found.vertices):
-        raise UsageError(
-            "the request only asks for shared pools, for which nothing is recorded",
-            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
         )

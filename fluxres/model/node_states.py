@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.forest import slice_of, topmost
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.model.totals import available_units
@@ -63,15 +64,12 @@ class NodeStates:
 
 def nodes_of(structure: Structure) -> Int32:
     """The nodes of a machine, ascending, none below another; its execution targets where it has none, else its root."""
-    found = structure.of_type("node")
-    found = found[found < structure.tree_end]
+    found = structure.in_tree("node")
     if not len(found):
         found = np.sort(structure.execution_targets[1])
     if not len(found):
         return np.zeros(1, np.int32)
-    end = np.maximum.accumulate(structure.end[found])
-    tops: Int32 = found[np.concatenate([[True], found[1:] >= end[:-1]])]
-    return tops
+    return topmost(structure.end, found)
 
 
 def of(graph: ResourceGraph, start: int, end: int) -> NodeStates:
@@ -86,8 +84,7 @@ def of(graph: ResourceGraph, start: int, end: int) -> NodeStates:
     used = np.concatenate([planner.busy(0, structure.tree_end, start, end), [structure.n]])
     is_whole = free[nodes] == 0
     has_use = is_whole | (used.searchsorted(stop) > used.searchsorted(nodes))
-    cores = structure.of_type("core")
-    cores = cores[cores < structure.tree_end]
+    cores = structure.in_tree("core")
     total, left = _within(cores, np.ones(len(cores), np.int64), nodes, stop), _within(cores, free[cores], nodes, stop)
     codes = np.zeros(len(nodes), np.uint8)
     codes[has_use] = _MIXED
@@ -115,8 +112,8 @@ def _take_out(structure: Structure, nodes: Int32, codes: NDArray[np.uint8], beca
     """Mark nodes that take no new work: at, below or above which a pool says so, or whose suppliers do."""
     outage = structure.outage
     stated = outage.stated
-    at = stated.searchsorted(nodes, "right") - 1
-    within = (at >= 0) & (nodes < structure.end[stated[np.maximum(at, 0)]]) if len(stated) else np.zeros(len(nodes), np.bool_)
+    at = slice_of(stated, structure.end[stated], nodes)
+    within = at >= 0
     because[within] = stated[at[within]]
     drains = np.zeros(len(nodes), np.bool_)
     drains[within] = structure.state[because[within]] == STATES.index("drain")
@@ -142,10 +139,5 @@ def _has_job(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end: i
     """The nodes of which jobs hold something in a window, not only reservations."""
     from fluxres.model import holdings
 
-    change = np.zeros(len(nodes) + 1, np.int64)
-    for one in holdings.of(graph, start, end):
-        if not one.is_maintenance:
-            first, last = holdings.nodes_held(one.vertices, graph.structure, nodes, stop)
-            np.add.at(change, first, 1)
-            np.add.at(change, last, -1)
-    return np.cumsum(change[:-1]) > 0
+    held = [one.vertices for one in holdings.of(graph, start, end) if not one.is_maintenance]
+    return holdings.nodes_held(np.concatenate([np.zeros(0, np.int64), *held]), graph.structure, nodes, stop)

@@ -158,7 +158,7 @@ class Pool(ShownDeep):
     def where(self) -> str:
         """The name of this pool in records and messages, which lookups accept: its path, or ``power:/pdu0`` outside containment.
 
-        If another pool has the same name, it is the uuid.
+        Where several pools share a name, a number follows: ``network:leaf0#17``.
         """
         return self.graph.structure.where(self.vertex)
 

@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fluxres import limits
 from fluxres.allocation import reserved
 from fluxres.allocation.facts import JobFacts, Reservation
@@ -20,6 +22,7 @@ from fluxres.allocation.reserved import Held, Rest
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
 from fluxres.documents.document import listed
 from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
+from fluxres.graph import forest
 from fluxres.graph.auxiliary import Int32
 from fluxres.model import changes, events, targets
 from fluxres.syntax.moment import EPOCH_FROM_S, in_message
@@ -42,10 +45,10 @@ def repeated(start: int, end: int, every: int | None, until: int | None) -> tupl
     """
     if every is None:
         if until is not None:
-            raise UsageError("an end of the repetition was given, and no interval", hint="say how often it repeats")
+            raise UsageError("an end of the repetition was given, and no interval", hint="give the interval, such as 7d")
         return ((start, end),)
     if until is None or until >= FOREVER:
-        raise UsageError("a reservation that repeats needs an end", hint="say until when it repeats")
+        raise UsageError("a reservation that repeats needs an end", hint="give the time until which it repeats")
     number = -(-(until - start) // every)
     if number > limits.RESERVATION_WINDOWS_MAX:
         message = f"the reservation would have {number} windows, the limit is {limits.RESERVATION_WINDOWS_MAX}"
@@ -63,21 +66,16 @@ def _repetition(start: int, every: int, number: int) -> int:
     if rest or seconds(start) <= EPOCH_FROM_S:
         return start + number * every
     second, fraction = divmod(start, TICKS_PER_S)
-    begin = datetime.fromtimestamp(second) + timedelta(days=days * number)
-    return round(begin.timestamp()) * TICKS_PER_S + fraction
+    try:
+        begin = datetime.fromtimestamp(second) + timedelta(days=days * number)
+        return round(begin.timestamp()) * TICKS_PER_S + fraction
+    except (ValueError, OverflowError, OSError):  # beyond the calendar
+        return start + number * every
 
 
 def topmost(end: Int32, vertices: Sequence[int]) -> tuple[int, ...]:
-    """Pools in ascending order, without those below another one.
-
-    Args:
-        end: one past the last descendant of each pool.
-    """
-    kept: list[int] = []
-    for v in sorted(vertices):
-        if not kept or v >= end.item(kept[-1]):
-            kept.append(v)
-    return tuple(kept)
+    """The pools that are not below another one, as :func:`forest.topmost`."""
+    return tuple(forest.topmost(end, np.unique(np.array(vertices, np.int32))).tolist())
 
 
 def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: JobFacts) -> None:

@@ -24,7 +24,7 @@ from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen, Returns
 from fluxres.allocation.drawn import Drawn
-from fluxres.allocation.facts import JobFacts, Reservation
+from fluxres.allocation.facts import JobFacts, Launch, Reservation
 from fluxres.allocation.planned import Batch, Staged
 from fluxres.allocation.records import Records, empty_planner
 from fluxres.allocation.steps import Steps
@@ -37,15 +37,13 @@ from fluxres.graph.edges import Value
 from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import audit, changes, edges, events, extending, joining, matching, search, targets, totals, walking
+from fluxres.model import audit, changes, edges, events, extending, joining, matching, targets, totals, walking
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.tables import Spans, Totals
 from fluxres.model.targets import Targets, Where
 from fluxres.model.values import Allocation, Stage, Window
 from fluxres.shown import ShownDeep, Tabular
-from fluxres.syntax import criteria as language
-from fluxres.syntax.criteria import Criteria
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
 
@@ -55,11 +53,13 @@ if TYPE_CHECKING:
     import networkx
 
     from fluxres.graph.views import StructureRef
-    from fluxres.match import Matcher, Placement, Policy, Refusal
+    from fluxres.match import Matcher, Placement, Policy
+    from fluxres.match.reasons import Refusal
     from fluxres.model.difference import Difference
     from fluxres.model.match import Match
     from fluxres.model.node_states import NodeStates
     from fluxres.model.several import Shortage
+    from fluxres.syntax.criteria import Criteria
     from fluxres.syntax.jobspec import Wanted
 
 
@@ -240,10 +240,10 @@ class ResourceGraph(ShownDeep, Tabular):
         """The window of a request in ticks: until `end`, for `duration_s`, else that of the request, else without end."""
         if end is not None:
             return self._given_window(at, end, duration_s, name)
-        length = self._length(duration_s)
+        length = matching.length(self, request) if duration_s is None else positive_ticks(duration_s)
         now = self.now()
         start = now if at is None else ticks(at, name, now)
-        return start, min(start + matching.length(self, request, length), FOREVER)
+        return start, min(start + length, FOREVER)
 
     # -- pools -------------------------------------------------------------------------------------------------------
 
@@ -359,6 +359,9 @@ class ResourceGraph(ShownDeep, Tabular):
         Errors: InputError with the column; UsageError for anything that is not criteria.  Cost: a few vector scans; with a
         function one object and one call per pool, about a second for a million pools.
         """
+        from fluxres.model import search  # with the language of criteria, which most commands do not use
+        from fluxres.syntax import criteria as language
+
         if at is not None and during is not None:
             raise UsageError("both a moment and a window were given", hint="give `at` or `during`")
         if during is not None and not (isinstance(during, tuple | list) and len(during) == 2):
@@ -367,7 +370,7 @@ class ResourceGraph(ShownDeep, Tabular):
             if at is not None or during is not None:
                 raise UsageError("a function was given with a time", hint="ask the pool for the time: available(at=…)")
             return Selection(self, search.accepted_by(self, criteria))
-        if not isinstance(criteria, str | Criteria):
+        if not isinstance(criteria, str | language.Criteria):
             raise UsageError(
                 f"expected criteria, got {criteria!r:.80}",
                 hint="give text such as type=node and state=up, parsed criteria, or a function of a pool",
@@ -653,6 +656,7 @@ class ResourceGraph(ShownDeep, Tabular):
         policy: str | Policy = "first",
         user: str | None = None,
         name: str | None = None,
+        launch: Launch | None = None,
     ) -> Allocation:
         """Allocate pools to a job, all or none, in addition to those it holds (RFC 4 Allocate, RFC 16 Allocate).
 
@@ -665,13 +669,14 @@ class ResourceGraph(ShownDeep, Tabular):
                 later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
             user, name: whom a new job belongs to, and what it is called there; :meth:`facts` gives them.
+            launch: the processes that a new job lives by, as `fluxres run` records them.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
         with self.lock:
             changes.expire_stages(self)
             begin, named = _one_start(start, at)
-            facts = self._facts_of(user, name)
+            facts = self._facts_of(user, name, launch)
             if targets.is_request(wanted, self):
                 targets.job_id(job)
                 request = as_request(wanted)
@@ -726,14 +731,14 @@ class ResourceGraph(ShownDeep, Tabular):
             raise matching.error(self, request, window, policy)
         if self.revision != revision:  # a policy of the caller changed it: nothing else runs in between
             raise StaleHandle("the graph changed while the request was matched", hint="try again")
-        matching.require_picks(found)
+        changes.require_picks(found)
         return changes.commit_match(self, found, job, facts=facts)
 
-    def _facts_of(self, user: str | None, name: str | None) -> JobFacts | None:
+    def _facts_of(self, user: str | None, name: str | None, launch: Launch | None = None) -> JobFacts | None:
         """What a new job is known by, if anything was given."""
-        if user is None and name is None:
+        if user is None and name is None and launch is None:
             return None
-        return JobFacts(targets.label(user, "user"), targets.label(name, "name"), self.now())
+        return JobFacts(targets.label(user, "user"), targets.label(name, "name"), self.now(), launch)
 
     @locked
     def facts(self, job: str) -> JobFacts:
@@ -752,7 +757,7 @@ class ResourceGraph(ShownDeep, Tabular):
         with self.lock:
             targets.job_id(job)
             matching.require_fresh(self, found)
-            matching.require_picks(found)
+            changes.require_picks(found)
             changes.require_end(self, (found.start, found.end))
             return changes.commit_match(self, found, job)
 
@@ -973,7 +978,7 @@ class ResourceGraph(ShownDeep, Tabular):
                 request = as_request(wanted)
                 span = self._request_window(request, start, duration_s, end, "start")
                 found = matching.match(self, request, span, policy)
-                matching.require_picks(found)
+                changes.require_picks(found)
                 window = found.start, found.end
                 return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
             window = self._given_window(start, end, duration_s)

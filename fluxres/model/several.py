@@ -22,7 +22,8 @@ from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
-from fluxres.match import Placement, Policy, Refusal, SlotGroup
+from fluxres.graph.forest import slice_of
+from fluxres.match import Placement, Policy, SlotGroup
 from fluxres.model import changes, events, matching, supply, targets
 from fluxres.model.targets import Targets
 from fluxres.model.values import Allocation, Window
@@ -30,6 +31,7 @@ from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
+    from fluxres.match.reasons import Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -161,7 +163,7 @@ def _part(
         named, length = targets.with_amounts(graph, cast("Targets", what)), FOREVER if length is None else length
         return Part(place, job, None, supply.by_window(graph, named, (start, min(start + length, FOREVER)), job), length)
     request = as_request(what)
-    return Part(place, job, request, [], matching.length(graph, request, length))
+    return Part(place, job, request, [], matching.length(graph, request) if length is None else length)
 
 
 def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | None) -> list[Part]:
@@ -175,7 +177,7 @@ def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | No
     for number, what in enumerate(wanted):
         with located(_place(number, "")):
             request = as_request(what)
-            found.append(Part(_place(number, ""), "", request, [], matching.length(graph, request, length)))
+            found.append(Part(_place(number, ""), "", request, [], matching.length(graph, request) if length is None else length))
     if not found:
         raise UsageError("no requests", hint="give at least one")
     return found
@@ -277,7 +279,7 @@ def match_joined(
     """
     if any(request.constraint != requests[0].constraint or request.queue != requests[0].queue for request in requests):
         return None
-    if any(request.variants or _meets(request) or not _is_in_slots(request.resources) for request in requests):
+    if any(_has_rules(request) or _meets(request) or not _is_in_slots(request.resources) for request in requests):
         return None
     matcher = graph.matcher
     try:
@@ -285,6 +287,11 @@ def match_joined(
     except LimitExceeded:
         return None
     return None if found is None else _apart(graph, found, [matcher.lengths(request) for request in requests])
+
+
+def _has_rules(request: Request) -> bool:
+    """Whether the rules of another system answer the request, which know it alone."""
+    return request.chooser is not None or bool(request.variants)
 
 
 def _meets(request: Request) -> bool:
@@ -325,9 +332,7 @@ def _apart(graph: ResourceGraph, found: Placement, lengths: Sequence[tuple[int, 
 
 def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np.ndarray:
     """By vertex, the position of the exclusive pool that contains it, or that it is; -1 for none."""
-    at = whole.searchsorted(vertices, "right") - 1
-    ends = graph.structure.accounts.end[whole]
-    return np.where(at >= 0, np.where(vertices < ends[at], at, -1), -1) if len(whole) else np.full(len(vertices), -1)
+    return slice_of(whole, graph.structure.accounts.end[whole], vertices)
 
 
 def _attributed(
@@ -440,7 +445,7 @@ def _shortage(graph: ResourceGraph, parts: Sequence[Part], fit: _Fit, start: int
 def _is_never(graph: ResourceGraph, parts: Sequence[Part], policy: str | Policy) -> bool:
     """Whether all parts cannot match at once even on an idle machine with everything up."""
     requests = [part.request for part in parts if part.request is not None]
-    if any(request.variants or request.constraint is not None or request.queue or _meets(request) for request in requests):
+    if any(each.constraint is not None or each.queue is not None or _has_rules(each) or _meets(each) for each in requests):
         return False  # these cannot be joined: a request has a single constraint, and connects its nodes in one place
     if graph.matcher.satisfiable(joined(requests)):
         return False
@@ -460,7 +465,7 @@ def give(
     for part, one in zip(parts, found, strict=True):
         if one is not None:
             with located(part.place):
-                matching.require_picks(one)
+                changes.require_picks(one)
     return _grant(
         graph,
         [
@@ -479,7 +484,7 @@ def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[A
         with located(place):
             targets.job_id(job)
             matching.require_fresh(graph, found)
-            matching.require_picks(found)
+            changes.require_picks(found)
         shares.append([_share(place, job, found)])
     return _grant(graph, shares) if shares else []
 

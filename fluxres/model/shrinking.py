@@ -25,7 +25,7 @@ from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.match import Matcher, Policy
 from fluxres.match.situation import Eligible
-from fluxres.model import matching
+from fluxres.model import changes
 from fluxres.model.supply import downward
 from fluxres.syntax import unit
 from fluxres.syntax.jobspec import Request
@@ -182,7 +182,7 @@ def _match(graph: ResourceGraph, amounts: dict[int, int], request: Request, poli
     found = None if _lacking(graph.structure, made, request) else _matcher(made).match(request, 0, FOREVER, policy)
     if found is None:
         return [], 0
-    matching.require_picks(found)
+    changes.require_picks(found)
     return list(zip(vertices[found.vertices].tolist(), found.amounts.tolist(), strict=True)), found.nslots
 
 

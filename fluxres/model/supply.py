@@ -168,7 +168,7 @@ class _Charge:
             raise InfeasibleRequest(message, where=self._graph.structure.where(start), hint=WITH_UNITS)
 
     def _draw(self, start: int, givers: tuple[int, ...], units: int) -> None:
-        # Missing units are charged to suppliers that have them at other times, so that the refusal is for now and not for ever.
+        # Missing units are charged to suppliers that have them at other times, so that the refusal is for now only.
         planner, accounts = self._graph.planner, self._graph.structure.accounts
         lacking, taken = units, dict.fromkeys(givers, 0)
         for most in (lambda u: planner.free(u, *self._window), accounts.units.item):

@@ -36,6 +36,10 @@ Targets = Where | Selection | Mapping[Where, int | None] | Iterable[Where | tupl
 """One or more pools, or edges with a capacity, with amounts or all units."""
 
 
+WORDS_KEPT: Final = 1024
+"""Words of which it is remembered whether they name pools or are a request: a workload has a few shapes, again and again."""
+
+
 def vertex(graph: ResourceGraph, where: Where) -> int:
     """Vertex number of one pool.
 
@@ -81,11 +85,19 @@ def account(graph: ResourceGraph, where: Where) -> int:
 
 
 def vertex_named(structure: Structure, where: str) -> int:
-    """Vertex number of the pool with this path, URI, uuid or short name.
+    """Vertex number of the pool with this path, URI, uuid or short name; names in it may be quoted, as in lists.
 
     Errors: UnknownPool.
     """
-    return structure.vertex(where) if structure.lookup.is_placed(where) else structure.short_names.vertex(where)
+    try:
+        return structure.vertex(where) if structure.lookup.is_placed(where) else structure.short_names.vertex(where)
+    except UnknownPool:
+        if "'" in where or '"' in where:
+            with suppress(FluxresError):
+                found = vertices_named(structure, where)
+                if len(found) == 1:
+                    return found[0]
+        raise
 
 
 def spelled_out(structure: Structure, where: str) -> str:
@@ -98,7 +110,7 @@ def spelled_out(structure: Structure, where: str) -> str:
     name, path = structure.lookup.graph_and_path(where)
     if path is None:
         with _one_pool(where):
-            where = structure.where(structure.short_names.vertex(where))
+            where = structure.where(vertex_named(structure, where))
         name, path = structure.lookup.graph_and_path(where)
     return where if path is None else f"{name}:/{path}"
 
@@ -116,6 +128,8 @@ def vertices_named(structure: Structure, where: str) -> list[int]:
         return [exact]
     found: list[int] = []
     for names, hosts in listed(where):
+        if not names or "" in names:
+            raise UnknownPool("no pool has this name", where=where[: limits.NAME_LENGTH_MAX], hint="write a name between commas")
         if hosts:
             found += structure.short_names.all_below(names, hosts)
         elif structure.lookup.is_placed(names[0]):
@@ -141,8 +155,18 @@ def names_pools(structure: Structure, word: str) -> bool:
     It does if it is a path, a URI, a uuid or an edge, has a hostlist in brackets or an ``@``, or is the name of a pool, or a list
     with such a name; but a type of the machine is a request for it, and so is any text in braces.
 
-    Cost: none for a text with a slash or a brace; else a scan for the name.
+    Cost: a scan for the name, the first time.
     """
+    known = structure.lookup.are_names
+    found = known.get(word)
+    if found is None:
+        found = _names_pools(structure, word)
+        if len(known) < WORDS_KEPT and len(word) <= limits.NAME_LENGTH_MAX:
+            known[word] = found
+    return found
+
+
+def _names_pools(structure: Structure, word: str) -> bool:
     if is_edge(word) or structure.lookup.is_uuid(word) or word.startswith("/") or _BELOW_PATH.match(word) is not None:
         return True
     before, _, _ = word.partition("{")  # a key of a shape may name a pool, such as {to:network:/core0}

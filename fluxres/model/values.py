@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.planned import Target
-from fluxres.allocation.resource_set import resource_set
-from fluxres.allocation.resource_set import scheduling as graph_of
 from fluxres.allocation.steps import Steps
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.documents.document import plural
@@ -84,6 +82,8 @@ class Allocation(Tabular):
         nslots: number of slots of the requests; 0 if pools were named, None if unknown.
         implied: units drawn below pools held exclusively; in the graph of R, a parent instance gives them on request.
         several: the records, if their windows differ: (vertex, start, end, units), by vertex and start.
+        picked: (slot, vertex, units) of each item of a request that the rule of another system answered (`match.chooser`), in the
+            order of the items; only of an allocation as it was made, since records have no order.
         chosen: of requests for amounts, the order of the pools and the variant.
 
     Cost: O(1); pools and spans are created when they are first read.
@@ -101,6 +101,7 @@ class Allocation(Tabular):
         "_structure",
         "chosen",
         "job",
+        "picked",
         "window",
     )
 
@@ -113,11 +114,13 @@ class Allocation(Tabular):
         nslots: int | None = 0,
         implied: Sequence[Target] = (),
         several: Sequence[Record] = (),
+        picked: tuple[tuple[int, int, int], ...] = (),
         chosen: Chosen | None = None,
     ) -> None:
         self.job = job
         self.chosen = chosen
         self.window = window
+        self.picked = picked
         self._graph, self._structure, self._generation = graph, graph.structure, graph.generation
         self._held, self._several = held, several
         self._nslots, self._implied = nslots, implied
@@ -136,7 +139,7 @@ class Allocation(Tabular):
     ) -> Allocation:
         """The allocation of records with different windows, ordered by vertex and start."""
         window = min((s for _, s, _, _ in held), default=0), max((e for _, _, e, _ in held), default=FOREVER)
-        return cls(graph, job, [], window, nslots, implied, held, chosen)
+        return cls(graph, job, [], window, nslots, implied, held, chosen=chosen)
 
     @classmethod
     def of_windows(cls, graph: ResourceGraph, job: str, parts: Iterable[tuple[Window, Iterable[Target]]]) -> Allocation:
@@ -153,6 +156,10 @@ class Allocation(Tabular):
         if isinstance(self._held, list):
             self._held = _most(self._structure, self._several) if self._several else columns(self._held)
         return self._held
+
+    @property
+    def graph(self) -> ResourceGraph:
+        return self._graph
 
     @property
     def structure(self) -> Structure:
@@ -208,6 +215,9 @@ class Allocation(Tabular):
 
         Errors: UsageError for another form of the graph.
         """
+        from fluxres.allocation.resource_set import resource_set
+        from fluxres.allocation.resource_set import scheduling as graph_of
+
         held = vertices, amounts = self.held
         accounts, n = self._structure.accounts, self._structure.n
         if accounts.n > n:  # R has no edges

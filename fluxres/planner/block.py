@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, Final
 
@@ -104,6 +104,17 @@ class Breakpoints(ABC):
         """Where the row of breakpoint k ends."""
         return self.times[k + 1] if k + 1 < len(self.times) else FOREVER
 
+    def joined(self, numbers: Iterable[int], start: int, end: int) -> list[tuple[int, int]]:
+        """Where the rows of some breakpoints, ascending, hold within a window, as (start, end); adjacent ones are merged."""
+        found: list[tuple[int, int]] = []
+        for k in numbers:
+            lo, hi = max(self.times[k], start), min(self.end_of(k), end)
+            if found and found[-1][1] == lo:
+                found[-1] = found[-1][0], hi
+            else:
+                found.append((lo, hi))
+        return found
+
 
 class Block(Breakpoints):
     """Breakpoints and rows of up to `length` adjacent pools ("ordinals", counted from 0 within the block).
@@ -186,42 +197,51 @@ class Block(Breakpoints):
             return field >> (ordinal & self._low) & self._mask
         return max(self._values(ordinal, i, j))
 
-    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
-        """Add units to one pool over the window; False, without a change, if that would leave the range 0 … limit.
+    def change(self, ordinal: int, number: int, amount: int, limit: int, start: int, end: int, room: int) -> bool:
+        """Add units to each of a run of pools over the window; False, without a change, if that would leave the range 0 … limit.
+
+        Args:
+            ordinal, number: the first pool, and how many pools of its word; more than one only for bits.
+
+        A run of bits changes as one field: adding 1 to each bit adds the mask, which fits only where all bits are 0.
 
         Errors: LimitExceeded, without a change, if more than `room` breakpoints would be added.
         """
-        times, flat, width, mask = self.times, self._flat, self._width, self._mask
-        column, shift = ordinal >> self._column, ordinal & self._low
+        times, width = self.times, self._width
+        column, shift, mask = ordinal >> self._column, ordinal & self._low, self._mask
+        if number > 1:
+            limit = mask = (1 << number) - 1
+            amount *= mask
         i = bisect_right(times, start) - 1
         j = len(times) if end >= FOREVER else bisect_left(times, end, i + 1)
         within_row = j - i == 1  # as most windows are
         if within_row:
-            first: int = flat[self.rows[i] * width + column] >> shift & mask
+            first: int = self._flat[self.rows[i] * width + column] >> shift & mask
             last = first
             if not 0 <= first + amount <= limit:
                 return False
         else:
-            values = self._values(ordinal, i, j)
+            values = self._fields(column, shift, mask, i, j)
             if (max(values) + amount > limit) if amount > 0 else (min(values) + amount < 0):
                 return False
             first, last = values[0], values[-1]
         i, j = self._cut(i, j, start, end, room)
-        flat = self._flat
+        flat, rows, changes = self._flat, self.rows, self.changes
         if within_row:
-            flat[self.rows[i] * width + column] += amount << shift
+            flat[rows[i] * width + column] += amount << shift
         else:
             self._add_to_column(column, amount << shift, i, j)
-        value: int = flat[self.rows[i - 1] * width + column] >> shift & mask
-        changes = self.changes
-        changes[i] += (value != first + amount) - (value != first)
-        if j < len(times):
-            value = flat[self.rows[j] * width + column] >> shift & mask
-            changes[j] += (value != last + amount) - (value != last)
-            if not changes[j]:
-                self._settle(i, j)
-                return True
-        if not changes[i]:
+        is_idle = False
+        for k, beside, own in ((i, i - 1, first), (j, j, last)):
+            if k == len(times):
+                continue
+            value: int = flat[rows[beside] * width + column] >> shift & mask
+            if number > 1:  # pools that differed from the row beside no longer do, and the others now do
+                changes[k] += number - 2 * (value ^ own).bit_count()
+            else:
+                changes[k] += (value != own + amount) - (value != own)
+            is_idle = is_idle or not changes[k]
+        if is_idle:
             self._settle(i, j)
         return True
 
@@ -250,6 +270,11 @@ class Block(Breakpoints):
             if values[first]:
                 yield self.times[first], self.end_of(k), values[first]
             k += 1
+
+    def gaps(self, ordinal: int, start: int, end: int) -> list[tuple[int, int]]:
+        """(start, end) where one pool is not used within a window; adjacent ones are merged."""
+        i, j = self.window(start, end)
+        return self.joined([k for k, used in enumerate(self._values(ordinal, i, j), i) if not used], start, end)
 
     # -- many pools -------------------------------------------------------------------------------------------
 
@@ -391,27 +416,6 @@ class BitBlock(Block):
     def __init__(self, length: int) -> None:
         super().__init__(length, (length + 63) // 64, WORD, 64)
 
-    def change_run(self, ordinal: int, number: int, up: bool, start: int, end: int, room: int) -> bool:
-        """Take (or release) adjacent pools of one word over the window; False, without a change, if one is (or none was) in use.
-
-        Errors: LimitExceeded, without a change, if more than `room` breakpoints would be added.
-        """
-        column, shift, mask = ordinal >> 6, ordinal & 63, (1 << number) - 1
-        i, j = self.window(start, end)
-        wanted = 0 if up else mask
-        if any(field != wanted for field in self._fields(column, shift, mask, i, j)):
-            return False
-        i, j = self._cut(i, j, start, end, room)
-        flat, width, rows, changes, bits = self._flat, self._width, self.rows, self.changes, mask << shift
-        for k in (i, j):
-            if k < len(rows):  # pools that differed from the row before no longer do, and the others now do
-                differing = (flat[rows[k] * width + column] ^ flat[rows[k - 1] * width + column]) & bits
-                changes[k] += number - 2 * differing.bit_count()
-        self._add_to_column(column, bits if up else -bits, i, j)
-        if not changes[i] or (j < len(rows) and not changes[j]):
-            self._settle(i, j)
-        return True
-
     def _words(self, fold: np.ufunc, lo: int, hi: int, start: int, end: int) -> Words | None:
         """The words that contain [lo, hi), folded over the window, including bits of neighbours.  None if all are 0."""
         if len(self.times) == 1:
@@ -442,6 +446,12 @@ class BitBlock(Block):
         units = np.empty(len(ordinals), np.uint8)
         units.fill(1)
         return (ordinals, units) if ordinals.size else None
+
+    def unused(self, lo: int, hi: int, start: int, end: int) -> Ints:
+        """The ordinals in [lo, hi) that are not used in the window, ascending."""
+        words = self._fold(np.bitwise_or, *self.window(start, end), lo >> 6, (hi + 63) >> 6)
+        found: Ints = (unpack(words)[lo & 63 : hi - (lo & ~63)] == 0).nonzero()[0] + lo
+        return found
 
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.bitwise_and, lo, hi, start, end)

@@ -4,29 +4,30 @@ These are RFC 4's pruning filters, exact in time.  Three things are kept for the
 
 * `roof`: the pool, or one above it, is held exclusively.  Nothing in it is available.
 * `touched`: that, or anything below it is used.  It cannot be allocated exclusively.
-* `used(T)`: units of type T below it that are used, at the busiest moment of a window.  The rest is an upper bound of what is
+* `peaks(T)`: units of type T below it that are used, at the busiest moment of a window.  The rest is an upper bound of what is
 free through the whole window, because different cores may be busy at different moments.  A matcher uses it to skip pools, and
 looks at the units themselves in the few that remain.
 
-A level is created by the first query about it and receives every change from then on.  Setting a mark needs no other
-information; clearing one requires looking up what else marks the pool.
+A level is created by the first query about it and receives every change from then on, so it counts each type that is used below
+it.  Setting a mark needs no other information; clearing one requires looking up what else marks the pool.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from fluxres.clock import FOREVER
-from fluxres.planner.block import BEGINNING, Ints, Words
+from fluxres.planner.block import BEGINNING, Ints, Words, unpack
 from fluxres.planner.columns import Columns, distinct
-from fluxres.planner.lines import Pools
 from fluxres.planner.marks import Marks
 from fluxres.planner.timeline import Finding, Timeline, narrowest
+
+Pools = Sequence[tuple[int, int]]
+"""A few vertices and the units to add to each (negative: to subtract)."""
 
 HeldWhole = Callable[[int], list[tuple[int, int]]]
 """When a pool is held exclusively, by vertex."""
@@ -44,11 +45,11 @@ class Level:
     Args:
         columns: of the planner.
         kind: the type number.
+        cover: timelines of the pools held exclusively, by type number, created on first use.
         held_whole: (start, end) over all time where a pool is held exclusively, from the planner.
-        ever_whole: whether any pool of a type number is ever held exclusively.
     """
 
-    def __init__(self, columns: Columns, kind: int, held_whole: HeldWhole, ever_whole: Callable[[int], bool]) -> None:
+    def __init__(self, columns: Columns, kind: int, cover: Sequence[Timeline | None], held_whole: HeldWhole) -> None:
         self.kind = kind
         self.vertices = columns.vertices(kind)
         self.ends = columns.ends[self.vertices]
@@ -57,10 +58,9 @@ class Level:
         self.touched = Marks(self.length)
         self._columns = columns
         self._held_whole = held_whole
-        self._ever_whole = ever_whole
+        self._cover = cover
+        #: By type number: the units used below each pool; only types of which some were ever used.
         self._counts: dict[int, Timeline] = {}
-        #: By ordinal: the units of any type used below the pool, as (moment, units from then on); only pools with some.
-        self._inside: dict[int, list[tuple[int, int]]] = {}
         # The pools of the level and the gaps between them, alternating, so that one `repeat` fills the column.
         edges = np.zeros(2 * self.length + 2, np.int64)
         edges[1:-1:2], edges[2:-1:2], edges[-1] = self.vertices, self.ends, columns.n
@@ -96,13 +96,13 @@ class Level:
         return found
 
     def peaks(self, kind: int, start: int, end: int, among: Words | None = None) -> npt.NDArray[np.int64] | None:
-        """Per pool, the units of a counted type used below it at the busiest moment; None if none are used (see `count`).
+        """Per pool, the units of a type used below it at the busiest moment; None if none are used.
 
         Args:
             among: the pools of interest, as bits; others may be returned as 0.
         """
-        line = self._counts[kind]
-        if not line.breakpoints:
+        line = self._counts.get(kind)
+        if line is None or not line.breakpoints:
             return None
         wanted = line.blocks.keys() if among is None else set((among.nonzero()[0] * 64 // SPAN).tolist())
         found: npt.NDArray[np.int64] | None = None
@@ -130,9 +130,13 @@ class Level:
             found = self._between[kind] = sorted(types)
         return found
 
-    def is_counted(self, kind: int) -> bool:
-        """Whether `peaks` supports this type."""
-        return kind in self._counts
+    def is_ever_held(self, kinds: Iterable[int]) -> bool:
+        """Whether any pool of these types is held exclusively at some moment."""
+        for kind in kinds:
+            line = self._cover[kind]
+            if line is not None and line.breakpoints:
+                return True
+        return False
 
     def moments(self, start: int, end: int) -> set[int]:
         """Breakpoints of the marks in [start, end)."""
@@ -143,69 +147,54 @@ class Level:
 
     # -- changes ----------------------------------------------------------------------------------------------
 
-    def count(self, kind: int, line: Timeline | None) -> None:
-        """Count the units of a type from now on; `line` is its use so far."""
-        self._counts[kind] = self._counted(kind, line)
-
-    def _counted(self, kind: int, line: Timeline | None) -> Timeline:
+    def open(self, kind: int) -> Timeline:
+        """Start to count the units of a type, of which none are used yet."""
         first, stop = self.edges(kind)
         sizes = np.concatenate([[0], np.cumsum(self._columns.sizes[self._columns.vertices(kind)])])
         most = int((sizes[stop] - sizes[first]).max()) if self.length else 1
-        counts = Timeline(self.length, SPAN, narrowest(most))
-        if line is not None:
-            vertices = self._columns.vertices(kind)
-            for start, end, ordinals, units in line.rows():
-                self._count_many(counts, vertices[ordinals], units.astype(np.int64), start, end)
+        counts = self._counts[kind] = Timeline(self.length, SPAN, narrowest(most))
         return counts
 
-    def _count_many(self, counts: Timeline, vertices: npt.NDArray[np.int32], units: Ints, start: int, end: int) -> None:
-        pools = self.ordinal_of[vertices]
-        there = pools >= 0
-        if not there.any():
-            return
-        sums = np.zeros(self.length, np.int64)
-        np.add.at(sums, pools[there], units[there])
-        which = np.flatnonzero(sums)
-        counts.add(which, sums[which], start, end)
-
     def change(self, pools: Pools, start: int, end: int) -> None:
-        """Record that the own use of a few pools grew (or shrank) over the window."""
+        """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
         types, sizes, ordinal_of = self._columns.type, self._columns.size, self._ordinal_of
-        #: By pool of the level and type, and by pool: the units used below it.
-        below: dict[tuple[int, int], int] = {}
-        inside: dict[int, int] = {}
+        #: By pool of the level, the units by type.
+        below: dict[int, dict[int, int]] = {}
         for v, amount in pools:
             pool, kind = ordinal_of[v], types[v]
             if kind == self.kind:
                 self._roof_one(pool, amount > 0, start, end)
             elif pool >= 0:
-                below[pool, kind] = below.get((pool, kind), 0) + amount
-                inside[pool] = inside.get(pool, 0) + amount
+                units = below.setdefault(pool, {})
+                units[kind] = units.get(kind, 0) + amount
             elif sizes[v] == 1:
                 self.cover(v, amount > 0, start, end)
-        for (pool, kind), units in below.items():
-            counts = self._counts.get(kind)
-            if counts is not None:
-                counts.change(pool, units, UNITS_MAX, start, end, 2)
-        for pool, units in inside.items():
-            self._use_inside(pool, units, start, end)
+        for pool, units in below.items():
+            for kind, amount in units.items():
+                counts = self._counts.get(kind) or self.open(kind)
+                counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
+            if amount > 0:
+                self.touched.mark_one(pool, True, start, end)
+            else:
+                self._clear_one(pool, start, end)
 
     def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
         """As :meth:`change`, for many pools of one type."""
         if kind == self.kind:
-            self._roof_many(self.ordinal_of[vertices], bool(amounts[0] > 0), start, end, own=True)
+            self._roof_many(self.ordinal_of[vertices].astype(np.int64), bool(amounts[0] > 0), start, end, own=True)
             return
-        counts = self._counts.get(kind)
         pools = self.ordinal_of[vertices]
         there = pools >= 0
         if there.any():
-            which, at = np.unique(pools[there], return_inverse=True)
+            which, at = np.unique(pools[there].astype(np.int64), return_inverse=True)
             sums = np.zeros(len(which), np.int64)
             np.add.at(sums, at, amounts[there])
-            if counts is not None:
-                counts.add(which.astype(np.int64), sums, start, end)
-            for pool, units in zip(which.tolist(), sums.tolist(), strict=True):
-                self._use_inside(pool, units, start, end)
+            counts = self._counts.get(kind) or self.open(kind)
+            counts.add(which, sums, start, end)
+            if amounts[0] > 0:
+                self.touched.mark(self.touched.words(which), True, start, end)
+            else:
+                self._clear_many(which, start, end)
         for v, units in zip(vertices[~there].tolist(), amounts[~there].tolist(), strict=True):
             if self._columns.size[v] == 1:
                 self.cover(v, units > 0, start, end)
@@ -220,48 +209,53 @@ class Level:
 
     def _roof_one(self, pool: int, on: bool, start: int, end: int) -> None:
         self.roof.mark_one(pool, on, start, end)
-        self.touched.mark_one(pool, on, start, end)
-        if not on:
-            self._restore(pool, start, end)
+        if on:
+            self.touched.mark_one(pool, True, start, end)
+            return
+        self._roof_again(pool, start, end)
+        self._clear_one(pool, start, end)
 
-    def _roof_many(self, pools: npt.NDArray[Any], on: bool, start: int, end: int, *, own: bool) -> None:
+    def _roof_many(self, pools: Ints, on: bool, start: int, end: int, *, own: bool) -> None:
         words = self.roof.words(pools)
         self.roof.mark(words, on, start, end)
-        self.touched.mark(words, on, start, end)
         if on:
+            self.touched.mark(words, True, start, end)
             return
         # A pool that was released itself is not held any more, so only the pools above it need to be checked.
-        if any(map(self._ever_whole, self._types_above if own else (self.kind, *self._types_above))):
-            left = pools.tolist()
-        else:
-            left = [pool for pool in pools.tolist() if pool in self._inside] if self._inside else []
-        for pool in left:
-            self._restore(pool, start, end)
+        if self.is_ever_held(self._types_above if own else (self.kind, *self._types_above)):
+            for pool in pools.tolist():
+                self._roof_again(pool, start, end)
+        self._clear_many(pools, start, end)
 
-    def _restore(self, pool: int, start: int, end: int) -> None:
-        """Over a window just cleared, mark again where something else holds or uses the pool."""
+    def _roof_again(self, pool: int, start: int, end: int) -> None:
+        """Over a window in which the mark was just cleared, mark a pool where it or one above it is still held."""
+        if not self.is_ever_held((self.kind, *self._types_above)):
+            return
         v = int(self.vertices[pool])
-        if any(map(self._ever_whole, (self.kind, *self._types_above))):
-            while v >= 0:
-                for lo, hi in self._held_whole(v):
-                    if lo < end and start < hi:
-                        self.roof.mark_one(pool, True, max(lo, start), min(hi, end))
-                        self.touched.mark_one(pool, True, max(lo, start), min(hi, end))
-                v = self._columns.parent[v]
-        for lo, hi in _positive(self._inside.get(pool, []), start, end):
-            self.touched.mark_one(pool, True, lo, hi)
+        while v >= 0:
+            for lo, hi in self._held_whole(v):
+                if lo < end and start < hi:
+                    self.roof.mark_one(pool, True, max(lo, start), min(hi, end))
+            v = self._columns.parent[v]
 
-    def _use_inside(self, pool: int, amount: int, start: int, end: int) -> None:
-        steps = self._inside.setdefault(pool, [(BEGINNING, 0)])
-        _add(steps, start, end, amount)
-        if len(steps) == 1:
-            del self._inside[pool]
-        self.touched.mark_one(pool, amount > 0, start, end)
-        if amount < 0:
-            for lo, hi in _positive(steps, start, end):
-                self.touched.mark_one(pool, True, lo, hi)
-            for lo, hi in self.roof.runs(pool, start, end):
-                self.touched.mark_one(pool, True, max(lo, start), min(hi, end))
+    def _clear_one(self, pool: int, start: int, end: int) -> None:
+        """Over a window in which something was released, clear `touched` of a pool where nothing is left."""
+        idle = self.roof.gaps(pool, start, end)
+        for counts in self._counts.values():
+            if counts.breakpoints:
+                idle = [gap for lo, hi in idle for gap in counts.gaps(pool, lo, hi)]
+        for lo, hi in idle:
+            self.touched.mark_one(pool, False, lo, hi)
+
+    def _clear_many(self, pools: Ints, start: int, end: int) -> None:
+        """As :meth:`_clear_one`, for many ascending pools."""
+        left = unpack(self.roof.folded(start, end))[pools] > 0
+        for counts in self._counts.values():
+            if counts.breakpoints:
+                left |= counts.extremes(pools, start, end) > 0
+        self.touched.mark(self.touched.words(pools[~left]), False, start, end)
+        for pool in pools[left].tolist():
+            self._clear_one(pool, start, end)
 
     def check(self, used: Sequence[Timeline | None]) -> list[Finding]:
         """What is wrong with the marks and the counts; empty if nothing is.
@@ -270,18 +264,32 @@ class Level:
             used: of the planner, by type number.
         """
         found: list[Finding] = [(-1, f"{text} (A1)") for text in (*self.roof.check(), *self.touched.check())]
-        for pool, steps in self._inside.items():
-            runs = self.touched.runs(pool)
-            for lo, hi in _positive(steps):
-                if not any(first <= lo and hi <= stop for first, stop in runs):
-                    found.append((int(self.vertices[pool]), f"used below from tick {lo} on, but not marked (A1)"))
-        for kind, counts in self._counts.items():
-            have, expected = _by_pool(counts), _by_pool(self._counted(kind, used[kind]))
+        for kind, line in enumerate(used):
+            if kind == self.kind:
+                continue
+            have, expected = _by_pool(self._counts.get(kind)), _by_pool(self._recounted(kind, line))
             for pool in sorted(have.keys() | expected.keys()):
-                if have.get(pool) != expected.get(pool):
-                    what = f"used below, of type number {kind}: counted {have.get(pool, [])}, expected {expected.get(pool, [])}"
-                    found.append((int(self.vertices[pool]), f"{what} (A1)"))
+                v, spans, runs = int(self.vertices[pool]), have.get(pool, []), self.touched.runs(pool)
+                if spans != expected.get(pool, []):
+                    what = f"used below, of type number {kind}: counted {spans}, expected {expected.get(pool, [])}"
+                    found.append((v, f"{what} (A1)"))
+                for start, end, _ in spans:
+                    if not any(first <= start and end <= stop for first, stop in runs):
+                        found.append((v, f"used below from tick {start} on, but not marked (A1)"))
         return found
+
+    def _recounted(self, kind: int, line: Timeline | None) -> Timeline | None:
+        """The units of a type used below each pool, from its timeline."""
+        if line is None:
+            return None
+        made, vertices = Timeline(self.length, SPAN, np.int64), self._columns.vertices(kind)
+        for start, end, ordinals, units in line.rows():
+            pools = self.ordinal_of[vertices[ordinals]]
+            sums = np.zeros(self.length, np.int64)
+            np.add.at(sums, pools[pools >= 0], units[pools >= 0].astype(np.int64))
+            which = np.flatnonzero(sums)
+            made.add(which, sums[which], start, end)
+        return made
 
     @property
     def nbytes(self) -> int:
@@ -295,10 +303,10 @@ class Level:
         )
 
 
-def _by_pool(counts: Timeline) -> dict[int, list[tuple[int, int, int]]]:
+def _by_pool(counts: Timeline | None) -> dict[int, list[tuple[int, int, int]]]:
     """By ordinal, the (start, end, units) where units are counted, one entry for each constant step."""
     found: dict[int, list[tuple[int, int, int]]] = {}
-    for start, end, ordinals, units in counts.rows():
+    for start, end, ordinals, units in () if counts is None else counts.rows():
         for pool, count in zip(ordinals.tolist(), units.tolist(), strict=True):
             spans = found.setdefault(pool, [])
             if spans and spans[-1][1:] == (start, count):
@@ -306,43 +314,6 @@ def _by_pool(counts: Timeline) -> dict[int, list[tuple[int, int, int]]]:
             else:
                 spans.append((start, end, count))
     return found
-
-
-def _positive(steps: list[tuple[int, int]], start: int = BEGINNING, end: int = FOREVER) -> Iterator[tuple[int, int]]:
-    """(start, end) where units are used, cut to a window."""
-    for k in range(max(bisect_left(steps, (start, -1)) - 1, 0), len(steps)):
-        lo, units = steps[k]
-        if lo >= end:
-            return
-        hi = steps[k + 1][0] if k + 1 < len(steps) else FOREVER
-        if units > 0 and hi > start:
-            yield max(lo, start), min(hi, end)
-
-
-def _add(steps: list[tuple[int, int]], start: int, end: int, amount: int) -> None:
-    """Add `amount` to a step function over the window, in place; steps of equal height are one.
-
-    >>> steps = [(-9, 0)]
-    >>> _add(steps, 2, 5, 3); steps
-    [(-9, 0), (2, 3), (5, 0)]
-    >>> _add(steps, 2, 5, -3); steps
-    [(-9, 0)]
-    """
-    i = _cut(steps, start)
-    j = _cut(steps, end) if end < FOREVER else len(steps)
-    for k in range(i, j):
-        steps[k] = steps[k][0], steps[k][1] + amount
-    for k in (j, i):
-        if k < len(steps) and steps[k][1] == steps[k - 1][1]:
-            del steps[k]
-
-
-def _cut(steps: list[tuple[int, int]], moment: int) -> int:
-    """The index of the step that begins at a moment after the first; it is created if there is none."""
-    k = bisect_left(steps, (moment, -1))
-    if k == len(steps) or steps[k][0] != moment:
-        steps.insert(k, (moment, steps[k - 1][1]))
-    return k
 
 
 class Levels:
@@ -378,24 +349,11 @@ class Levels:
         if kind not in self._levels:
             level = None
             if Level.is_flat(self._columns, kind):
-                level = Level(self._columns, kind, self._held_whole, self._ever_whole)
+                level = Level(self._columns, kind, self._cover, self._held_whole)
                 self._recall(level)
                 self._made.append(level)
             self._levels[kind] = level
         return self._levels[kind]
-
-    def counted(self, level: Level, kind: int) -> Level:
-        """The level, which from now on counts the units of a type below it."""
-        if not level.is_counted(kind):
-            level.count(kind, self._used[kind])
-        return level
-
-    def covers_between(self, level: Level, kinds: Iterable[int]) -> bool:
-        """Whether any pool below the level and above pools of these types may be held exclusively at some moment."""
-        for kind in kinds:  # noqa: SIM110  # called for every request: a generator is slower
-            if any(map(self._ever_whole, level.between(kind))):
-                return True
-        return False
 
     def moments(self, level: Level, kinds: Iterable[int], start: int, end: int) -> list[int]:
         """The moments in [start, end) that matter to a request for these types in pools of a level, ascending.
@@ -417,10 +375,6 @@ class Levels:
     def _lines(self, level: Level, kinds: Iterable[int]) -> list[Timeline]:
         lines = [line for kind in kinds for line in (self._used[kind], *(self._cover[above] for above in level.between(kind)))]
         return [line for line in lines if line is not None]
-
-    def _ever_whole(self, kind: int) -> bool:
-        line = self._cover[kind]
-        return line is not None and line.breakpoints > 0
 
     def _recall(self, level: Level) -> None:
         """Pass everything held already to a new level."""

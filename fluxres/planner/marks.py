@@ -104,25 +104,30 @@ class Marks(Breakpoints):
     def mark_one(self, ordinal: int, on: bool, start: int, end: int) -> None:
         """Mark one pool over the window, or clear its mark."""
         i, j = self.window(start, end)
-        column, bit = ordinal >> 6, 1 << (ordinal & 63)
-        within_row, before = j - i == 1, len(self.times)  # as most windows are
-        if within_row and (self._flat[self.rows[i] * self.width + column] & bit != 0) == on:
+        column, bit, width = ordinal >> 6, 1 << (ordinal & 63), self.width
+        within_row = j - i == 1  # as most windows are
+        if within_row and (self._flat[self.rows[i] * width + column] & bit != 0) == on:
             return
         i, j = self._cut(i, j, start, end, 2)
+        flat, ones, marks = self._flat, self._counts, self.rows
         if j - i > SCALAR_ROWS_MAX:
-            rows = np.frombuffer(self.rows[i:j], np.int64)
+            rows = np.frombuffer(marks[i:j], np.int64)
             changed = rows[(self.matrix[rows, column] & np.uint64(bit) == 0) == on]
             self.matrix[changed, column] ^= np.uint64(bit)
             self.ones[changed] += 1 if on else -1
         else:
-            flat, ones, width, step = self._flat, self._counts, self.width, 1 if on else -1
-            for row in self.rows[i:j]:
+            step = 1 if on else -1
+            for row in marks[i:j]:
                 word = flat[row * width + column]
                 if (word & bit == 0) == on:
                     flat[row * width + column] = word ^ bit
                     ones[row] += step
-        if within_row and len(self.times) - before == (1 if end >= FOREVER else 2):
-            return  # the mark changes at both breakpoints, which are new
+        if (
+            within_row
+            and (flat[marks[i - 1] * width + column] & bit == 0) == on
+            and (j == len(marks) or (flat[marks[j] * width + column] & bit == 0) == on)
+        ):
+            return  # the mark changes at both breakpoints
         self._settle(i, j)
 
     # -- queries ----------------------------------------------------------------------------------------------
@@ -140,22 +145,23 @@ class Marks(Breakpoints):
         return total
 
     def runs(self, ordinal: int, start: int = BEGINNING, end: int = FOREVER) -> list[tuple[int, int]]:
-        """(start, end) where one pool is marked, adjacent runs merged; restricted to the rows of a window, if given."""
+        """(start, end) where one pool is marked within a window, by default at any time; adjacent ones are merged."""
+        return self._where(ordinal, True, start, end)
+
+    def gaps(self, ordinal: int, start: int, end: int) -> list[tuple[int, int]]:
+        """(start, end) where one pool is not marked within a window; adjacent ones are merged."""
+        return self._where(ordinal, False, start, end)
+
+    def _where(self, ordinal: int, on: bool, start: int, end: int) -> list[tuple[int, int]]:
         i, j = self.window(start, end)
         column, shift = ordinal >> 6, ordinal & 63
         if j - i > SCALAR_ROWS_MAX:
             words = self.matrix[np.frombuffer(self.rows[i:j], np.int64), column]
-            marked: list[int] = (np.flatnonzero(words >> np.uint64(shift) & np.uint64(1)) + i).tolist()
+            found: list[int] = (np.flatnonzero((words >> np.uint64(shift) & np.uint64(1)) == on) + i).tolist()
         else:
             flat, width = self._flat, self.width
-            marked = [i + k for k, row in enumerate(self.rows[i:j]) if flat[row * width + column] >> shift & 1]
-        found: list[tuple[int, int]] = []
-        for k in marked:
-            if found and found[-1][1] == self.times[k]:
-                found[-1] = (found[-1][0], self.end_of(k))
-            else:
-                found.append((self.times[k], self.end_of(k)))
-        return found
+            found = [k for k, row in enumerate(self.rows[i:j], i) if (flat[row * width + column] >> shift & 1) == on]
+        return self.joined(found, start, end)
 
     def roomy_start(self, most: int, duration: int, after: int) -> int | None:
         """The first start from `after` on in whose window no row has more than `most` marks; None if there is none.

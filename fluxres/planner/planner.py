@@ -6,25 +6,29 @@ its five or six ancestors.  A pool of size 1 is held exclusively whenever it is 
 have a second timeline of bits, which `cover` maintains.
 
 `hold` and `release` check units against the size at every moment (rule A1), because a planner with silently wrong records would
-allocate units twice.  The caller records which job holds the units.
+allocate units twice.  The caller records which job holds the units.  A change of a few pools is made pool by pool, because the
+overhead of NumPy exceeds that work; a change of many pools is checked and made by vector operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from fluxres import limits
 from fluxres.clock import FOREVER
-from fluxres.errors import UsageError
-from fluxres.planner import fit
-from fluxres.planner.block import BEGINNING, Ints
+from fluxres.errors import LimitExceeded, UsageError
+from fluxres.planner import audit, fit
+from fluxres.planner.block import BEGINNING, Ints, too_many_breakpoints
 from fluxres.planner.columns import NO_RUNS, Columns, OfType, Runs, Vertices
-from fluxres.planner.level import Levels
-from fluxres.planner.lines import FEW_POOLS_MAX, Lines, shown
+from fluxres.planner.level import Levels, Pools
 from fluxres.planner.timeline import Finding, Timeline
+
+FEW_POOLS_MAX: Final = 32
+"""Up to this number, pools are changed one by one."""
 
 
 class Planner:
@@ -71,10 +75,35 @@ class Planner:
         self.columns = columns = Columns(parent, end, type_of, size, of_type)
         self._n = columns.n
         self._parent, self._end, self._type, self._size = columns.parent, columns.end, columns.type, columns.size
-        self._lines = Lines(columns, self.span_bits, self.span_counts)
-        self._used, self._cover = self._lines.used, self._lines.cover
+        #: Timelines by type number, created on the first write; where all sizes are 1, both are the same object.
+        self._used: list[Timeline | None] = [None] * columns.types
+        self._cover: list[Timeline | None] = [None] * columns.types
+        self._made: list[Timeline] = []
+        #: Ordinals by vertex, valid for the types that have a timeline.
+        self._ordinal = memoryview(b"")
         #: Maintained on behalf of matchers: nodes as they see them, and what was released.
         self.levels = Levels(columns, self._used, self._cover, self.covers)
+
+    def _open(self, kind: int) -> Timeline:
+        """Create the timeline of a type."""
+        columns = self.columns
+        self._ordinal = columns.number(kind)
+        dtype = columns.dtype(kind)
+        line = Timeline(len(columns.vertices(kind)), self.span_bits if dtype is None else self.span_counts, dtype)
+        self._used[kind] = line
+        self._made.append(line)
+        if dtype is None:
+            self._cover[kind] = line
+        return line
+
+    def _cover_of(self, kind: int) -> Timeline:
+        """The timeline of the pools of a type that are held exclusively."""
+        line = self._used[kind] or self._open(kind)
+        cover = self._cover[kind]
+        if cover is None:
+            cover = self._cover[kind] = Timeline(line.length, self.span_bits, None)
+            self._made.append(cover)
+        return cover
 
     # -- changes ----------------------------------------------------------------------------------------------
 
@@ -85,7 +114,7 @@ class Planner:
         Errors: UsageError if the pool has too few free units at some moment; LimitExceeded (BREAKPOINTS_MAX).
         """
         self._require(v, amount, start, end)
-        if not self._lines.change(v, amount, start, end):
+        if not self._change(v, 1, amount, start, end):
             raise UsageError(
                 f"pool {v}: {amount} units requested for {shown(start, end)}, "
                 f"where {self.used(v, start, end)} of {self._size[v]} are used"
@@ -98,7 +127,7 @@ class Planner:
         Errors: UsageError if fewer units are used at some moment of the window (rule A6).
         """
         self._require(v, amount, start, end)
-        if not self._lines.change(v, -amount, start, end):
+        if not self._change(v, 1, -amount, start, end):
             raise UsageError(f"pool {v}: {amount} units released for {shown(start, end)}, where fewer are used")
         self.levels.change(((v, -amount),), start, end)
 
@@ -113,7 +142,7 @@ class Planner:
             return
         if not self._size[v]:
             raise UsageError(f"pool {v}: has no units, so it cannot be held exclusively")
-        if not self._lines.change_cover(v, 1 if on else -1, start, end):
+        if not self._cover_of(self._type[v]).change(self._ordinal[v], 1, 1 if on else -1, 1, start, end):
             raise UsageError(f"pool {v}: {'already' if on else 'not'} held exclusively at some moment of {shown(start, end)}")
         self.levels.cover([v], on, start, end)
 
@@ -133,24 +162,40 @@ class Planner:
 
     def has_room(self, changes: int) -> bool:
         """Whether this number of changes of pools fits, whatever their windows.  Cost: the number of types."""
-        return self._lines.has_room(changes)
+        most = limits.BREAKPOINTS_MAX - 2 * changes
+        for line in self._made:  # noqa: SIM110  # called for every change of a named pool: a generator is slower
+            if line.breakpoints > most:
+                return False
+        return True
 
     def require_room(self, windows: Mapping[tuple[int, int], Sequence[int]]) -> None:
         """Raise unless the use of these pools can be changed over these windows, one after the other.
 
         Errors: LimitExceeded (BREAKPOINTS_MAX).  Cost: little, unless the timelines are nearly full.
         """
-        self._lines.require_room(windows)
+        if self.has_room(sum(map(len, windows.values()))):
+            return
+        missing: dict[int, int] = {}
+        for (start, end), vertices in windows.items():
+            which = np.unique(np.asarray(vertices, np.int64))
+            for kind, of_kind in self.columns.by_kind(which):
+                ordinals = np.asarray(self._ordinal)[which[of_kind]].astype(np.int64)
+                for line in {id(line): line for line in (self._used[kind], self._cover[kind]) if line is not None}.values():
+                    missing[id(line)] = missing.get(id(line), line.breakpoints) + line.missing(ordinals, start, end)
+        if max(missing.values(), default=0) > limits.BREAKPOINTS_MAX:
+            raise too_many_breakpoints()
 
     def _require(self, v: int, amount: int, start: int, end: int) -> None:
         if not 0 <= v < self._n:
             raise UsageError(f"vertex {v}: expected 0 <= vertex < {self._n}")
         if amount < 1:
             raise UsageError(f"pool {v}: expected amount >= 1, got {amount}")
-        require_window(start, end)
+        if not BEGINNING < start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
 
     def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
-        require_window(start, end)
+        if not BEGINNING < start < end or start >= FOREVER:
+            raise _wrong_window(start, end)
         which = np.asarray(vertices, np.int64).ravel()
         units = np.asarray(amounts, np.int64)
         if units.shape != which.shape:
@@ -158,7 +203,7 @@ class Planner:
         if not which.size:
             return
         # An impossible change of a few pools falls through to the code below, which raises with the reason.
-        if len(which) <= FEW_POOLS_MAX and self._change_each(which.tolist(), units.tolist(), start, end, sign):
+        if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), (sign * units).tolist(), start, end, sign):
             return
         gaps = which[1:] - which[:-1]
         if gaps.size and gaps.min() <= 0:
@@ -171,33 +216,114 @@ class Planner:
             raise UsageError(f"vertices {which[0]} … {which[-1]}: expected 0 <= vertex < {self._n}")
         if units.min() < 1:
             raise UsageError(f"pool {which[units.argmin()]}: expected amount >= 1, got {units.min()}")
-        self._lines.change_many(which, units, start, end, sign)
-        self.levels.change_many(which, units if sign > 0 else -units, start, end)
+        for line, ordinals, steps in list(self._plan(which, units, start, end, sign)):
+            line.add(ordinals, steps, start, end)
+        self.levels.change_many(which, sign * units, start, end)
 
-    def _change_each(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
-        if vertices[0] < 0 or vertices[-1] >= self._n or min(units) < 1 or vertices != sorted(set(vertices)):
+    def _change(self, v: int, number: int, amount: int, start: int, end: int) -> bool:
+        """Add units to the use of a pool, or to each of a run of adjacent pools; False, without a change, if that is impossible.
+
+        Args:
+            number: length of the run; see `_runs`.
+
+        Errors: LimitExceeded (BREAKPOINTS_MAX), without a change.
+        """
+        kind = self._type[v]
+        line = self._used[kind] or self._open(kind)
+        size = self._size[v]
+        if not line.change(self._ordinal[v], number, amount, size, start, end):
             return False
-        pools = [(v, sign * amount) for v, amount in zip(vertices, units, strict=True)]
-        if not self._lines.change_each(pools, start, end):
+        if size == 1 and line.dtype is not None:
+            try:
+                self._cover_of(kind).change(self._ordinal[v], 1, amount, 1, start, end)
+            except LimitExceeded:
+                line.change(self._ordinal[v], 1, -amount, size, start, end)
+                raise
+        return True
+
+    def _change_few(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
+        """Change each of a few pools, all up or all down; False, without a change, if one of the changes is impossible."""
+        if vertices[0] < 0 or vertices[-1] >= self._n or vertices != sorted(set(vertices)):
             return False
+        if (min(units) if sign > 0 else -max(units)) < 1:
+            return False
+        pools = list(zip(vertices, units, strict=True))
+        done: list[tuple[int, int, int]] = []
+        for v, number, amount in self._runs(pools):
+            try:
+                changed = self._change(v, number, amount, start, end)
+            except LimitExceeded:
+                changed = False
+            if not changed:
+                for run in reversed(done):  # which restores the previous breakpoints, so there is room
+                    self._change(run[0], run[1], -run[2], start, end)
+                return False
+            done.append((v, number, amount))
         self.levels.change(pools, start, end)
         return True
+
+    def _runs(self, pools: Pools) -> list[tuple[int, int, int]]:
+        """(vertex, length, units) of runs of adjacent pools of size 1 in one word of a timeline, such as the cores of a job in a
+        socket; other pools are runs of length 1.
+        """
+        types, size, found, at = self._type, self._size, [], 0
+        while at < len(pools):
+            v, amount = pools[at]
+            kind, length = types[v], 1
+            if size[v] == 1 and at + 1 < len(pools) and pools[at + 1] == (v + 1, amount):
+                line = self._used[kind] or self._open(kind)
+                most = min(line.run_length(self._ordinal[v]) if line.dtype is None else 1, len(pools) - at)
+                while length < most and pools[at + length] == (v + length, amount) and types[v + length] == kind:
+                    if size[v + length] != 1:
+                        break
+                    length += 1
+            found.append((v, length, amount))
+            at += length
+        return found
+
+    def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[tuple[Timeline, Ints, Ints]]:
+        """Check a change of many ascending pools, all up or all down, and yield what to add to which timeline.
+
+        Errors: UsageError naming the first pool without enough units; LimitExceeded.
+        """
+        for kind, of_kind in self.columns.by_kind(vertices):
+            which, steps = vertices[of_kind], sign * units[of_kind]
+            line = self._used[kind] or self._open(kind)
+            ordinals = np.asarray(self._ordinal)[which].astype(np.int64)
+            sizes = self.columns.sizes[which]
+            if sign > 0:
+                bad = line.extremes(ordinals, start, end) > sizes - steps
+            else:
+                bad = line.extremes(ordinals, start, end, least=True) + steps < 0
+            if bad.any():
+                k = int(bad.argmax())
+                raise UsageError(
+                    f"pool {which[k]}: {abs(int(steps[k]))} units {'requested' if sign > 0 else 'released'} for "
+                    f"{shown(start, end)}, where {'too many' if sign > 0 else 'fewer'} are used (size {sizes[k]})"
+                )
+            parts = [(line, ordinals, steps)]
+            single = sizes == 1
+            if line.dtype is not None and single.any():
+                parts.append((self._cover_of(kind), ordinals[single], steps[single]))
+            for part_line, part, _ in parts:
+                part_line.require_room(part, start, end)
+            yield from parts
 
     # -- one pool ---------------------------------------------------------------------------------------------
 
     def used(self, v: int, start: int, end: int) -> int:
         """The maximum use of v itself over the window."""
         line = self._used[self._type[v]]
-        return 0 if line is None else line.most(self._lines.ordinal[v], start, end)
+        return 0 if line is None else line.most(self._ordinal[v], start, end)
 
     def is_covered(self, v: int, start: int, end: int) -> bool:
         """Whether v itself is held exclusively at some moment of the window."""
         line = self._cover[self._type[v]]
-        return line is not None and line.most(self._lines.ordinal[v], start, end) > 0
+        return line is not None and line.most(self._ordinal[v], start, end) > 0
 
     def covered_by(self, v: int, start: int, end: int) -> int:
         """The nearest proper ancestor of v that is held exclusively at some moment of the window, or -1."""
-        parent, types, cover, ordinal = self._parent, self._type, self._cover, self._lines.ordinal
+        parent, types, cover, ordinal = self._parent, self._type, self._cover, self._ordinal
         u: int = parent[v]
         while u >= 0:
             line = cover[types[u]]
@@ -216,12 +342,12 @@ class Planner:
     def segments(self, v: int) -> list[tuple[int, int, int]]:
         """(start, end, used) of v itself over all time where it is used; adjacent equal segments are merged."""
         line = self._used[self._type[v]]
-        return [] if line is None else line.steps(self._lines.ordinal[v])
+        return [] if line is None else line.steps(self._ordinal[v])
 
     def covers(self, v: int) -> list[tuple[int, int]]:
         """(start, end) over all time where v is held exclusively, adjacent periods merged."""
         line = self._cover[self._type[v]]
-        return [] if line is None else [(start, end) for start, end, _ in line.steps(self._lines.ordinal[v])]
+        return [] if line is None else [(start, end) for start, end, _ in line.steps(self._ordinal[v])]
 
     # -- slices -----------------------------------------------------------------------------------------------
 
@@ -347,11 +473,7 @@ class Planner:
 
     def moments(self, start: int, end: int) -> list[int]:
         """Moments in [start, end) at which the use of any pool changes, ascending."""
-        lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
-        found: set[int] = set()
-        for line in lines.values():
-            found |= line.moments(start, end)
-        return sorted(found)
+        return sorted(set[int]().union(*(line.moments(start, end) for line in self._made)))
 
     def earliest(self, demands: Sequence[tuple[int, int]], duration: int, after: int) -> int | None:
         """The first start from `after` on at which all demands are free together for `duration`.
@@ -367,6 +489,11 @@ class Planner:
 
     # -- whole machine, audit ---------------------------------------------------------------------------------
 
+    def free_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> Ints:
+        """The ordinals in [lo, hi) of a type, all of whose pools have size 1, that are not used themselves in the window."""
+        line = self._used[kind]
+        return np.arange(lo, hi) if line is None else line.unused(lo, hi, start, end)
+
     def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Ints, npt.NDArray[Any]] | None:
         """The ordinals in [lo, hi) of a type used in the window, ascending, and the maximum use of each; or None."""
         line = self._used[kind]
@@ -381,16 +508,18 @@ class Planner:
 
     def findings(self) -> list[Finding]:
         """As `check`, with the pool that each finding concerns."""
-        return self._lines.check() + self.levels.check()
+        return audit.check(self.columns, self._used, self._cover) + self.levels.check()
 
     @property
     def nbytes(self) -> int:
         """Bytes of rows and derived tables, without the arrays passed in."""
-        lines = {id(line): line for line in (*self._used, *self._cover) if line is not None}
-        return self.columns.nbytes + self.levels.nbytes + sum(line.nbytes for line in lines.values())
+        return self.columns.nbytes + self.levels.nbytes + sum(line.nbytes for line in self._made)
 
 
-def require_window(start: int, end: int) -> None:
-    """Raise UsageError unless start < end and start is a finite tick."""
-    if not BEGINNING < start < end or start >= FOREVER:
-        raise UsageError(f"window {shown(start, end)}: expected start < end and a finite start")
+def shown(start: int, end: int) -> str:
+    """A window as messages show it."""
+    return f"[{start}, {'for ever' if end >= FOREVER else end})"
+
+
+def _wrong_window(start: int, end: int) -> UsageError:
+    return UsageError(f"window {shown(start, end)}: expected start < end and a finite start")

@@ -63,37 +63,21 @@ class Timeline:
         block = self.blocks.get(number)
         return 0 if block is None else block.most(ordinal, start, end)
 
-    def change(self, ordinal: int, amount: int, limit: int, start: int, end: int, room: int | None = None) -> bool:
-        """Add `amount` to one pool over the window; False, without a change, if that leaves the range 0 … limit.
+    def change(self, ordinal: int, number: int, amount: int, limit: int, start: int, end: int, room: int | None = None) -> bool:
+        """Add `amount` to each of a run of pools over the window; False, without a change, if that leaves the range 0 … limit.
 
         Args:
+            ordinal, number: the first pool, and how many pools; more than one only for bits, at most `run_length`.
             room: breakpoints that may be added; by default those left of BREAKPOINTS_MAX.
 
         Errors: LimitExceeded if there is no room, without a change.
         """
-        number, ordinal = divmod(ordinal, self.span)
-        block = self.blocks.get(number) or self._open(number)
-        before = len(block.times)
-        if not block.change(
-            ordinal, amount, limit, start, end, limits.BREAKPOINTS_MAX - self.breakpoints if room is None else room
-        ):
-            return False
-        self.breakpoints += len(block.times) - before
-        return True
-
-    def change_run(self, ordinal: int, number: int, up: bool, start: int, end: int) -> bool:
-        """Take (or release) adjacent pools of size 1; False, without a change, if impossible.
-
-        Args:
-            number: of pools, at most `run_length`.
-
-        Errors: LimitExceeded (BREAKPOINTS_MAX), without a change.
-        """
         at, ordinal = divmod(ordinal, self.span)
         block = self.blocks.get(at) or self._open(at)
-        assert isinstance(block, BitBlock)  # a timeline of pools of size 1
         before = len(block.times)
-        if not block.change_run(ordinal, number, up, start, end, limits.BREAKPOINTS_MAX - self.breakpoints):
+        if room is None:
+            room = limits.BREAKPOINTS_MAX - self.breakpoints
+        if not block.change(ordinal, number, amount, limit, start, end, room):
             return False
         self.breakpoints += len(block.times) - before
         return True
@@ -108,6 +92,12 @@ class Timeline:
         number, ordinal = divmod(ordinal, self.span)
         block = self.blocks.get(number)
         return [] if block is None else list(block.steps(ordinal))
+
+    def gaps(self, ordinal: int, start: int, end: int) -> list[tuple[int, int]]:
+        """(start, end) where one pool is not used within a window; adjacent ones are merged."""
+        number, ordinal = divmod(ordinal, self.span)
+        block = self.blocks.get(number)
+        return [(start, end)] if block is None else block.gaps(ordinal, start, end)
 
     # -- many pools -------------------------------------------------------------------------------------------
 
@@ -138,6 +128,14 @@ class Timeline:
         if not ordinals:
             return np.zeros(0, np.int64), np.zeros(0, np.uint8)
         return np.concatenate(ordinals), np.concatenate(units)
+
+    def unused(self, lo: int, hi: int, start: int, end: int) -> Ints:
+        """The ordinals in [lo, hi) that are not used in the window, ascending."""
+        number = lo // self.span
+        block, base = self.blocks.get(number), number * self.span
+        if isinstance(block, BitBlock) and hi <= base + self.span:
+            return block.unused(lo - base, hi - base, start, end) + base
+        return np.setdiff1d(np.arange(lo, hi), self.held(lo, hi, start, end)[0], assume_unique=True)
 
     def split(self, ordinals: Ints) -> Iterator[tuple[int, slice]]:
         """Split ascending ordinals at block boundaries: (block number, slice of them)."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import UsageError
 from fluxres.formats.pool_texts import by_kind
+from fluxres.graph.forest import slice_of
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.model import Allocation, ResourceGraph, Selection
@@ -180,10 +181,9 @@ def _of_kind(
 
 def _hosts(structure: Structure, vertices: NDArray[np.int32], arrow: Any, without: NDArray[np.bool_] | None = None) -> Any:
     """The name of the node that a pool is or is in, null outside of nodes."""
-    nodes = structure.of_type("node")
-    nodes = nodes[nodes < structure.tree_end]
-    at = np.searchsorted(nodes, vertices, side="right") - 1
-    inside = (at >= 0) & (vertices < structure.end[nodes[at]]) if len(nodes) else np.zeros(len(vertices), np.bool_)
+    nodes = structure.in_tree("node")
+    at = slice_of(nodes, structure.end[nodes], vertices)
+    inside = at >= 0
     if without is not None:
         inside &= ~without
     used, index = np.unique(at[inside], return_inverse=True)

@@ -158,8 +158,7 @@ def part(graph: ResourceGraph, place: Place | None, at: float | None, duration_s
 
 def nodes_of(one: Instance) -> int:
     """The number of nodes of an instance; parts of nodes count as nodes."""
-    structure = one.graph.structure
-    return int((structure.of_type("node") < structure.tree_end).sum())  # the roots of other trees are in auxiliary graphs
+    return len(one.graph.structure.in_tree("node"))  # the roots of other trees are in auxiliary graphs
 
 
 def instances(top: Instance) -> list[dict[str, Any]]:

@@ -59,6 +59,10 @@ def _allocate(event: Mapping[str, Any]) -> str:
     return f"{event['job']}: {_held(event['pools'])}{_window(event)}"
 
 
+def _free(event: Mapping[str, Any]) -> str:
+    return _allocate(event) + (f" ({event['reason']})" if event.get("reason") else "")
+
+
 def _allocate_all(event: Mapping[str, Any]) -> str:
     return "; ".join(_allocate(part) for part in event["parts"])
 
@@ -124,11 +128,12 @@ def _fields(event: Mapping[str, Any]) -> str:
 _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "allocate": _allocate,
     "allocate_all": _allocate_all,
-    "free": _allocate,
+    "free": _free,
     "stage": _stage,
     "commit": lambda event: str(event["stage"]),
     "release": lambda event: str(event["stage"]),
     "set_end": lambda event: f"{event['job']}: until {when(seconds(FOREVER if event['end'] is None else event['end']))}",
+    "renew": lambda event: f"{event['job']}: lease until {when(seconds(event['lease']))}",
     "expire": lambda event: f"records that ended before {when(seconds(event['before']))}",
     "state": _state,
     "reserve": _reserve,

@@ -8,7 +8,7 @@ remaining items; a text is made once for each different set of names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fluxres.graph.accounts import ARROW
 from fluxres.graph.auxiliary import Int32
-from fluxres.graph.kinds import around_id
+from fluxres.graph.kinds import IDENTIFYING, Kind, KindTable, PropertyValue, around_id
 from fluxres.graph.structure import Structure
 from fluxres.syntax import folded as folded_text
 from fluxres.syntax import template
@@ -56,12 +56,15 @@ def of_text(text: object) -> np.uint64:
 def looks(structure: Structure, lo: int, hi: int, notes: Iterable[tuple[int, str]]) -> UInt64:
     """A number for the look of each pool of ``[lo, hi)`` by itself: kind, size, state, flags, and its `notes`.
 
+    Cores and devices that differ only in what identifies them look the same.
+
     Args:
         notes: (vertex, text), vertices in any order; a vertex may occur twice.
     """
     s = structure
+    kind = _alike(s.kinds)[s.kind[lo:hi]] if s.kinds.may_identify else s.kind[lo:hi]
     marks = (
-        s.kind[lo:hi].astype(np.uint64)
+        kind.astype(np.uint64)
         | s.state[lo:hi].astype(np.uint64) << np.uint64(32)
         | (s.flags[lo:hi].astype(np.uint64) << np.uint64(40))
     )
@@ -71,6 +74,22 @@ def looks(structure: Structure, lo: int, hi: int, notes: Iterable[tuple[int, str
             if lo <= v < hi:
                 own[v - lo] = own[v - lo] * np.uint64(_BASE) + of_text(text)
     return own
+
+
+def described(kind: Kind) -> tuple[tuple[str, PropertyValue], ...]:
+    """The properties that pools have in common with others like them."""
+    return tuple(pair for pair in kind.properties if pair[0] not in IDENTIFYING)
+
+
+def _alike(kinds: KindTable) -> NDArray[np.int64]:
+    """For each kind the first one that differs only in what identifies a pool."""
+    first: dict[tuple[object, ...], int] = {}
+    found = np.empty(len(kinds), np.int64)
+    for at, kind in enumerate(kinds):
+        said = described(kind)
+        # 1 and True are equal in Python, but not to a user.
+        found[at] = first.setdefault((replace(kind, properties=said), *(type(value) for _, value in said)), at)
+    return found
 
 
 class Subtrees:

@@ -59,11 +59,7 @@ class JobView:
     def on(self) -> Int32:
         """The nodes on which it holds something."""
         structure = self.graph.structure
-        first, last = nodes_held(self.holding.vertices, structure, self.nodes, structure.end[self.nodes])
-        change = np.zeros(len(self.nodes) + 1, np.int64)
-        np.add.at(change, first, 1)
-        np.add.at(change, last, -1)
-        return self.nodes[np.cumsum(change[:-1]) > 0]
+        return self.nodes[nodes_held(self.holding.vertices, structure, self.nodes, structure.end[self.nodes])]
 
     @property
     def hosts(self) -> str:

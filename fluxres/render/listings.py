@@ -13,6 +13,7 @@ from fluxres.allocation.records import Records
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.graph import state_notes
+from fluxres.graph.forest import slice_of
 from fluxres.graph.structure import Structure
 from fluxres.match import Placement
 from fluxres.model import Pool, Problem, ResourceGraph, Selection, Span
@@ -122,8 +123,8 @@ def _causes(structure: Structure, vertices: np.ndarray) -> np.ndarray:
     out[outage.is_cut_off(vertices)] = 1
     stated = outage.stated
     if len(stated):
-        at = np.maximum(stated.searchsorted(vertices, "right") - 1, 0)
-        below = (stated[at] < vertices) & (vertices < structure.end[stated[at]])
+        at = slice_of(stated, structure.end[stated], vertices)
+        below = (at >= 0) & (stated[at] < vertices)
         said = np.array([of_text(_cause(structure, v)) for v in stated.tolist()], np.uint64)
         out[below] = said[at[below]]
     return out

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluxres.errors import InfeasibleRequest, InsufficientResources
-from fluxres.match import Refusal
 from fluxres.match.admission import Objection
-from fluxres.match.reasons import PartReport
+from fluxres.match.reasons import PartReport, Refusal
 from fluxres.model import matching
 from fluxres.model.several import Shortage
 from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from
@@ -66,6 +65,8 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """The first unsatisfied part, and each part by its place."""
     if refusal.objections:
         return matching.refused(refusal)
+    if refusal.rule:
+        return matching.refused(refusal)
     short = [part for part in refusal.parts if part.is_short] or ([] if refusal.notes else list(refusal.parts))
     reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short} | refusal.noted()
     is_explained = bool(refusal.notes) or any(part.is_short for part in refusal.parts)
@@ -87,6 +88,7 @@ def document(refusal: Refusal | None) -> dict[str, Any]:
         "enough": {} if refusal is None else refusal.enough,
         "partition": None if refusal is None or not refusal.objections else _partition(refusal.objections),
         "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
+        **({"rule": refusal.rule} if refusal is not None and refusal.rule else {}),
         "notes": [] if refusal is None else list(refusal.notes),
     }
 

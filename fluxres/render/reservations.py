@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from itertools import count
-from typing import Any
+from datetime import datetime, timedelta
+from itertools import count, pairwise
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,7 +15,10 @@ from fluxres.clock import seconds
 from fluxres.model import ResourceGraph
 from fluxres.render.folding import fold_all
 from fluxres.render.text import PLAIN, Column, Style, table, when
-from fluxres.syntax import duration
+from fluxres.syntax import duration, moment
+
+_CALENDAR_END_S: Final = 253_370_764_800.0
+"""The last year of the calendar."""
 
 
 def free_name(graph: ResourceGraph) -> str:
@@ -41,7 +46,7 @@ def _row(graph: ResourceGraph, name: str, one: Reservation) -> list[str]:
     now, facts = graph.now(), graph.records.facts.get(name)
     coming = [window for window in one.windows if window[1] > now] or list(one.windows[-1:])
     start, end = coming[0]
-    every = seconds(one.windows[1][0] - one.windows[0][0]) if len(one.windows) > 1 else None
+    every = _every(one)
     return [
         name,
         fold_all(graph.structure, np.array(one.pools, np.int32).tolist()),
@@ -52,6 +57,19 @@ def _row(graph: ResourceGraph, name: str, one: Reservation) -> list[str]:
         "ignored" if one.ignores_jobs else "",
         (facts.user if facts is not None else None) or "",
     ]
+
+
+def _every(one: Reservation) -> float | None:
+    """Seconds from a window to the next, None if there is one. Whole days are those of the local calendar, as in the windows."""
+    begins = [seconds(begin) for begin, _ in one.windows]
+    if len(begins) < 2:
+        return None
+    if begins[0] > moment.EPOCH_FROM_S and begins[-1] < _CALENDAR_END_S:
+        local = [datetime.fromtimestamp(begin) for begin in begins]
+        ((usual, _),) = Counter(after - before for before, after in pairwise(local)).most_common(1)
+        if not usual % timedelta(days=1):
+            return usual.total_seconds()
+    return begins[1] - begins[0]
 
 
 def documents(graph: ResourceGraph, found: Mapping[str, Reservation]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fluxres.clock import seconds
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
-from fluxres.match import Refusal
+from fluxres.match.reasons import Refusal
 from fluxres.model import Allocation, Pool, ResourceGraph, Selection
 from fluxres.model.match import Match
 from fluxres.model.tables import Spans, Totals

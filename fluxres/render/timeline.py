@@ -142,14 +142,9 @@ def of(graph: ResourceGraph, window: tuple[int, int], *, pools: Sequence[int] = 
 def _entries(
     one: Holding, stop: Int32, graph: ResourceGraph, nodes: Int32, window: tuple[int, int], now: int
 ) -> Iterable[_Entry]:
-    first, last = holdings.nodes_held(one.vertices, graph.structure, nodes, stop)
     windows, which = np.unique(np.stack([one.starts, one.ends]), axis=1, return_inverse=True)
     for number, (start, end) in enumerate(windows.T.tolist()):
-        chosen = which.ravel() == number
-        change = np.zeros(len(nodes) + 1, np.int64)
-        np.add.at(change, first[chosen], 1)
-        np.add.at(change, last[chosen], -1)
-        on = np.flatnonzero(np.cumsum(change[:-1]) > 0)
+        on = np.flatnonzero(holdings.nodes_held(one.vertices[which.ravel() == number], graph.structure, nodes, stop))
         if len(on):
             kind = MAINTENANCE if one.is_maintenance else RUNNING if start <= now else PLANNED
             yield _Entry(one.job, kind, max(start, window[0]), min(end, window[1]), on)

@@ -17,7 +17,7 @@ from fluxres.graph import state_notes
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.render.folding import Subtrees, UInt64, fold_all, folded, groups, looks, mixed, of_text
+from fluxres.render.folding import Subtrees, UInt64, described, fold_all, folded, groups, looks, mixed, of_text
 from fluxres.render.listings import holders, notes, pairs_text, tags_text
 from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
@@ -105,7 +105,7 @@ def _cells(graph: ResourceGraph, line: Branch, now: int) -> list[str]:
         "" if state == "up" else state,
         holders(graph, v, now) if v in graph.records.held else "",
         " ".join(filter(None, (_reason(structure, v), tags_text(structure, v)))),
-        pairs_text(kind.properties),
+        pairs_text(described(kind)),
     ]
 
 

@@ -327,7 +327,7 @@ class Simulator:
         instance = site.instance
         now = instance.enter()
         if limit >= FOREVER and site.machine.graph.structure.partitions:
-            limit = matching.length(site.machine.graph, request, None)
+            limit = matching.length(site.machine.graph, request)
         if given is None:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
         wanted = list(self._resolved(site, given)) if given.dependencies else ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fluxres.store.journal import Entry
 from fluxres.store.lock import Holder, Notify
 from fluxres.store.sqlite import GraphRow, Position, SqliteStore, Transaction, open_store
+from fluxres.store.tickets import Ticket
 from fluxres.store.url import StoreUrl, is_store_url
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Position",
     "SqliteStore",
     "StoreUrl",
+    "Ticket",
     "Transaction",
     "is_store_url",
     "open_store",

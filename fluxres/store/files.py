@@ -84,7 +84,7 @@ class SaveReport:
 
 
 def load(
-    source: Source | Sequence[Source] | files.Sources | SqliteStore | Given,
+    source: Source | Sequence[Source] | files.Sources | SqliteStore | Loaded | Given,
     *,
     name: str | None = None,
     format: str | None = None,
@@ -97,8 +97,9 @@ def load(
     Args:
         source: a path of a file in any format, detected from its content, compressed or not; ``-`` for standard input; the URL of
             a store, with ``?graph=NAME`` or without, or an open store; or several paths, for a format whose files are parts of
-            one machine. Or the content itself: bytes, an open file, or a mapping with the content of a cluster file
-            (specs/cluster-yaml.md) or of a JSON file of another format.
+            one machine; or ``this-machine``, the machine that this program runs on. Or the content itself: bytes, an open file, a
+            mapping with the content of a cluster file (specs/cluster-yaml.md) or of a JSON file of another format, or what a
+            reader returned.
         name: of the graph; by default the one that the source gives.
         format: of the file; detected from the content by default.
         clock: returns "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, because the
@@ -121,7 +122,9 @@ def load(
     """
     position, place, known = None, _FILE, clock
     notes: tuple[str, ...] = ()
-    if isinstance(source, Mapping):
+    if isinstance(source, Loaded):
+        graph, notes = _graph(source, source.name, clock)
+    elif isinstance(source, Mapping):
         graph, notes = _graph(registry.read_values(source, format=format, **options), "<dict>", clock)
     elif isinstance(source, bytes | bytearray | memoryview):
         graph, notes = _load_source(files.Source.open(bytes(source)), format, clock, options)

@@ -71,7 +71,7 @@ def writer_lock(
         command: reported to other processes that wait.
         wait_s: how long to wait for another writer; 0 tries once.
         notify: called once with the holder, half a second into the wait.
-        mode: of the file if it must be created; the umask applies.
+        mode: of the file, if it is that of this user.
 
     Errors: StoreBusy naming the holder; StoreError if the file cannot be created, opened or locked.
     """
@@ -114,7 +114,11 @@ def _acquire(path: Path, wait_s: float, notify: Notify | None, mode: int) -> int
 
 def _open(path: Path, mode: int) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        own = os.fstat(fd)
+        if own.st_uid == os.geteuid() and own.st_mode & 0o777 != mode:
+            os.fchmod(fd, mode)
+        return fd
     except OSError as error:
         raise StoreError(
             f"cannot open the lock file: {error.strerror}",

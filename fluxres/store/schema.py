@@ -60,6 +60,15 @@ _PREVIOUS: Final = """CREATE TABLE IF NOT EXISTS previous (
 )"""
 """The state before the last change of each graph, for `undo`. A store without this table gets it with the next write."""
 
+_TICKETS: Final = """CREATE TABLE IF NOT EXISTS tickets (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    graph INTEGER NOT NULL REFERENCES graphs (id),
+    job TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    body BLOB NOT NULL
+)"""
+"""Requests that wait for resources (:mod:`fluxres.store.tickets`); a store without this table gets it in the same way."""
+
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
@@ -125,6 +134,20 @@ def _check_head(path: Path) -> None:
         raise StoreError("is not a SQLite database", where=str(path), hint="name another file, or move this one away")
 
 
+def mode_of(path: Path, *, private: bool) -> int:
+    """The mode of a store, which the files beside it get as well: who may write to one must be able to write to all.
+
+    Args:
+        private: whether a store that does not exist yet will be for the owner only.
+    """
+    try:
+        return stat.S_IMODE(path.stat().st_mode) & 0o666 | 0o600
+    except OSError:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return 0o600 if private else 0o666 & ~umask
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
     """One read transaction: everything read in the block is one state, and no writer has to wait.
@@ -170,6 +193,7 @@ def begin(path: Path, *, private: bool = False) -> sqlite3.Connection:
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute(_PREVIOUS)
+            db.execute(_TICKETS)
         except BaseException:
             db.close()
             raise

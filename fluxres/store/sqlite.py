@@ -27,6 +27,7 @@ from fluxres.store import encoding, journal, records, schema
 from fluxres.store.disk import make_folder
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify, writer_lock
+from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import StoreUrl, parse
 from fluxres.store.url import default as default_url
 
@@ -145,7 +146,7 @@ class Rows:
         return self.graph(name)
 
     def remove(self, row: GraphRow) -> None:
-        for table in ("events", "snapshots", "shapes", "previous"):
+        for table in ("events", "snapshots", "shapes", "previous", "tickets"):
             self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
         self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
         self.db.execute("DELETE FROM meta WHERE key = 'default' AND value = ?", (row.name,))
@@ -376,11 +377,13 @@ class Transaction:
     Args:
         graph: the state of the store; changes to it are written when the block ends.
         position: of that state, and of the new one once it is written.
+        tickets: the requests that wait for resources of the graph.
         events: the changes so far.
     """
 
     graph: ResourceGraph
     position: Position
+    tickets: Tickets
     events: list[Event] = field(default_factory=list)
 
 
@@ -471,6 +474,14 @@ class SqliteStore:
                     found.append(entry)
         return found[::-1]
 
+    def tickets(self, name: str | None = None) -> list[Ticket]:
+        """The requests that wait for resources of a graph, in the order in which they are considered.
+
+        Errors: UnknownGraph; StoreError for damage.
+        """
+        with self._reading(name) as rows:
+            return Tickets(rows.db, rows.graph(name).number).all()
+
     # -- changing ----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -502,8 +513,9 @@ class SqliteStore:
             try:
                 with schema.translated(self.path):
                     row = rows.graph(name)
-                    transaction = Transaction(rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq))
-                graph, revision = transaction.graph, transaction.graph.revision
+                    graph = rows.read(row, self.clock if clock is None else clock)
+                    transaction = Transaction(graph, Position(row.uid, row.seq), Tickets(db, row.number))
+                revision = graph.revision
                 graph.sink = transaction.events.append
                 yield transaction
                 graph.sink = None
@@ -511,9 +523,11 @@ class SqliteStore:
                     raise UsageError(
                         "the graph was changed other than by its operations", hint="do not replay events in a block of a store"
                     )
-                if transaction.events:
+                if transaction.events or transaction.tickets.have_changed:
+                    seq = row.seq
                     with schema.translated(self.path):
-                        seq = rows.append(row, graph, transaction.events, self.clock(), command)
+                        if transaction.events:
+                            seq = rows.append(row, graph, transaction.events, self.clock(), command)
                         db.execute("COMMIT")
                     transaction.position = Position(row.uid, seq)
             finally:
@@ -680,7 +694,7 @@ class SqliteStore:
 
     def _lock(self, command: str, wait_s: float | None) -> AbstractContextManager[None]:
         path = self.path.with_name(self.path.name + ".lock")
-        mode = 0o600 if self.address.private else 0o666
+        mode = schema.mode_of(self.path, private=self.address.private)
         wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s
         return writer_lock(path, command=command, wait_s=wait_s, clock=self.clock, notify=self.notify, mode=mode)
 

@@ -194,6 +194,20 @@ def required(constraint: Constraint | None) -> list[str]:
     return []
 
 
+def hosts_of(constraint: Constraint | None) -> list[str]:
+    """The hostlists that a constraint asks for, in some of its alternatives at least.
+
+    >>> hosts_of(Or((Hostlist(("node[0-3]",)), Not(Hostlist(("node9",))))))
+    ['node[0-3]']
+    """
+    match constraint:
+        case Hostlist():
+            return list(constraint.texts)
+        case And() | Or():
+            return [text for item in constraint.items for text in hosts_of(item)]
+    return []
+
+
 def _constraint(values: object, place: Place, depth: int) -> Constraint:
     if depth > limits.CONSTRAINT_DEPTH_MAX:
         raise LimitExceeded(f"expected at most {limits.CONSTRAINT_DEPTH_MAX} levels of constraints", where=str(place))

@@ -4,7 +4,8 @@
 hexadecimal and `infinity` are numbers, `5 s` and `10h5m` are not durations. Python's `float()` cannot be used instead: it accepts
 `1_0` and refuses `0x10`. The one difference: a suffix without a number is refused; C reads it as 0.
 
-:func:`read` is for options that people type. It accepts everything that `parse` accepts, Slurm's forms, and units in a row.
+:func:`read` is for options that people type. It accepts everything that `parse` accepts but the empty text, Slurm's forms, and
+units in a row.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def read(text: str, *, bare_s: float = 1.0) -> float:
     (3600.0, 330.0, 129600.0, 9000.0, 90.0, 5400.0)
     """
     word = text.strip().lower()
+    if not word:
+        raise _refused(text, _FORMS)
     if word in _ENDLESS:
         return math.inf
     found = _COLONS.fullmatch(word)
@@ -197,7 +200,7 @@ def _of_parts(word: str, text: str) -> float | None:
         seconds, at, last = seconds + float(found[1]) * unit, found.end(), unit
     if math.isinf(seconds):
         raise _too_large(text)
-    return seconds if word else None
+    return seconds
 
 
 _FORMS: Final = "such as 30m, 2h30m, 1:00:00 (hours:minutes:seconds), 1-12 (days-hours), or inf for no end"

@@ -1,5 +1,5 @@
-"""Texts that name several pools: any part of `/demo/rack[0-1]/node[0-3]` or of `core[0-3]@node[0-1]` may be a hostlist, and names
-may be joined with commas.
+"""Texts that name several pools: any part of `/demo/rack[0-1]/node[0-3]` or of `core[0-3]@socket0@node[0-1]` may be a hostlist,
+and names may be joined with commas.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ def _names(part: str) -> Folded:
     pool, *host = _outside_brackets(part, "@")
     if _is_path(part) or not pool or not any(host):
         return Folded(expand(part), [])
-    found = Folded(expand(pool), expand("@".join(host)))
-    if len(found.names) * len(found.hosts) > limits.IDSET_COUNT_MAX:
+    names, hosts = expand(pool), [expand(each) for each in host]
+    if prod(map(len, (names, *hosts))) > limits.IDSET_COUNT_MAX:
         raise _too_many(part)
-    return found
+    return Folded(names, ["@".join(each) for each in product(*hosts)])
 
 
 _GRAPH: Final = re.compile(r"[^\s/\[\]{}()=:;,@'\"]+:")

@@ -39,6 +39,7 @@ from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
+    from fluxres.match.chooser import Chooser
     from fluxres.syntax import jobspec_schema as schema
 
 
@@ -195,10 +196,14 @@ class Request:
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     version: int = 1
     duration_s: float | None = None
-    """Seconds asked for; None when none is set (0 in a jobspec says the same)."""
+    """Seconds asked for, infinity for no end; None when none is set (0 in a jobspec says the same)."""
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
+    chooser: Chooser | None = None
+    """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
+    say.
+    """
     variants: tuple[Variant, ...] = ()
     """Amounts within one node, in order of preference, as HyperQueue asks for them; `resources` is the nearest to the first."""
 
@@ -269,6 +274,15 @@ def joined(requests: Sequence[Request]) -> Request:
     first, parts = requests[0], tuple(len(request.resources) for request in requests)
     attributes = {"system": {"queue": first.queue}} if "queue" in first.system else {}
     return Request(vertices, attributes=attributes, constraint=first.constraint, parts=parts)
+
+
+def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
+    """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
+    user = attributes.get("user")
+    if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
+        return None
+    found: Chooser | None = import_module(_PEERS).chooser(user)
+    return found
 
 
 def _variants(attributes: Mapping[str, Any]) -> tuple[Variant, ...]:
@@ -365,7 +379,7 @@ def of_options(given: options.Given, request: Request | None = None) -> Request:
         request = replace(request, constraint=found)
     if duration_s is None:
         return request
-    return replace(request, duration_s=None if duration_s == inf else seconds(positive_ticks(duration_s, "time")))
+    return replace(request, duration_s=seconds(positive_ticks(duration_s, "time")))
 
 
 def of_shape(text: str) -> Request:
@@ -572,6 +586,7 @@ class _Reader:
             given.version,
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
+            chooser=_chooser(attributes),
             variants=_variants(attributes),
         )
 
@@ -693,8 +708,9 @@ def to_plain(request: Request) -> dict[str, Any]:
     """
     attributes = Place().values(request.attributes)
     system = dict(attributes.get("system", {}))
-    if (request.duration_s or 0) != system.get("duration", 0):
-        system["duration"] = request.duration_s or 0
+    duration = 0 if request.duration_s in (None, inf) else request.duration_s  # a jobspec cannot tell no end from none given
+    if duration != system.get("duration", 0):
+        system["duration"] = duration
     stated = system.get("constraints")
     if request.constraint is None:
         system.pop("constraints", None)

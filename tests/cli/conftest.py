@@ -23,7 +23,7 @@ Invoke = Callable[..., Result]
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory without a store, and a fixed clock."""
-    for name in [name for name in os.environ if name.startswith(("FLUXRES_", "NO_COLOR", "TERM"))]:
+    for name in [name for name in os.environ if name.startswith(("FLUXRES_", "NO_COLOR", "TERM", "OMP_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(clock, "system", clock.fixed(1000.0))

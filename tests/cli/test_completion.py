@@ -70,6 +70,7 @@ def test_values_are_those_of_the_graph_and_of_the_tables(tiny: Invoke) -> None:
     assert offered("show", "--subsystem", "") == ["power", "network"]
     assert offered("stage", "--commit", "") == offered("stage", "--release", "s") == ["s0"]
     assert offered("load", "hw") == ["hwloc:"]
+    assert offered("load", "thi") == offered("convert", "thi") == ["this-machine"]
     assert offered("convert", "a", "b", "--to", "treep") == offered("formats", "treep") == ["treepool"]
     assert offered("load", "x", "--format", "slurm") == ["slurm", "slurm-json"]
     assert "slurm" not in offered("save", "x", "--format", "")

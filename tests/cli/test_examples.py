@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from fluxres.cli.examples import EXAMPLES, Example
 from fluxres.cli.program import COMMANDS, program
-from tests.cli.conftest import MACHINE
+from tests.cli.conftest import MACHINE, process
 from tests.traceability import ROOT
 
 RACK = "fluxres: 1\nname: rack7\nroot: {type: rack, id: 7, with: [{type: node, count: 2, with: [{type: core, count: 4}]}]}\n"
@@ -22,9 +22,18 @@ ONE_AFTER_THE_OTHER = {"experiment", "stage", "tag", "undo"}
 """Commands whose examples build on each other."""
 
 
+def process_of(*words: str) -> None:
+    running = process(*words)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, f"fluxres {shlex.join(words)}\n{out}{err}"
+
+
 def run(command: str) -> None:
     words = shlex.split(command)
     assert words[0] == "fluxres"
+    if words[1] in {"run", "shell"}:  # they fork, and wait for their children
+        process_of(*words[1:])
+        return
     result = CliRunner().invoke(program, words[1:])
     expected = 1 if words[1] == "why" and "-N8" in words else 3 if words[1] == "why" else 0
     assert result.exit_code == expected, f"{command}\n{result.output}"
@@ -42,6 +51,8 @@ def demo(place: Path) -> Path:
     run("fluxres copy /demo/rack1 --as part")
     run("fluxres graphs use demo")
     run("fluxres allocate 'slot=2/[core=4;gpu=1]' --job j1 --duration 1h")
+    run("fluxres allocate /demo/rack1/node7 --job old")
+    run("fluxres free old")
     return place.parent / "data"
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fluxres import limits
+from fluxres import clock, limits
 from fluxres.render.text import width
 from tests.cli.conftest import MACHINE, Invoke
 
@@ -154,8 +154,20 @@ def test_csv_has_the_keys_and_the_exact_values_of_json() -> None:
     assert rows == [{key: "" if value is None else str(value) for key, value in span.items()} for span in spans]
 
 
+def test_what_a_change_has_to_say_can_be_csv_too(tiny: Invoke) -> None:
+    tiny("allocate", "/tiny/rack0/node0", "--job", "j", "--end", "1001")
+    tiny("reserve", "/tiny/rack1", "--name", "pump", "--start", "2000", "--duration", "1h")
+    tiny("stage", "/tiny/rack0/node1", "--job", "k")
+    assert tiny("reserve", "--remove", "pump", "-o", "csv").stdout == "removed\npump\n"
+    assert tiny("stage", "--release", "s0", "-o", "csv").stdout == "released\ns0\n"
+    with pytest.MonkeyPatch.context() as later:
+        later.setattr(clock, "system", clock.fixed(1001.0))
+        assert tiny("free", "--ended", "-o", "csv").stdout == "ended\nj\n"
+
+
 def test_a_command_refuses_a_format_that_it_does_not_have(tiny: Invoke) -> None:
-    for command in (["graphs", "-o", "paths"], ["show", "-o", "R"], ["tag", "/tiny/rack0", "a=b", "-o", "csv"]):
+    forms = ("paths", "folded", "R", "rv1", "rv1_shorthand", "swf")
+    for command in (*(["graphs", "-o", form] for form in forms), ["show", "-o", "R"], ["tag", "/tiny/rack0", "a=b", "-o", "csv"]):
         assert f"no output '{command[-1]}'" in tiny(*command, status=2).output
     assert "a=b" not in tiny("show", "/tiny/rack0").stdout
 

@@ -10,6 +10,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.formats import registry
 from fluxres.formats.flux.ranks import HOST
 from fluxres.formats.peers.flux_pool import FluxPool
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from fluxres.syntax import constraint, count, hostlist, idset, shape
 from fluxres.syntax.flat_request import FlatRequest, flatten
@@ -18,7 +19,6 @@ from fluxres.syntax.resource_set import ResourceSet
 from tests.conformance.rfc_requests import described, flat_of
 from tests.conformance.runner import Case, Deviation, NotCovered, Suite, form_of
 from tests.conformance.vectors import agrees, given, has, not_covered, suite
-from tests.equality import equal
 
 ORIGIN = 8 << 76 | 2 << 62
 DURATION_S = 60.0

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, NotHeld, UnknownJob
+from fluxres.formats.peers import instances
 from fluxres.formats.peers.canary import language as canary
 from fluxres.formats.peers.canary import resource_pool as canary_pools
-from fluxres.formats.peers.canary.allocator import InstanceSlots, Shelf, Test, cost, start
+from fluxres.formats.peers.canary.allocator import checkin, free_slots, is_feasible
+from fluxres.formats.peers.canary.environment import checked_out
 from fluxres.formats.peers.ctest import groups as ctest_groups
 from fluxres.formats.peers.ctest import resource_spec as ctest_files
-from fluxres.formats.peers.ctest.allocator import Slots, pack, place
+from fluxres.formats.peers.ctest.allocator import pack
+from fluxres.formats.peers.ctest.environment import environment as ctest_variables
+from fluxres.formats.peers.jqm import jobs as jqm_jobs
 from fluxres.formats.peers.jqm import managers as jqm
-from fluxres.formats.peers.jqm.allocator import DiscreteBookings, HighlanderBookings, QuantityBookings, QueuedJob, Queues
+from fluxres.formats.peers.jqm import resource_managers
+from fluxres.formats.peers.jqm.pollers import pollers
+from fluxres.formats.peers.jqm.reconfiguring import reconfigure
+from fluxres.instance import Instance
+from fluxres.instance.job import URGENCY_DEFAULT, URGENCY_HELD, Job, JobEvent
+from fluxres.instance.jqm import JqmPoller, JqmTours
+from fluxres.instance.states import State
+from fluxres.model import ResourceGraph
+from fluxres.syntax.jobspec import Request
+from fluxres.syntax.variants import type_of
 from tests.conformance import hyperqueue_workers as hyperqueue
 from tests.conformance.runner import Case, NotCovered
-from tests.conformance.seed_cases import KINDS, Family, Operation, environment, managers_of, same, source, unknown
+from tests.conformance.seed_cases import KINDS, Family, Operation, environment, same, source, unknown
 
 
 def in_order(play: Callable[[Case], Iterator[str | None]], *operations: str) -> Family:
@@ -25,75 +40,123 @@ def in_order(play: Callable[[Case], Iterator[str | None]], *operations: str) -> 
     return Family(operations, lambda case: (wrong for wrong in play(case) if wrong is not None))
 
 
+def unsound(audited: ResourceGraph | Instance) -> str | None:
+    """A rule that does not hold."""
+    found = audited.check()
+    return f"a rule is broken: {found[0]}" if found else None
+
+
 # -- canary ----------------------------------------------------------------------------------------------------------
 
 
-def requests_of(given: list[dict[str, Any]]) -> list[canary.NodeRequest]:
-    return [
-        canary.NodeRequest(tuple(canary.Item(item["type"], item["slots"]) for item in each["items"]), each["exclusive"])
-        for each in given
-    ]
-
-
-def plain(checkout: dict[str, list[InstanceSlots]], *, flat: bool) -> dict[str, list[dict[str, Any]]]:
-    return {
-        word: [{**({} if flat else {"node": each.node}), "id": each.id, "slots": each.slots} for each in taken]
-        for word, taken in checkout.items()
+def canary_request(given: list[dict[str, Any]]) -> Request:
+    known = {"items", "exclusive"}
+    strange = {key for each in given for key in each} - known | {
+        key for each in given for item in each["items"] for key in item
+    } - {
+        "type",
+        "slots",
     }
+    if strange:
+        raise NotCovered(f"canary request with {', '.join(sorted(strange))}")
+    return Request.parse(json.dumps(given), format="canary")
+
+
+class Canary:
+    """A pool of a case as a graph, on which requests are allocated as on any other."""
+
+    def __init__(self, case: Case) -> None:
+        self.pool = canary_pools.parse(source(case["pool"]["pool"]).document)
+        self.flat = "flat" in case["pool"]["syntax"]
+        self._pool = case["pool"]["pool"]
+        self.out: dict[str, dict[str, list[Any]]] = {}
+
+    @cached_property
+    def graph(self) -> ResourceGraph:
+        """Errors: InputError for a pool without nodes."""
+        return ResourceGraph(canary_pools.read(source(self._pool)).structure)
+
+    @cached_property
+    def before(self) -> dict[str, Any]:
+        return free_slots(self.graph)
+
+    def request(self, name: str, wanted: list[dict[str, Any]]) -> dict[str, list[Any]] | None:
+        self.before  # noqa: B018 - as it was before the first request
+        request = canary_request(wanted)
+        free = free_slots(self.graph)
+        try:
+            made = self.graph.allocate(request, job=name)
+        except (InsufficientResources, InfeasibleRequest):
+            if free_slots(self.graph) != free:
+                raise InputError("a refusal changed something") from None
+            return None
+        self.out[name] = checked_out(request, made)
+        return self.out[name]
+
+    def listed(self, found: dict[str, list[Any]] | None) -> dict[str, list[Any]]:
+        """As a case has it: without the node where the form has none."""
+        keys = ("id", "slots") if self.flat else ("node", "id", "slots")
+        return {word: [{key: each[key] for key in keys} for each in some] for word, some in (found or {}).items()}
+
+    def returned(self, resources: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """As the graph has it: with the node."""
+        node = next(iter(self.before))
+        return {
+            word: [{"node": node, **each} if isinstance(each, dict) else each for each in some]
+            for word, some in resources.items()
+        }
 
 
 def canary_allocate(case: Case) -> Iterator[str | None]:
-    pool = canary_pools.parse(source(case["pool"]["pool"]).document)
-    shelf = Shelf(pool.machine(), allow_multinode=pool.allow_multinode is not False)
-    flat = "flat" in case["pool"]["syntax"]
-    before = shelf.free()
-    out: dict[str, dict[str, list[InstanceSlots]]] = {}
+    machine = Canary(case)
     for operation in case["operations"]:
         try:
-            yield canary_step(operation, shelf, pool, out, before, flat=flat)
+            yield canary_step(operation, machine)
+            yield unsound(machine.graph)
         except FluxresError as error:
             expect = operation.get("expect")
-            expected = expect == "error" or (isinstance(expect, dict) and expect.get("error"))
+            expected = expect == "error" or (isinstance(expect, dict) and bool(expect.get("error")))
             yield None if expected else f"refused: {error}"
 
 
-def canary_step(  # an operation of a case: as many answers as there are operations
-    operation: Operation,
-    shelf: Shelf,
-    pool: canary_pools.ResourcePool,
-    out: dict[str, dict[str, list[InstanceSlots]]],
-    before: dict[str, Any],
-    *,
-    flat: bool,
-) -> str | None:
+def canary_step(operation: Operation, machine: Canary) -> str | None:
     expect = operation.get("expect")
     match operation["op"]:
         case "request":
-            found = shelf.checkout(requests_of(operation["request"]))
-            out.update({} if found is None else {operation["id"]: found})
-            wrong = same(expect.get("granted"), found is not None)
-            return wrong or (None if "resources" not in expect else same(expect["resources"], plain(found or {}, flat=flat)))
+            if not set(expect) <= {"granted", "resources", "error"}:
+                raise NotCovered(f"a request that expects {', '.join(sorted(expect))}")
+            found = machine.request(operation["id"], operation["request"])
+            if expect.get("error"):
+                return "expected an error"
+            wrong = same(expect.get("granted", found is not None), found is not None)
+            return wrong or (None if "resources" not in expect else same(expect["resources"], machine.listed(found)))
         case "feasible":
-            return same(expect, shelf.is_feasible(requests_of(operation["request"])))
+            return same(expect, is_feasible(machine.graph, canary_request(operation["request"])))
         case "unchanged":
-            return same(before, shelf.free())
+            return same(machine.before, free_slots(machine.graph))
         case "release":
-            shelf.checkin(out[operation["id"]])
+            checkin(machine.graph, machine.out[operation["id"]])
             return same(None, expect)
         case "release_with_extra":
-            extra = operation.get("extra", {})
-            shelf.checkin({**out[operation["id"]], **extra})
+            extra = operation.get("extra", operation.get("resources", {}))
+            if not extra:
+                raise unknown(operation)
+            both = {word: [*machine.out[operation["id"]].get(word, []), *machine.returned(extra).get(word, [])] for word in
+                    {**machine.out[operation["id"]], **extra}}  # fmt: skip
+            checkin(machine.graph, both)
             return same(expect, None)
         case "release_raw":
-            shelf.checkin(operation["allocation"]["resources"])
+            given = operation["allocation"]
+            checkin(machine.graph, machine.returned(given.get("resources", given)))
             return None if expect is None else f"expected {expect}"
         case "state" | "state_flat":
-            free = shelf.free()
-            return same(expect, next(iter(free.values())) if operation["op"] == "state_flat" else free)
+            free = free_slots(machine.graph)
+            wanted = expect if operation["op"] == "state" and not machine.flat else {next(iter(free)): expect}
+            return same(wanted if operation["op"] != "state" or set(wanted) == set(free) else expect, free)
         case "count_per_node":
-            return same(expect, pool.per_node(operation["type"]))
+            return same(expect, machine.pool.per_node(operation["type"]))
         case "counts":
-            return same(expect, {key: counted(pool, key) for key in expect})
+            return same(expect, {key: counted(machine.pool, key) for key in expect})
         case _:
             raise unknown(operation)
 
@@ -109,77 +172,208 @@ def counted(pool: canary_pools.ResourcePool, key: str) -> Any:
         return {name: node.counts()[key.removesuffix("_by_node")] for name, node in nodes.items()}
     if key.endswith("_per_node"):
         return pool.per_node(key.removesuffix("_per_node"))
+    if key.endswith("_slots"):
+        return sum(node.slots().get(canary.plural(key.removesuffix("_slots")), 0) for node in nodes.values())
     return sum(node.counts()[key] for node in nodes.values())
 
 
 # -- CTest -----------------------------------------------------------------------------------------------------------
 
 
+def ctest_graph(word: str, slots: dict[str, int]) -> ResourceGraph:
+    document = {"version": {"major": 1, "minor": 0}, "local": [{word: [{"id": key, "slots": n} for key, n in slots.items()]}]}
+    return ResourceGraph(ctest_files.read(source(document)).structure)
+
+
+class CTestMachine:
+    """Instances of one type as a graph; each taking of slots is a job."""
+
+    def __init__(self, word: str, slots: dict[str, int]) -> None:
+        self.word, self.graph = word, ctest_graph(word, slots)
+        self.total = slots
+        self.pools = self._pools()
+
+    def _pools(self) -> dict[str, int]:
+        structure = self.graph.structure
+        some = instances.inside(structure, instances.nodes(structure)[0], type_of(self.word, structure.types))
+        return dict(zip(instances.labels(structure, some), some.tolist(), strict=True))
+
+    def locked(self) -> dict[str, int]:
+        (node,) = free_slots(self.graph).values()
+        return {name: self.total[name] - left for name, left in node[self.word].items()}
+
+    def take(self, word: str, name: str, slots: int) -> bool:
+        v = self.pools.get(name) if word == self.word else None
+        if v is None or (not slots and not instances.has_slots(self.graph.structure, v)):
+            return False
+        try:
+            self.graph.allocate([(v, slots)], job="tests")
+        except (InsufficientResources, InfeasibleRequest):
+            return False
+        return True
+
+    def give_back(self, word: str, name: str, slots: int) -> bool:
+        v = self.pools.get(name) if word == self.word else None
+        if v is None:
+            return False
+        try:
+            self.graph.free("tests", [(v, slots)])
+        except (NotHeld, UnknownJob):
+            return False
+        return True
+
+
 def ctest_allocate(case: Case) -> Iterator[str | None]:
-    instances = case["pool"]["instances"]
-    word = case["pool"].get("type", "widgets")
-    slots = Slots({word: instances})
+    slots = case["pool"]["instances"]
+    machine = CTestMachine(case["pool"].get("type", "widgets"), slots)
     for operation in case["operations"]:
         expect = operation["expect"]
         match operation["op"]:
             case "pack":
-                for strategy in ("round_robin", "block"):
-                    found = pack(operation["slots_needed"], instances, "block" if strategy == "block" else "round-robin")
-                    yield same(expect["granted"], found is not None)
-                    yield same(expect.get(strategy, found), found)
+                if not set(expect) <= {"granted", "round_robin", "block"}:
+                    raise NotCovered(f"a packing that expects {', '.join(sorted(expect))}")
+                found = ctest_packed(ctest_graph("widgets", slots), operation["slots_needed"])
+                yield same(expect["granted"], found is not None)
+                yield same(expect.get("round_robin", found), found)
+                block = pack(operation["slots_needed"], slots, "block")  # CTest's other order, which its scheduler does not use
+                yield same(expect["granted"], block is not None)
+                yield same(expect.get("block", block), block)
             case "take":
-                yield same(expect, slots.take(operation["type"], operation["id"], operation["slots"]))
+                yield same(expect, machine.take(operation["type"], operation["id"], operation["slots"]))
             case "give_back":
-                yield same(expect, slots.give_back(operation["type"], operation["id"], operation["slots"]))
+                yield same(expect, machine.give_back(operation["type"], operation["id"], operation["slots"]))
             case "locked":
-                yield same(expect, slots.locked(word))
+                yield same(expect, machine.locked())
             case _:
                 raise unknown(operation)
 
 
+def ctest_packed(graph: ResourceGraph, needed: list[int]) -> list[str] | None:
+    """The instance of each requirement of one process."""
+    if not needed:
+        return []
+    request = Request.parse(",".join(f"widgets:{slots}" for slots in needed), format="ctest")
+    try:
+        made = graph.match(request)
+    except (InsufficientResources, InfeasibleRequest):
+        return None
+    (given,) = ctest_groups.given(ctest_variables(request, made))
+    return [name for name, _ in given["widgets"]]
+
+
 def ctest_environment(case: Case) -> Iterator[str | None]:
-    machine = {
-        word: {each.id: each.slots for each in instances}
-        for word, instances in ctest_files.parse(source(case["pool"]).document).items()
-    }
     for operation in case["operations"]:
-        expect = operation["expect"]
-        found = place(ctest_groups.parse(operation["groups"] or ""), machine)
+        graph = ResourceGraph(ctest_files.read(source(case["pool"])).structure)
+        expect, text = operation["expect"], operation["groups"] or ""
+        if not set(expect) <= {"granted", "env", "not_run"}:
+            raise NotCovered(f"a launch that expects {', '.join(sorted(expect))}")
+        found = ctest_launched(graph, text)
         yield same(expect["granted"], found is not None)
+        yield same(expect.get("not_run", not expect["granted"]), found is None)
         if found is not None:
-            yield same(expect["env"], ctest_groups.environment(found))
-            yield same(found, ctest_groups.given(ctest_groups.environment(found)))
+            yield same(expect.get("env", found), found)
+            yield same(found, ctest_groups.environment(ctest_groups.given(found)))
+        yield unsound(graph)
+
+
+def ctest_launched(graph: ResourceGraph, text: str) -> dict[str, str] | None:
+    """The variables of a test; None if it cannot run."""
+    parsed = ctest_groups.parse(text)
+    if not any(group.count and group.needs for group in parsed):  # there is nothing to allocate
+        return ctest_groups.environment([{} for _ in range(ctest_groups.processes(parsed))])
+    request = Request.parse(text, format="ctest")
+    try:
+        made: Any = graph.match(request)
+        if len(made):
+            made = graph.allocate(request, job="test")
+    except (InsufficientResources, InfeasibleRequest):
+        return None
+    return ctest_variables(request, made)
 
 
 # -- JQM -------------------------------------------------------------------------------------------------------------
 
 
+def jqm_graph(managers: list[dict[str, Any]], queues: list[dict[str, Any]] | None = None) -> ResourceGraph:
+    """The managers of a case as a machine."""
+    for each in [*managers, *(manager for queue in queues or [] for manager in queue["managers"])]:
+        if not each.keys() <= MANAGER_KEYS:
+            raise NotCovered(f"manager with {', '.join(sorted(each))}")
+    site = {"queues": queues} if queues is not None else {"managers": managers}
+    return ResourceGraph(resource_managers.read(source(site)).structure)
+
+
 def jqm_allocate(case: Case) -> Iterator[str | None]:
-    (rules,) = managers_of(case)
-    bookings = QuantityBookings(rules) if isinstance(rules, jqm.Quantity) else DiscreteBookings(rules)  # type: ignore[arg-type]  # no highlander here
+    (manager,) = case["pool"]["managers"]
+    if manager["type"] == "highlander":
+        yield from jqm_highlander(case)
+        return
+    graph, key = jqm_graph(case["pool"]["managers"]), manager["key"]
     for operation in case["operations"]:
         expect = operation.get("expect")
         match operation["op"]:
             case "slots_available":
-                yield same(expect, bookings.slots_available())
+                yield same(expect, jqm_jobs.slots_available(graph, key))
             case "release":
-                bookings.release(operation["job"])
+                if operation["job"] in graph.jobs():
+                    graph.free(operation["job"])
             case "book":
-                yield same(expect["answer"], bookings.book(operation["job"], operation["parameters"]))
-                yield booked(expect, bookings, operation["job"])
+                yield from jqm_booked(graph, key, operation)
             case "reconfigure":
-                given = {key: operation[key] for key in ("quantity", "list", "consumption") if key in operation}
-                bookings.reconfigure(jqm.configured(jqm.type_of(rules), rules.key, given))  # type: ignore[arg-type]  # of the same type
+                given = {word: operation[word] for word in ("quantity", "consumption") if word in operation}
+                if not operation.keys() <= {"op", "list", *given}:
+                    raise unknown(operation)
+                reconfigure(graph, key, items=operation.get("list"), **given)
             case _:
                 raise unknown(operation)
+        yield unsound(graph)
 
 
-def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings, job: str) -> str | None:
-    if isinstance(bookings, QuantityBookings):
-        return None
+def jqm_highlander(case: Case) -> Iterator[str | None]:
+    """A highlander manager knows jobs, so an instance asks it: a job that may go runs, another one waits."""
+    instance = Instance(jqm_graph(case["pool"]["managers"]), queue_policy="jqm-poller")
+    running: dict[str, Job] = {}
+    for operation in case["operations"]:
+        match operation:
+            case {"op": "book", "job": job, "expect": {"answer": answer}, **rest} if rest.keys() <= {
+                "op", "definition", "highlander", "parameters", "queue", "node"
+            }:  # fmt: skip
+                definition, is_only = rest.get("definition", job), rest.get("highlander", True)
+                made = instance.submit(jqm_jobs.request(definition=definition, highlander=is_only), name=job)
+                yield same(answer, "go" if made.state is State.RUN else "not-enough")
+                if made.state is State.RUN:
+                    running[job] = made
+                else:
+                    instance.cancel(made)
+            case {"op": "release", "job": job}:
+                if job in running:
+                    instance.finish(running.pop(job))
+            case _:
+                raise unknown(operation)
+    yield unsound(instance)
+
+
+def jqm_booked(graph: ResourceGraph, key: str, operation: Operation) -> Iterator[str | None]:
+    """Ask the manager, and allocate if it answers go."""
+    expect = operation["expect"]
+    if not expect.keys() <= {"answer", "items_set", "env_absent", "env_set", "items_count"}:
+        raise NotCovered(f"a booking that expects {', '.join(sorted(expect))}")
+    request = jqm_jobs.request(parameters=operation["parameters"], definition_parameters=operation.get("job_definition"))
+    answer = jqm_jobs.answer(graph, request, key)
+    yield same(expect["answer"], answer)
+    made: dict[str, str] = {}
+    try:
+        found = graph.match(request)
+        yield None if answer == "go" else f"{answer}, but there is a match"
+        if len(found):
+            made = jqm_jobs.environment(request, graph.allocate(request, job=operation["job"]))
+    except (InsufficientResources, InfeasibleRequest):
+        yield None if answer != "go" else "go, but there is no match"
     wanted = {"expect_env_absent": expect.get("env_absent", []), "expect_env_set": expect.get("env_set", {})}
-    wrong = environment(wanted, bookings.environment(job))
-    return wrong or same(sorted(expect.get("items_set", bookings.items(job))), sorted(bookings.items(job)))
+    yield environment(wanted, made)
+    items = [item for text in made.values() for item in text.split(",")]
+    yield same(sorted(expect.get("items_set", items)), sorted(items))
+    yield same(expect.get("items_count", len(items)), len(items))
 
 
 # -- queues of canary and JQM ----------------------------------------------------------------------------------------
@@ -187,124 +381,163 @@ def booked(expect: dict[str, Any], bookings: QuantityBookings | DiscreteBookings
 
 def canary_queue(case: Case) -> Iterator[str | None]:
     """Tests that wait for cpus of one node: which start now, in which order."""
-    shelf = Shelf({"node": {word: {str(at): 1 for at in range(number)} for word, number in case["pool"].items()}})
+    words = " ".join(f"{word}={number}" for word, number in case["pool"].items())
     for operation in case["operations"]:
-        tests = []
+        started: list[str | None] = []
+        instance = Instance(
+            ResourceGraph(canary_pools.read_words(words).structure),
+            queue_policy="canary",
+            passes="manual",
+            events=lambda job, event, names=started: names.append(job.name) if event.name == "start" else None,
+        )
         for job in operation["jobs"]:
-            if job.keys() != {"id", "cpus", "runtime"}:
+            if not {"id", "cpus", "runtime"} <= job.keys() <= {"id", "cpus", "runtime", *case["pool"]}:
                 raise NotCovered(f"tests with {', '.join(sorted(job))}")
-            wanted = canary.NodeRequest((canary.Item("cpus", 1),) * job["cpus"])
-            tests.append(Test(job["id"], (wanted,), cost(job["cpus"], job["runtime"])))
-        yield same(operation["expect_start_order_now"], list(start(shelf, tests)))
+            wanted = " ".join(f"{word}={number}" for word, number in job.items() if word not in ("id", "runtime"))
+            instance.submit(Request.parse(wanted, format="canary"), name=job["id"], duration_s=job["runtime"])
+        instance.schedule()
+        yield same(operation["expect_start_order_now"], started)
 
 
 JOB_KEYS = {"id", "priority", "position", "enqueued_at", "definition", "highlander", "frozen", "parameters", "needs"}
 MANAGER_KEYS = {"type", "key", "shared", "quantity", "consumption", "list"}
 
 
-def jqm_queues(case: Case) -> Queues:
-    """The queues of a case; managers that are shared are one for all queues, and so are highlanders, which use the database."""
-    pool = case["pool"]
-    if pool.keys() != {"syntax", "policy", "queues"} or pool["policy"] not in ("poller", "tours"):
-        raise NotCovered(f"pool of {', '.join(sorted(pool))}, policy {pool.get('policy')}")
-    shared: dict[str, Any] = {}
+class JqmNode:
+    """The queues of a case, polled by an instance."""
 
-    def bookings(each: dict[str, Any]) -> Any:
-        if not each.keys() <= MANAGER_KEYS:
-            raise NotCovered(f"manager with {', '.join(sorted(each))}")
-        (rules,) = managers_of({"pool": {"managers": [each]}})
-        if not each.get("shared"):
-            return _bookings(rules)
-        return shared.setdefault(each["key"], _bookings(rules))
+    def __init__(self, case: Case) -> None:
+        pool = case["pool"]
+        if pool.keys() != {"syntax", "policy", "queues"} or pool["policy"] not in ("poller", "tours"):
+            raise NotCovered(f"pool of {', '.join(sorted(pool))}, policy {pool.get('policy')}")
+        self.graph = jqm_graph([], pool["queues"])
+        self.now = 0.0
+        self.started: list[str] = []
+        self.stolen: set[str] = set()
+        self.ids: dict[str, Job] = {}
+        self.is_single = len(pool["queues"]) == 1
+        kind = JqmTours if pool["policy"] == "tours" else JqmPoller
+        self.instance = Instance(
+            self.graph,
+            queue_policy=kind(claim=lambda job: job.name not in self.stolen),
+            clock=lambda: self.now,
+            events=self._note,
+            passes="manual",
+        )
+        self._arrivals = itertools.count()
 
-    return Queues({queue["name"]: [bookings(each) for each in queue["managers"]] for queue in pool["queues"]}, pool["policy"])
+    def _note(self, job: Job, event: JobEvent) -> None:
+        if event.name == "start":
+            self.started.append(str(job.name))
 
+    def submit(self, queue: str, given: dict[str, Any]) -> Job:
+        if not given.keys() <= JOB_KEYS:
+            raise NotCovered(f"job with {', '.join(sorted(given))}")
+        needs = {f"{jqm.PREFIX}{key}.consumption": number for key, number in given.get("needs", {}).items()}
+        arrival = next(self._arrivals)
+        request = jqm_jobs.request(
+            queue=queue,
+            definition=given.get("definition", given["id"] if given.get("highlander") else None),
+            parameters={**given.get("parameters", {}), **needs},
+            priority=given.get("priority") or None,
+            position=given.get("position"),
+            since_s=given.get("enqueued_at", arrival),
+            highlander=given.get("highlander", False),
+        )
+        urgency = URGENCY_HELD if given.get("frozen") else URGENCY_DEFAULT
+        job = self.instance.submit(request, name=given["id"], urgency=urgency)
+        self.ids[given["id"]] = job
+        return job
 
-def _bookings(rules: jqm.Rules) -> QuantityBookings | DiscreteBookings | HighlanderBookings:
-    match rules:
-        case jqm.Quantity():
-            return QuantityBookings(rules)
-        case jqm.Discrete():
-            return DiscreteBookings(rules)
-        case _:
-            return HighlanderBookings(rules)
+    def poll(self) -> list[str]:
+        self.started.clear()
+        self.instance.schedule()
+        return list(self.started)
 
+    def named(self, *wanted: State) -> list[str]:
+        return sorted(str(job.name) for job in self.instance.jobs(*wanted))
 
-def _job(given: dict[str, Any], arrival: int) -> QueuedJob:
-    if not given.keys() <= JOB_KEYS:
-        raise NotCovered(f"job with {', '.join(sorted(given))}")
-    needs = {f"{jqm.PREFIX}{key}.consumption": number for key, number in given.get("needs", {}).items()}
-    return QueuedJob(
-        given["id"],
-        given.get("definition"),
-        given.get("priority") or 0,
-        given.get("enqueued_at", arrival),
-        given.get("position"),
-        {**given.get("parameters", {}), **needs},
-        given.get("highlander", False),
-        given.get("frozen", False),
-    )
+    def running_of(self, definition: str) -> int:
+        return sum(jqm_jobs.facts(job.request).get("definition") == definition for job in self.instance.jobs(State.RUN))
+
+    def free(self, key: str) -> int:
+        queues = pollers(self.graph.structure).by_queue
+        (found,) = {jqm_jobs.slots_available(self.graph, key, name) for name in queues if queues[name][0].manager(key)}
+        return found
 
 
 def jqm_schedule(case: Case) -> Iterator[str | None]:
-    queues = jqm_queues(case)
-    arrivals = itertools.count()
+    node = JqmNode(case)
     for operation in case["operations"]:
         match operation:
-            case {"op": "submit", "queue": queue, "jobs": jobs, **rest} if rest.keys() <= {"expect_distinct_ids"}:
-                ids = {queues.submit(queue, _job(job, next(arrivals))) for job in jobs}
+            case {"op": "submit", "queue": queue, "jobs": jobs, **rest} if rest.keys() <= {"expect_distinct_ids", "now"}:
+                ids = {node.submit(queue, job).id for job in jobs}
                 yield same(rest.get("expect_distinct_ids", len(ids)), len(ids))
-            case {"op": "end", "jobs": jobs, **rest} if rest.keys() <= {"expect_poll_triggered"} and all(rest.values()):
+            case {"op": "end", "jobs": jobs, **rest} if rest.keys() <= {"expect_poll_triggered", "now"}:
                 for job in jobs:
-                    queues.end(job)
-            case {"op": "unfreeze", "jobs": jobs, **rest} if not rest:
+                    node.instance.finish(node.ids[job])
+                if "expect_poll_triggered" in rest:  # by the end, and not only when the period is over
+                    yield same(rest["expect_poll_triggered"], polled_at_end(rest))
+            case {"op": "unfreeze" | "freeze" as verb, "jobs": jobs, **rest} if not rest:
                 for job in jobs:
-                    queues.freeze(job, False)
+                    node.instance.set_urgency(node.ids[job], URGENCY_DEFAULT if verb == "unfreeze" else URGENCY_HELD)
+            case {"op": "stolen", **rest} if rest.keys() <= {"jobs", "job"}:
+                node.stolen.update(rest.get("jobs", [rest["job"]] if "job" in rest else []))
             case {"op": "poll", **expect}:
-                yield _polled(queues, expect)
+                yield _polled(node, expect)
             case {"op": "check", **expect}:
-                yield _state(queues, expect)
+                yield _state(node, expect)
             case _:
                 raise unknown(operation)
+        yield unsound(node.graph) or unsound(node.instance)
 
 
-def _polled(queues: Queues, expect: dict[str, Any]) -> str | None:
-    started = [job.id for job in queues.poll()]
+def polled_at_end(rest: dict[str, Any]) -> bool:
+    """Whether the end of a job makes a poll before the period is over."""
+    now = [0.0]
+    graph = jqm_graph([{"type": "quantity", "key": "thread", "quantity": 1}])
+    strict = not rest["expect_poll_triggered"]
+    instance = Instance(graph, queue_policy=f"jqm-poller:period=1,strict={int(strict)}", clock=lambda: now[0])
+    first, second = (instance.submit(jqm_jobs.request()) for _ in range(2))
+    now[0] = 0.5
+    instance.finish(first)
+    return second.state is State.RUN
+
+
+POLL_KEYS = {"now", "expect_started", "expect_started_in_order", "expect_started_count", "free", "stolen"}
+
+
+def _polled(node: JqmNode, expect: dict[str, Any]) -> str | None:
+    if not expect.keys() <= POLL_KEYS:
+        raise NotCovered(f"poll with {', '.join(sorted(expect))}")
+    node.now = max(node.now, expect.get("now", node.now))
+    node.stolen.update(expect.get("stolen", []))
+    started = node.poll()
     facts = {
-        "now": expect.get("now"),  # ages only matter relative to each other
-        "expect_started": started if len(queues.managers) == 1 else sorted(started),
+        "expect_started": started if node.is_single else sorted(started),
         "expect_started_in_order": started,
         "expect_started_count": len(started),
-        "free": {name: _free(queues, name) for name in expect.get("free", {})},
+        "free": {name: node.free(name) for name in expect.get("free", {})},
     }
-    if not expect.keys() <= facts.keys():
-        raise NotCovered(f"poll with {', '.join(sorted(expect))}")
-    wanted = dict(expect)
-    if "expect_started" in wanted and len(queues.managers) > 1:
+    wanted = {key: value for key, value in expect.items() if key in facts}
+    if "expect_started" in wanted and not node.is_single:
         wanted["expect_started"] = sorted(wanted["expect_started"])
     return same(wanted, {key: facts[key] for key in wanted})
 
 
-def _state(queues: Queues, expect: dict[str, Any]) -> str | None:
-    facts = {
-        "running": sorted(queues.running()),
-        "waiting": sorted(queues.waiting()),
-        "running_of_definition": {name: queues.running_of(name) for name in expect.get("running_of_definition", {})},
+def _state(node: JqmNode, expect: dict[str, Any]) -> str | None:
+    facts: dict[str, Any] = {
+        "running": node.named(State.RUN),
+        "waiting": node.named(State.SCHED),
+        "running_of_definition": {name: node.running_of(name) for name in expect.get("running_of_definition", {})},
+        "running_count": len(node.named(State.RUN)),
+        "waiting_count": len(node.named(State.SCHED)),
+        "free": {name: node.free(name) for name in expect.get("free", {})},
     }
     if not expect.keys() <= facts.keys():
         raise NotCovered(f"check with {', '.join(sorted(expect))}")
     wanted = {key: sorted(value) if isinstance(value, list) else value for key, value in expect.items()}
     return same(wanted, {key: facts[key] for key in wanted})
-
-
-def _free(queues: Queues, name: str) -> int:
-    (free,) = {
-        manager.slots_available()
-        for managers in queues.managers.values()
-        for manager in managers
-        if not isinstance(manager, HighlanderBookings) and manager.rules.key == name
-    }
-    return free
 
 
 CANARY_STEPS = (
@@ -323,7 +556,7 @@ ALLOCATIONS: dict[tuple[str, str], Family] = {
     ("ctest", "env"): in_order(ctest_environment, "launch-groups"),
     ("jqm", "allocate"): in_order(jqm_allocate, "slots_available", "release", "book", "reconfigure"),
     ("canary", "schedule"): in_order(canary_queue, "queue"),
-    ("jqm", "schedule"): in_order(jqm_schedule, "submit", "poll", "end", "unfreeze", "check"),
+    ("jqm", "schedule"): in_order(jqm_schedule, "submit", "poll", "end", "unfreeze", "freeze", "stolen", "check"),
 }
 EVERY = {**KINDS, **ALLOCATIONS}
 """By system and kind of a case."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fluxres.documents.source import Source
@@ -21,7 +22,7 @@ from fluxres.formats.peers.ctest import resource_spec as ctest_written
 from fluxres.formats.peers.ctest.groups import TYPE as CTEST_TYPE
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
-from fluxres.formats.peers.hyperqueue import environment as hyperqueue_variables
+from fluxres.formats.peers.hyperqueue import detection as hyperqueue_detection
 from fluxres.formats.peers.hyperqueue import read as hyperqueue_workers
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue import tokens as hyperqueue_tokens
@@ -138,8 +139,10 @@ def parse_cpulist(case: Case, operation: Operation) -> str | None:
 
 
 def detect(case: Case, operation: Operation) -> str | None:
-    found, _ = hyperqueue_variables.detected(operation["env"])
-    return same({name: tuple(labels) for name, labels in operation["expect_lists"].items()}, found)
+    # On a machine without devices, as that of the test.
+    found = hyperqueue_detection.definitions("gpus/nvidia,gpus/amd", Path("/nowhere"), operation["env"])
+    pools = [hyperqueue.parse(word) for word in found.text.split()]
+    return same(operation["expect_lists"], {pool.name: list(pool.kind) for pool in pools})
 
 
 def export(case: Case, operation: Operation) -> str | None:
@@ -174,6 +177,78 @@ def canary_parse(case: Case, operation: Operation) -> str | None:
         return wrong or same(expect.get("count", counts), counts)
 
     return refusal(expect, lambda: canary_pools.parse(given.document, grammar=grammar), agrees)
+
+
+MODIFICATIONS = ("mods", "modifications", "changes", "set", "counts", "options", "args", "oversubscribe", "words", "text", "cli")
+MODIFYING = ("modify", "modify-pool", "apply", "set", "update", "oversubscribe", "set-count", "multiply-slots", "options")
+
+
+def canary_modify(case: Case, operation: Operation) -> str | None:
+    """A pool after options such as ``-r gpus=4`` and ``--oversubscribe cpus=2``, by counts, slots and instances."""
+    counts, times = modifications(operation)
+    pool = case["pool"].get("pool", case["pool"]) if isinstance(case["pool"], Mapping) else case["pool"]
+    before = canary_pools.parse(source(pool).document)
+    expect = operation["expect"]
+    wanted = {"ok": False} if expect == "error" else {"ok": not expect.get("error", not expect.get("ok", True)), **expect}
+
+    def agrees(made: canary_pools.ResourcePool) -> str | None:
+        read = canary_pools.machine(made, "pool", 0, None).structure  # a machine can be made of it
+        known = {"ok", "error", "resources", "total_slots", "count", "nodes", "allow_multinode", "resources_by_node"}
+        if not expect.keys() <= known or read.n < 2:
+            raise NotCovered(f"a modified pool that expects {', '.join(sorted(expect))}")
+        nodes = {name: instances_of(node) for name, node in made.named().items()}
+        first = next(iter(nodes.values()))
+        facts = {
+            "resources": first,
+            "resources_by_node": nodes,
+            "count": {word: len(some) for word, some in first.items()},
+            "total_slots": {word: sum(each["slots"] for each in some) for word, some in first.items()},
+            "nodes": len(nodes) if isinstance(expect.get("nodes"), int) else list(nodes),
+            "allow_multinode": made.allow_multinode,
+        }
+        return next((wrong for key in facts if key in expect and (wrong := same(expect[key], facts[key]))), None)
+
+    return refusal(wanted, lambda: canary_pools.modified(before, counts, times), agrees)
+
+
+def modifications(operation: Operation) -> tuple[dict[str, int], dict[str, int]]:
+    """The counts of ``-r`` and the factors of ``--oversubscribe`` in an operation, as a mapping, or as words."""
+    given = {key: operation[key] for key in MODIFICATIONS if key in operation}
+    if "type" in operation and {"count", "factor"} & operation.keys():  # one of a kind
+        name = operation["type"]
+        factor = operation.get("factor")
+        return ({name: operation["count"]}, {}) if factor is None else ({}, {name: factor})
+    counts: dict[str, int] = {}
+    times: dict[str, int] = {}
+    for key, value in given.items():
+        if isinstance(value, list):
+            value = " ".join(map(str, value))
+        if isinstance(value, str):
+            words = value.replace("--oversubscribe=", "--oversubscribe ").split()
+            option = "--oversubscribe" if key == "oversubscribe" else ""
+            for word in words:
+                if word.startswith("-"):
+                    option = word
+                    continue
+                name, _, number = word.replace("resource_pool:", "").replace(":", "=").partition("=")
+                (times if option == "--oversubscribe" else counts)[name] = int(number)
+        elif isinstance(value, Mapping) and all(isinstance(each, int) for each in value.values()):
+            (times if key == "oversubscribe" or operation["op"] == "oversubscribe" else counts).update(value)
+        else:
+            raise unknown(operation)
+    if not counts and not times:
+        raise unknown(operation)
+    return counts, times
+
+
+def instances_of(node: canary_pools.PoolNode) -> dict[str, list[dict[str, Any]]]:
+    return {
+        word: [
+            {"id": str(each.id), "slots": each.slots}
+            for each in (listed.instances() if isinstance(listed, canary_pools.Alike) else listed)
+        ]
+        for word, listed in node.resources.items()
+    }
 
 
 def canary_infer(case: Case, operation: Operation) -> str | None:
@@ -329,6 +404,7 @@ KINDS: dict[tuple[str, str], Family] = {
     ("canary", "parse-pool"): each_alone(canary_parse, "parse"),
     ("canary", "request-from-parameters"): each_alone(canary_infer, "infer"),
     ("canary", "env"): each_alone(canary_environment, "env", "gpu-env"),
+    ("canary", "modify-pool"): each_alone(canary_modify, *MODIFYING),
     ("ctest", "parse-pool"): each_alone(ctest_parse, "parse"),
     ("ctest", "parse-request"): each_alone(ctest_parse_groups, "parse-groups"),
     ("jqm", "parameters"): each_alone(jqm_consumption, "effective-consumption"),

@@ -44,7 +44,7 @@ def short_table() -> str:
 
 def ways(known: Format) -> list[str]:
     """Name, whether it is read, whether it is written, what is lost."""
-    reads = "yes, several too" if known.many else "yes" if known.reader else "–"
+    reads = "yes, several too" if known.many else "yes" if known.reader else "live" if known.live else "–"
     lost = known.loses or ("–" if known.writer is None else "nothing")
     return [f"`{known.name}`", reads, "yes" if known.writer else "–", lost]
 
@@ -99,7 +99,7 @@ def test_what_a_row_names_is_there(known: Format) -> None:
     for place in (known.reader, known.writer, known.many, known.live):
         if place is not None:
             assert callable(registry._function(place))
-    assert known.reader or known.writer
+    assert known.reader or known.writer or known.live
     assert known.title
     assert all(ending.startswith(".") for ending in known.extensions)
     if known.writer is not None:

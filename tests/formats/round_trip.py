@@ -17,10 +17,10 @@ import numpy as np
 from fluxres.formats import registry
 from fluxres.formats.format import FACTS, Fact, Hold, Loaded
 from fluxres.graph.audit import check_structure
+from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind, KindTable
 from fluxres.graph.structure import Problem, Structure
 from fluxres.graph.surgery import duplicate, extract_many
-from tests.equality import equal
 from tests.formats.fluxion_reader import Fluxion
 
 ORIGIN = 8 << 76 | 2 << 62

@@ -10,7 +10,7 @@ import pytest
 import fluxres
 from fluxres import AuxiliaryGraph, Edge, Hostlist, IDset, Resource, build, limits
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
-from tests.equality import equal
+from fluxres.graph.compare import equal
 from tests.traceability import ROOT
 
 

@@ -17,8 +17,8 @@ from fluxres.formats import registry
 from fluxres.formats.cluster.entries import DefaultIds
 from fluxres.formats.cluster.schema import json_schema
 from fluxres.formats.format import Hold
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.formats.structures import read_cluster, write_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +125,28 @@ def test_a_capacity_with_a_unit() -> None:
         attributes = read(text.replace("CAPACITY", capacity).removeprefix("fluxres: 1\n")).subsystems["power"].attributes
         assert (attributes["capacity"].tolist(), list(attributes["unit"])) == ([number], [unit])
     assert "expected a known unit, got 'kX'" in str(refusal(text.replace("CAPACITY", "2kX")))
+
+
+@pytest.mark.parametrize(
+    ("pools", "capacity", "expected"),
+    [
+        ("{type: feed, size: 2000, unit: W}", "1 kW", (1000.0, "W")),
+        ("{type: feed, size: 2, unit: kW}", "1 kW", (1.0, "kW")),
+        ("{type: feed, size: 2, unit: kW}", "1000 W", (1.0, "kW")),
+        ("{type: feed, size: 2, unit: kW}", "1500 W", (1500.0, "W")),  # no whole number of kW
+        ("{type: feed, size: 2000, unit: W}", "1 kW, unit: kW", (1.0, "kW")),
+        ("{type: feed, size: 2000, unit: W, with: [{type: pdu, size: 1, unit: kW}]}", "1 kW", (1.0, "kW")),
+        ("{type: feed, size: 2000}", "1 kW", (1.0, "kW")),
+        ("{type: feed, size: 2000, unit: W}", "8 GiB", (8.0, "GiB")),
+    ],
+)
+def test_a_capacity_counts_in_the_unit_of_the_pools_of_its_graph(pools: str, capacity: str, expected: tuple[float, str]) -> None:
+    text = (
+        f"resources: [{{type: node, count: 2}}]\ngraphs:\n  power:\n    hierarchy: true\n    pools: [{pools}]\n"
+        f"    edges: [{{from: 'power:/feed', to: '/*/node0'}}, {{from: /*/node0, to: /*/node1, capacity: {capacity}}}]"
+    )
+    attributes = read(text).subsystems["power"].attributes
+    assert (attributes["capacity"][-1], attributes["unit"][-1]) == expected
 
 
 @pytest.mark.parametrize("key", ["names", "hosts"])

@@ -98,6 +98,85 @@ def test_mistakes_of_names_and_lists_are_listed_together() -> None:
     ]
 
 
+WRONG = [
+    "tpye: node, count: 2",
+    "type: ''",
+    "type: node, count: -3",
+    "type: node, hosts: 'n[1-'",
+    "type: node, hosts: [a, b]",
+    "type: node, names: [a/b]",
+    "type: memory, size: 10 bananas",
+    "type: memory, size: 10 W, unit: GiB",
+    "type: node, properties: {a: {b: c}}",
+    "type: node, state: drained",
+    "type: node, count: 2, rank: a",
+    "type: node, count: 3, rank: [0, 1]",
+    "type: node, with: {type: core}",
+    "use: nothing",
+    "type: node, count: 2, name: x",
+    "type: node, count: 2, name: '${nothing}'",
+    "type: node, count: 2, name: '${id'",
+    "type: node, count: 3, id: 0-1",
+    "type: node, count: 2, id: {within: rack}",
+    "type: node, type: core",
+    "type: node, count: 2, uuid: 5f2c81aa-9d3e-8b1f-a7c4-000000000000",
+    "type: node, draw: {power: lots}",
+]
+
+
+@given(
+    st.lists(st.sampled_from([*WRONG, "type: good, count: 2, id: {start: 0}"]), min_size=1, max_size=9),
+    st.sampled_from(
+        ["", "partitions: {a: {nodes: all, max_time: soon}}", "partitions: {a: {nodes: all, min_nodes: 3, max_nodes: 2}}"]
+    ),
+)
+def test_any_mistakes_of_entries_are_listed_together(entries: list[str], partitions: str) -> None:
+    """One for each wrong entry, whichever others there are."""
+    entries = [entry for i, entry in enumerate(entries) if entry in WRONG or entry not in entries[:i]]
+    lines = [*(f"- {{{entry}}}" for entry in entries), partitions]
+    wrong = [i for i, entry in enumerate(entries) if entry in WRONG] + [len(entries)] * bool(partitions)
+    found = [int(mistake.partition(":")[0]) - 4 for mistake in mistakes("resources:\n" + "\n".join(lines) + "\n")]
+    assert found == wrong
+
+
+def test_what_is_in_a_wrong_entry_is_not_compared_with_it() -> None:
+    inside = "with: [{type: node, count: 4, hosts: 'n[0-15]', with: [{type: core, name: 'c${rack}'}]}]"
+    assert mistakes(f"resources: [{{type: rack, count: four, {inside}}}]\n") == ["3:33 expected int >= 1, got 'four'"]
+    part = f"parts: {{a: {{type: rack, count: 4.5, {inside}}}}}\nresources: [{{use: a}}, {{type: node, hosts: 'm[0-3]'}}]\n"
+    assert mistakes(part) == ["3:32 expected int >= 1, got 4.5"]
+
+
+def test_names_that_are_compared_after_expansion_have_the_place_of_their_entry() -> None:
+    assert mistakes("resources:\n- {type: node, hosts: 'a,b'}\n- {type: node, hosts: 'b,c'}\n") == [
+        "5:23 two pools named 'b' in /m"
+    ]
+    text = "resources:\n- {type: a, name: 'x${rank}'}\n- {type: b, count: 2, names: [x, x-1]}\n"  # no rank is -1
+    assert mistakes(text) == ["5:30 two pools named 'x-1' in /m"]
+
+
+def test_mistakes_of_partitions_are_listed_together() -> None:
+    text = """resources: [{type: node, count: 2}]
+partitions:
+  a: {nodes: all, default: true, max_time: soon}
+  b: {nodes: all, default: true}
+  c: {nodes: all, default: true, min_nodes: 3, max_nodes: 2}
+  "x,y": {nodes: all}
+"""
+    assert mistakes(text) == [
+        "5:44 expected a duration, got 'soon'",
+        "6:28 a second default partition: 'a' is one already",
+        "7:28 a second default partition: 'a' is one already",
+        "7:45 at least 3 nodes, but at most 2",
+        "8:3 'x,y' is not a valid name of a partition",
+    ]
+    members = "resources: [{type: node, count: 2}]\npartitions:\n  a: {nodes: 'node[0-2]'}\n  b: {}\n  c: {requires: fast}\n"
+    assert mistakes(members) == [
+        "5:14 there is no node 'node2'",
+        "6:6 neither 'nodes' nor 'requires'",
+        "7:17 no node meets 'fast'",
+    ]
+
+
 def test_included_files_are_listed_with_their_names(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("fluxres: 1\nparts:\n  a: {typ: x}\n  b: {type: x, size: [1]}\n")
     (tmp_path / "q.yaml").write_text("fluxres: 1\nparts: {a: [}\n")

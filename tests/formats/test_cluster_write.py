@@ -17,10 +17,10 @@ from fluxres.formats.cluster.write import Runs, per_parent
 from fluxres.formats.format import Hold
 from fluxres.formats.selector import Selectors
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
-from tests.equality import equal
 from tests.formats.structures import read_cluster, structures, write_cluster
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "data" / "clusters").glob("*.yaml"))

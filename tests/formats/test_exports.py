@@ -22,12 +22,12 @@ from fluxres.formats.graphs import node_link
 from fluxres.formats.pool_texts import PoolTexts
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.graph.views import node_data
 from fluxres.model import ResourceGraph
-from tests.equality import equal
 from tests.formats.round_trip import facts_of
 from tests.formats.structures import structures
 from tests.formats.test_round_trip import PHASES, SLOW

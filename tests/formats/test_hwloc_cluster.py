@@ -18,8 +18,8 @@ from fluxres.errors import FluxresError, InputError
 from fluxres.formats.format import Loaded
 from fluxres.formats.hwloc import cluster as hwloc_cluster
 from fluxres.formats.hwloc.cluster import read_many
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.fuzz.mutation import mutated
 from tests.traceability import ROOT
 

@@ -13,11 +13,11 @@ from fluxres.errors import InputError
 from fluxres.formats.hwloc import cluster as hwloc
 from fluxres.formats.hwloc import cluster as hwloc_cluster
 from fluxres.formats.hwloc import system as hwloc_system
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
 from fluxres.hwloc import Topology
 from fluxres.hwloc.bitmap import Bitmap
 from fluxres.hwloc.topology import AllowFlags, ExportXmlFlags, TopologyFlags, TypeFilter, get_api_version
-from tests.equality import equal
 from tests.hwloc.needs import the_library
 from tests.traceability import ROOT
 

@@ -15,10 +15,10 @@ from fluxres.formats import registry
 from fluxres.formats.flux import jgf_schema
 from fluxres.formats.format import Loaded
 from fluxres.graph.audit import check_structure
+from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.formats.fluxion_reader import Fluxion
 from tests.formats.round_trip import differences
 from tests.graph.builders import ORIGIN, demo

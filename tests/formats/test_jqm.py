@@ -32,7 +32,7 @@ def test_managers_of_every_type() -> None:
     - {type: highlander, key: highlander}
     """
     assert things(read(text)) == [("node0", 1), ("node0/thread", 10), ("node0/memory", 2048), ("node0/p1", 1), ("node0/p2", 1)]
-    ((name, managers, _),) = parse(Source(text.encode()).document)
+    ((name, managers, _, _),) = parse(Source(text.encode()).document)
     assert name is None
     assert [each.rules for each in managers] == [
         Quantity("thread"),

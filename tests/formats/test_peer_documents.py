@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fluxres.errors import FluxresError
 from fluxres.formats import registry
 from fluxres.formats.format import Loaded
-from tests.equality import equal
+from fluxres.graph.compare import equal
 from tests.formats.round_trip import ORIGIN
 
 CPUS = [{"id": str(i), "slots": 1} for i in range(3)]

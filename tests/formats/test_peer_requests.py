@@ -15,7 +15,6 @@ from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
 from fluxres.formats.peers import requests as peer_requests
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
-from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request
@@ -96,12 +95,8 @@ def test_processes_of_a_ctest_test_are_slots() -> None:
     assert given_to(g, "3,gpus:1", "ctest") == ["gpu0", "gpu1"]
     assert g.pool("/cluster/node0/gpu0").available() == 0
     asked = peer_requests.parse("gpus:2;fpgas:0;1", "ctest")
-    assert asked.left_out == [
-        "gpus: 2 slots of one instance; the allocation may use several",
-        "fpgas: no slot, but one must exist",
-        "group 1: 1 processes without resources",
-        "group 2: 1 processes without resources",
-    ]
+    assert asked.left_out == []
+    assert [(vertex.type, vertex.count.min) for vertex in asked.request.vertices()][-2:] == [("slot", 1), ("fpgas", 1)]
     with pytest.raises(InputError, match="asks for no resources"):
         Request.parse("0,gpus:1", format="ctest")
 
@@ -116,7 +111,7 @@ def test_canary_tests_by_parameters_and_by_node() -> None:
     two = json.dumps([{"items": [{"type": "cpus", "slots": 1}]}] * 2)
     assert given_to(graph(CANARY), two, "canary") == ["core0", "core0"]
     asked = peer_requests.parse('{"items": [{"type": "gpus", "slots": 3}]}', "canary")
-    assert asked.left_out == ["gpus: 3 slots of one instance; the allocation may use several"]
+    assert asked.left_out == []
 
 
 def test_canary_types_in_the_singular_and_nodes_among_parameters() -> None:
@@ -142,13 +137,25 @@ def test_pool_that_allows_one_node_refuses_canary_requests_for_several(format: s
     assert graph(CANARY).satisfiable(two)
 
 
-def test_jobs_of_jqm() -> None:
-    g = graph("managers: [{type: quantity, key: thread, quantity: 3}, {type: discrete, key: ports, list: 'p,q'}]")
-    managers: list[jqm.Rules] = [jqm.Quantity("thread", 3), jqm.Discrete("ports", ("p", "q"))]
-    asked = peer_requests.jqm_of(managers, {}, {"com.enioka.jqm.rm.ports.consumption": "2"})
-    assert [pool.name for pool in g.allocate(asked.request, job="j").pools] == ["thread", "p", "q"]
-    with pytest.raises(InputError, match="takes nothing"):
-        peer_requests.jqm_of([jqm.Discrete("ports")], {}, {})
+_TASKS = {"tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [("gpus=2 cpus=3", "canary"), ("2,gpus:2;gpus:0", "ctest"), ("queue=q ports=2 priority=3", "jqm")],
+)
+def test_rule_of_a_request_survives_its_jobspec(text: str, format: str) -> None:
+    request = Request.parse(text, format=format)
+    again = Request.parse(jobspec.to_plain(request) | _TASKS)
+    assert again.chooser == request.chooser is not None
+    assert again.resources == request.resources
+
+
+def test_damaged_jobspecs_of_other_systems_are_refused() -> None:
+    document = jobspec.to_plain(Request.parse("queue=q ports=2", format="jqm")) | _TASKS
+    document["attributes"]["user"]["jqm"] = {"queue": 3}
+    with pytest.raises(InputError, match=r"attributes\.user\.jqm: expected a queue"):
+        Request.parse(document)
 
 
 @pytest.mark.parametrize(

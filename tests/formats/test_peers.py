@@ -14,9 +14,9 @@ from fluxres.errors import UsageError
 from fluxres.formats import registry
 from fluxres.formats.format import FACTS, Hold
 from fluxres.graph.audit import check_structure
+from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.formats.structures import structures
 from tests.formats.tables import Table, Thing, table
 from tests.strategies import Machine, machines

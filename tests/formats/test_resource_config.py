@@ -15,9 +15,9 @@ from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats import registry
 from fluxres.formats.flux import resource_config
 from fluxres.graph.audit import check_structure
+from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.formats.round_trip import ORIGIN, differences, facts_of
 from tests.graph.builders import demo
 from tests.traceability import ROOT

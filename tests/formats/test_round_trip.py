@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fluxres.formats import losses, registry
 from fluxres.formats.format import ALL, FACTS, Fact, Hold
+from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.formats.round_trip import differences, errors, facts_of, forget, round_trip
 from tests.formats.structures import structures
 from tests.strategies import Machine, machines

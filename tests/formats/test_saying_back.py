@@ -16,12 +16,12 @@ from fluxres.errors import UsageError
 from fluxres.formats import registry
 from fluxres.formats.format import Hold
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.compare import equal
 from fluxres.graph.kinds import WAY, Kind
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
 from fluxres.model import ResourceGraph
-from tests.equality import equal
 
 
 def machine() -> Structure:

@@ -23,8 +23,8 @@ from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm import read_json
 from fluxres.formats.slurm.lines import Line
 from fluxres.formats.slurm.site import state_of
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.traceability import ROOT
 
 SITE = ROOT / "data" / "fuzz" / "slurm" / "site.conf"

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -273,6 +274,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case, to repeat it")
     parser.add_argument("--cases", type=int, default=sys.maxsize, help="end after this number")
     given = parser.parse_args(arguments)
+    warnings.simplefilter("error", RuntimeWarning)  # of NumPy, which a user would see
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, before[1]))
     tally, began, number = Tally(), time.monotonic(), given.first

@@ -16,6 +16,7 @@ import gzip
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -145,6 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="write the input of each finding into this folder")
     parser.add_argument("--atheris", action="store_true", help="guided by coverage; of one --format, in the folder --keep")
     given = parser.parse_args(arguments)
+    warnings.simplefilter("error", RuntimeWarning)  # of NumPy, which a user would see
     names = given.format or [known.name for known in readable()]
     if given.atheris:
         if len(names) != 1 or given.keep is None:

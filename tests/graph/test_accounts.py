@@ -58,7 +58,7 @@ def test_edge_carries_whole_units_and_parallel_edges_add_up() -> None:
     assert (accounts.end[made.n :] == np.arange(made.n, accounts.n) + 1).all()
 
 
-@pytest.mark.parametrize("unlimited", [NAN, float("inf"), float(limits.SIZE_MAX)])
+@pytest.mark.parametrize("unlimited", [NAN, float("inf"), float(limits.SIZE_MAX), 1e308])
 def test_unlimited_edge_is_not_an_account(unlimited: float) -> None:
     # An unlimited cable parallel to a limited one: both together are unlimited.
     assert sizes(machine(("pdu", "rack0", unlimited), ("rack0", "node0", 5), ("rack0", "node0", unlimited))) == {}

@@ -11,10 +11,10 @@ from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import check_structure
+from fluxres.graph.compare import equal
 from fluxres.graph.kinds import EXCLUSIVE, Kind, KindTable
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.graph.builders import ORIGIN, Node, build, trees
 
 CORES = KindTable([Kind("core", "core")])

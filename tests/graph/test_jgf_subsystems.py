@@ -11,8 +11,8 @@ import pytest
 
 from fluxres.formats import registry
 from fluxres.graph import jgf
+from fluxres.graph.compare import equal
 from fluxres.graph.structure import Structure
-from tests.equality import equal
 from tests.formats.fluxion_reader import Fluxion, Refused
 from tests.graph.builders import Node, build
 

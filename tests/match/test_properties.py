@@ -97,6 +97,9 @@ def test_a_refusal_names_the_cause() -> None:
         ("slot=2/node{sdd}", "do not satisfy the constraint (none has 'sdd', did you mean ssd?)"),
         ("slot/gpu{h101}", "none has 'h101', did you mean h100?"),
         ("-N9 --requires 'ssd|bog'", "(none has 'bog')"),
+        ("-w nod2", "do not satisfy the constraint (none is named 'nod2', did you mean node2?"),
+        ("-N1 --requires 'ssd host:x[1-9]'", "(none is named 'x1')"),
+        ("-N9 --requires 'host:node0 | host:node1 | -host:x9'", None),
         ("-N9 --requires ssd", None),
         ("[node=9{ssd};node{slow}]", None),
         ("-N9 --requires -bog", None),
@@ -106,4 +109,4 @@ def test_a_refusal_names_the_cause() -> None:
 def test_a_refusal_names_properties_that_nothing_has(site: Matcher, text: str, said: str | None) -> None:
     told = str(site.why_not(as_request(text), 0, 10))
     assert "requested 9 nodes" in told or said is not None
-    assert said in told if said is not None else "none has" not in told
+    assert said in told if said is not None else "none has" not in told and "none is named" not in told

@@ -14,10 +14,10 @@ import fluxres
 from fluxres import limits
 from fluxres.allocation.records import ELSEWHERE
 from fluxres.errors import FluxresError, MergeConflict, StillHeld, UsageError
+from fluxres.graph.compare import equal
 from fluxres.model import ResourceGraph
 from fluxres.store import encoding, journal
 from fluxres.store.records import capture
-from tests.equality import equal
 from tests.store.graphs import facts
 
 Racks = dict[int, dict[int, dict[str, Any]]]
@@ -201,6 +201,20 @@ def test_drain_keeps_what_is_held_until_a_later_apply() -> None:
     g.apply(wanted)
     assert described(g) == described(wanted)
     assert g.check() == []
+
+
+def test_a_graph_that_is_gone_and_kept_for_jobs_is_no_change_again() -> None:
+    g = machine(plain(2, 2), pdus=True)
+    g.allocate("/site/rack1/node2", job="j1")
+    wanted = machine(plain(1, 2))
+    g.apply(wanted, drain=True)
+    assert "network" in g.structure.subsystems
+    before, revision = facts(g), g.revision
+    assert g.apply(wanted, drain=True).graphs
+    assert (facts(g), g.revision) == (before, revision)
+    g.free("j1")
+    g.apply(wanted, drain=True)
+    assert described(g) == described(wanted)
 
 
 def test_a_size_grows_and_shrinks_as_far_as_jobs_allow() -> None:
@@ -451,6 +465,9 @@ def test_any_description_on_any_machine(seed: int) -> None:
         return
     assert drained.check() == []
     assert spans(drained) == held
+    revision = drained.revision
+    assert set(drained.apply(h, drain=True).drained) == set(done.drained)
+    assert drained.revision == revision
     assert {part.path for part in done.removed if part.jobs} <= set(done.drained)
     assert bool(done.drained) == any(part.jobs for part in done.removed)
     shape = encoding.encode_shape(drained.structure)

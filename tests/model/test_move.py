@@ -128,11 +128,21 @@ def test_path_of_an_existing_pool_is_the_new_parent(g: ResourceGraph) -> None:
 @pytest.mark.parametrize("held", [NODE, "/demo/rack0/node1/core0", "/demo/rack0", "/demo"])
 def test_held_pools_are_not_moved(g: ResourceGraph, held: str) -> None:
     g.allocate(held, job="j", start=50, end=60)
-    with pytest.raises(StillHeld, match=r"j holds|held through"):
+    with pytest.raises(StillHeld, match=rf"j holds {held}"):
         g.move(NODE, RACK)
     g.clock = lambda: 60.0
     g.move(NODE, RACK)
     assert g.check() == []
+
+
+@pytest.mark.parametrize("held", [NODE, "/demo/rack0", RACK])
+def test_maintenance_in_the_way_is_named_with_the_command_that_removes_it(g: ResourceGraph, held: str) -> None:
+    g.reserve(held, name="pump", start=50, end=60)
+    with pytest.raises(StillHeld, match="maintenance 'pump' holds") as refused:
+        g.move(NODE, RACK)
+    assert refused.value.hint == "`reserve --remove pump` removes it"
+    with pytest.raises(StillHeld, match=f"maintenance 'pump' holds {held}"):
+        g.unlink(f"{held}/node2" if held == RACK else NODE)
 
 
 def test_nothing_is_moved_into_an_exclusively_held_pool(g: ResourceGraph) -> None:

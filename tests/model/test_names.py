@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fluxres
 from fluxres import limits
-from fluxres.errors import FluxresError, UnknownPool
+from fluxres.errors import FluxresError, UnknownPool, UnknownType
 from fluxres.model import ResourceGraph, targets
 from fluxres.syntax.folded import folds
 
@@ -122,6 +122,12 @@ SHORT = {
     "core[0,3]@node[1-2]": [f"{n}/socket{i}/core{c}" for n in ("/m/rack0/node1", NODE2) for i, c in ((0, 0), (1, 3))],
     "socket0@node1,core2@node2": ["/m/rack0/node1/socket0", f"{NODE2}/socket1/core2"],
     "node1@rack0": ["/m/rack0/node1"],
+    "core2@socket1@node2": [f"{NODE2}/socket1/core2"],
+    "gpu@socket[0-1]@node[1-2]": [f"{n}/socket{s}/gpu" for s in (0, 1) for n in ("/m/rack0/node1", NODE2)],
+    "core0@socket0@/m/rack0/node1": ["/m/rack0/node1/socket0/core0"],
+    "core0@node1,core0@/m/rack0/node0": ["/m/rack0/node1/socket0/core0", "/m/rack0/node0/socket0/core0"],
+    "lab@0,node1@rack0": ["/m/lab@0", "/m/rack0/node1"],
+    "outlet@pdu0,outlet@pdu1": ["power:/pdu0/outlet", "power:/pdu1/outlet"],
     "core0@/m/rack0/node[0-1]": [f"/m/rack0/node{i}/socket0/core0" for i in range(2)],
     "/m/rack0,rack1/node0": [],
     "/m/rack0,/m/rack1": ["/m/rack0", "/m/rack1"],
@@ -161,10 +167,16 @@ def test_pools_are_named_shortly(name: str) -> None:
         ("rakc0", r"rakc0: no pool has this name \(did you mean rack"),
         ("core9@node2", rf"core9@node2: no pool 'core9' below {NODE2} \(there are 4, from core0 to core3\)"),
         ("core0@node9", r"node9: no pool has this name"),
+        ("core0@socket0@node9", r"node9: no pool has this name"),
+        ("core2@socket0@node2", rf"core2@socket0@node2: no pool 'core2' below {NODE2}/socket0"),
+        ("core0@socket0@rack1", r"core0@socket0@rack1: 2 pools have this name"),
         ("core0@lab", r"lab: 2 pools have this name"),
         ("", r"no pool has this name"),
         ("@", r"@: no pool has this name"),
         ("core0@", r"core0@: no pool has this name"),
+        (",", r",: no pool has this name \(write a name between commas\)"),
+        ("node1,,node2", r"node1,,node2: no pool has this name"),
+        ("network:,", r"network:,: no pool has this name"),
         ("rack0/node1", r"rack0/node1: no pool has this name \(a path starts with '/'"),
         ("network:leaf0#7", r"no pool 'leaf0#7' of graph 'network'"),
         ("network:", r"network:: no pool has this name"),
@@ -222,6 +234,41 @@ def test_every_method_takes_short_names() -> None:
     g.unlink("power:pdu0/rack1")
     assert g.pool("rack1").uris == ["m:/rack1"]
     assert g.check() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("'left over'", "/m/left over"), ("/m/'a[1],b'", "/m/a[1],b"), ("core0@'node1'", "/m/rack0/node1/socket0/core0")],
+)
+def test_a_quoted_name_is_accepted_where_one_pool_is_named(name: str, where: str) -> None:
+    graph = site()
+    assert graph.pool(name).where == where
+    assert [graph.structure.where(v) for v in targets.place(graph, name).vertices] == [where]
+    with pytest.raises(UnknownPool):
+        graph.pool("'left over',node1")
+    shown = fluxres.load(
+        {"fluxres": 1, "name": "m", "resources": [], "graphs": {"net": {"pools": [{"type": "x", "name": "a b"}]}}}
+    )
+    assert targets.place(shown, "pools:'a b'").vertices == [1]
+
+
+def test_a_host_with_a_common_name_is_accepted_in_lists_as_it_is_alone() -> None:
+    """The root and a rack are both `site`, and the node is below both."""
+    rack = {"type": "rack", "name": "site", "with": [{"type": "node", "count": 2}]}
+    g = fluxres.load({"fluxres": 1, "name": "site", "resources": [rack]})
+    assert g.pool("node0@site").where == "/site/site/node0"
+    assert [v for v, _ in targets.resolve(g, "node[0-1]@site,node1")] == [2, 3, 3]
+
+
+def test_a_pool_of_a_node_that_is_written_like_a_path_is_refused_with_its_name() -> None:
+    g = site()
+    with pytest.raises(UnknownType) as refused:
+        g.allocate("socket1/core2@node2", job="j")
+    assert refused.value.hint == "socket1 is a pool; one in it is core2@socket1@node2"
+    assert g.pool("core2@socket1@node2").where == f"{NODE2}/socket1/core2"
+    with pytest.raises(UnknownType) as refused:
+        g.allocate("gpu@node2/socket1", job="j")
+    assert refused.value.hint == "did you mean gpu@socket1@node2?"
 
 
 @pytest.mark.parametrize(

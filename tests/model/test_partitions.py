@@ -17,13 +17,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres import FluxresError, InfeasibleRequest, Instance, InsufficientResources, MergeConflict, ResourceGraph, UsageError
+from fluxres import (
+    FluxresError,
+    InfeasibleRequest,
+    Instance,
+    InsufficientResources,
+    MergeConflict,
+    ResourceGraph,
+    UnknownType,
+    UsageError,
+)
 from fluxres.documents.source import Source
 from fluxres.formats.cluster.read import read
+from fluxres.graph.compare import equal
 from fluxres.graph.kinds import WAY
 from fluxres.match.admission import nodes_of
 from fluxres.syntax.jobspec import Request, as_request
-from tests.equality import equal
 
 PARTITIONS: dict[str, Any] = {
     "batch": {"nodes": "node[0-3]", "default": True, "default_time": "1h", "max_time": "24h"},
@@ -104,6 +113,15 @@ def test_an_unknown_partition_is_wrong_use_with_the_nearest_name(ask: str) -> No
         machine({}).match("-N1 -p batch")
 
 
+@pytest.mark.parametrize("where", ["-p off -t 1h", "-p debug -t 7d", "-t inf"])
+@pytest.mark.parametrize("ask", ["allocate", "match", "why_not", "earliest", "satisfiable"])
+def test_an_unknown_type_is_wrong_use_whatever_the_partition_allows(ask: str, where: str) -> None:
+    g = machine()
+    named: dict[str, Any] = {"job": "a"} if ask == "allocate" else {}
+    with pytest.raises(UnknownType, match="no pool of type 'gpu'"):
+        getattr(g, ask)(f"-N1 -g1 {where}", **named)
+
+
 def test_several_partitions_are_refused() -> None:
     with pytest.raises(FluxresError, match="expected the name of one partition, got 'a,b'"):
         as_request("-N1 -p a,b")
@@ -146,6 +164,15 @@ def test_rule_p2_beyond_a_limit_is_never(wanted: str, said: str) -> None:
 def test_rule_p2_no_end_is_longer_than_any_limit() -> None:
     with pytest.raises(InfeasibleRequest, match="requested no end"):
         machine().allocate("-N1", job="a", end=math.inf)
+    for text in ("-N1 -t inf", "-N1 --time=UNLIMITED", "-N1 -t 0"):
+        with pytest.raises(InfeasibleRequest, match="requested no end"):
+            machine().allocate(text, job="a")
+
+
+def test_rule_p2_the_default_time_is_for_requests_that_state_none() -> None:
+    g = machine({"debug": {"nodes": "all", "default_time": "20m"}})
+    assert g.allocate("-N1 -p debug", job="a").end == 1200
+    assert g.allocate("-N1 -p debug -t inf", job="b").end == math.inf
 
 
 @pytest.mark.parametrize("state", ["down", "drain", "inactive"])

@@ -160,6 +160,13 @@ def test_whole_days_count_in_local_time(monkeypatch: pytest.MonkeyPatch) -> None
         time.tzset()
 
 
+@pytest.mark.parametrize("start", [300_000_000_000, 253_402_000_000])
+def test_windows_beyond_the_calendar_repeat_after_days_of_one_length(start: int) -> None:
+    found = machine().reserve("/lab/rack0", name="m", start=start, duration_s=60, every_s="7d", until=start + 15 * 86400)
+    begins = [begin // TICKS_PER_S for begin, _ in found.windows]
+    assert begins == [start, start + 7 * 86400, start + 14 * 86400]
+
+
 def test_it_is_no_job() -> None:
     graph = machine()
     graph.reserve("/lab/rack0", name="m", start=100, duration_s=10)

@@ -53,7 +53,7 @@ def test_level_agrees_with_the_planner(changes: list[tuple[bool, int, int, int, 
     planner = Planner(PARENT, END, TYPE, SIZE)
     for number, (on, v, amount, start, length) in enumerate(changes):
         if number == born:
-            planner.levels.counted(planner.levels.of(2), 4)  # type: ignore[arg-type]  # nodes are flat
+            planner.levels.of(2)
         try:
             if many:
                 (planner.hold_all if on else planner.release_all)([v], amount, start, start + length)
@@ -63,7 +63,6 @@ def test_level_agrees_with_the_planner(changes: list[tuple[bool, int, int, int, 
             continue
     level = planner.levels.of(2)
     assert level is not None
-    planner.levels.counted(level, 4)
     assert planner.check() == []
     for start in range(HORIZON):
         for end in range(start + 1, 2 * HORIZON):
@@ -117,7 +116,7 @@ some = st.lists(
 def test_few_and_many_pools_change_in_the_same_way(changes: list[tuple[bool, list[tuple[int, int]], int, int]]) -> None:
     few, many = Planner(PARENT, END, TYPE, SIZE), Planner(PARENT, END, TYPE, SIZE)
     for planner in (few, many):
-        planner.levels.counted(planner.levels.of(2), 4)  # type: ignore[arg-type]  # nodes are flat
+        planner.levels.of(2)
     for on, picks, start, length in changes:
         said = []
         for planner, most in ((few, 100), (many, 0)):

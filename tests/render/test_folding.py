@@ -192,3 +192,25 @@ def test_a_folded_text_names_the_pools_again(random: Random) -> None:
         return
     chosen = sorted(random.sample(range(len(graph)), random.randint(1, min(8, len(graph)))))
     assert sorted(targets.accounts_named(graph.structure, fold_all(graph.structure, chosen))) == chosen
+
+
+def test_cores_and_devices_are_folded_whatever_identifies_them() -> None:
+    devices = [{"visible": str(at), "uuid": f"GPU-{at}", "model": model} for at, model in enumerate(("A100", "A100", "T4", "T4"))]
+    gpus = tuple(Recipe("gpu", ids=at, properties=each) for at, each in enumerate(devices))
+    cores = tuple(Recipe("core", ids=at, properties={"cpus": f"{at},{at + 64}"}) for at in range(3))
+    graph = ResourceGraph(build(Recipe("node", children=(*cores, *gpus)), origin=uuids.new_origin()))
+    assert [" ".join(line.split()) for line in tree.draw(graph, tree.branches(graph))] == [
+        "/node",
+        "├─ core[0-2] ×3",
+        "├─ gpu[0-1] ×2 model=A100",
+        "└─ gpu[2-3] ×2 model=T4",
+    ]
+
+
+def test_values_of_other_properties_are_told_apart_by_their_type() -> None:
+    recipes = tuple(Recipe("gpu", ids=at, properties={"uuid": "x", "fast": value}) for at, value in enumerate((1, True)))
+    graph = ResourceGraph(build(Recipe("node", children=recipes), origin=uuids.new_origin()))
+    assert [" ".join(line.split()) for line in tree.draw(graph, tree.branches(graph))][1:] == [
+        "├─ gpu0 fast=1",
+        "└─ gpu1 fast=True",
+    ]

@@ -150,7 +150,27 @@ def test_a_bare_number_counts_what_the_option_says() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x", "1y", "1h1h", "30m2h", "5:60", "1:60:00", "1:0:60", "1-24", "1-", "-5", "1:", ":30", "1:2:3:4", "1-2-3", "nan", "1_0"],
+    [
+        "",
+        " ",
+        "x",
+        "1y",
+        "1h1h",
+        "2h2h",
+        "30m2h",
+        "5:60",
+        "1:60:00",
+        "1:0:60",
+        "1-24",
+        "1-",
+        "-5",
+        "1:",
+        ":30",
+        "1:2:3:4",
+        "1-2-3",
+        "nan",
+        "1_0",
+    ],
 )
 def test_other_durations_are_refused_and_named(text: str) -> None:
     with pytest.raises(InputError, match=r"expected a duration, got .*\(.*1:00:00") as refused:

@@ -263,6 +263,7 @@ def test_a_request_constructed_by_code_can_be_written() -> None:
     made = Request((core,), duration_s=60.0, constraint=constraint.Ranks(("0-1",)))
     written = jobspec.to_plain(made)
     assert written["attributes"] == {"system": {"duration": 60.0, "constraints": {"ranks": ["0-1"]}}}
+    assert jobspec.to_plain(Request((core,), duration_s=math.inf))["attributes"] == {}
     assert written["resources"] == [{"type": "core", "count": {"min": 2, "max": 4, "operator": "+", "operand": 1}}]
 
 

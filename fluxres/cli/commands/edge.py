@@ -13,7 +13,9 @@ from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import changing, note_supply
-from fluxres.errors import UsageError
+from fluxres.documents.document import excerpt
+from fluxres.errors import ErrorPlace, InputError, UsageError
+from fluxres.syntax import unit as units
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -31,7 +33,7 @@ _graph = click.option(
     "--subsystem", metavar="NAME", required=True, shell_complete=completing.subsystem, help="The auxiliary graph."
 )
 _relation = click.option("--relation", metavar="R", help="Relation of the edge, if there are several between the two pools.")
-_capacity = click.option("--capacity", type=float, metavar="N", help="Units that the edge carries at once; inf for no limit.")
+_capacity = click.option("--capacity", metavar="N", help="Units that it carries at once, such as 4000 or 24kW; inf for no limit.")
 _unit = click.option("--unit", metavar="U", help="Unit of the capacity.")
 _supply = click.option(
     "--supply",
@@ -62,7 +64,7 @@ def add(
     target: str,
     subsystem: str,
     relation: str,
-    capacity: float | None,
+    capacity: str | None,
     unit: str | None,
     supply: Literal["all", "any"] | None,
     attributes: tuple[str, ...],
@@ -75,13 +77,14 @@ def add(
     with changing(settings) as graph:
         before = graph.structure
         given = {key: value for key, value in values.items() if value is not None}
+        carried, unit = _carried(before, subsystem, capacity, unit)
         hierarchy = None if new is None else new == "hierarchy"
         graph.add_edge(
             source,
             target,
             subsystem,
             relation=relation,
-            capacity=capacity,
+            capacity=carried,
             unit=unit,
             supply=supply,
             attributes=given,
@@ -106,7 +109,7 @@ def change(
     target: str,
     subsystem: str,
     relation: str | None,
-    capacity: float | None,
+    capacity: str | None,
     unit: str | None,
     supply: Literal["all", "any"] | None,
     attributes: tuple[str, ...],
@@ -115,10 +118,11 @@ def change(
     values = dict(map(key_value, attributes))
     with changing(settings) as graph:
         before = graph.structure
+        carried, unit = _carried(before, subsystem, capacity, unit)
         graph.set_edge(
-            source, target, subsystem, relation=relation, capacity=capacity, unit=unit, supply=supply, attributes=values
+            source, target, subsystem, relation=relation, capacity=carried, unit=unit, supply=supply, attributes=values
         )
-    said = [] if capacity is None else ["no limit" if capacity == inf else f"capacity {capacity:g}"]
+    said = [] if carried is None else ["no limit" if carried == inf else f"capacity {carried:g}"]
     said += [] if unit is None else [f"unit {unit}"]
     said += [] if supply is None else [f"supply {supply}"]
     said += [f"{key}={value}" if value is not None else f"no {key}" for key, value in values.items()]
@@ -137,6 +141,25 @@ def remove(settings: Settings, source: str, target: str, subsystem: str, relatio
         before = graph.structure
         graph.remove_edge(source, target, subsystem, relation=relation)
     _answer(settings, graph, before, (subsystem, source, target, relation), "is removed")
+
+
+def _carried(structure: Structure, subsystem: str, capacity: str | None, given: str | None) -> tuple[float | None, str | None]:
+    """The number and the unit of a capacity, as in a cluster file. Errors: InputError."""
+    from fluxres.graph.edges import in_unit_of
+
+    if capacity is None:
+        return None, given
+    if units.is_size(capacity):
+        with ErrorPlace("--capacity"):
+            number, own = units.parse(capacity) if given is None else (units.exactly(capacity, given), given)
+        if given is None and subsystem in structure.subsystems:
+            number, own = in_unit_of(structure, structure.subsystems[subsystem].members, number, own)
+        return float(number), own
+    try:
+        return float(capacity), given
+    except ValueError:
+        message = f"expected a number, or one with a unit, got {excerpt(capacity)}"
+        raise InputError(message, where="--capacity", hint="such as 4000, '24 kW' or inf") from None
 
 
 def _answer(

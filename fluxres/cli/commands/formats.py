@@ -11,6 +11,7 @@ from fluxres.cli.output import answer_table
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings
+from fluxres.cli.sources import load_one
 from fluxres.cli.stores import answer_report, save_file
 from fluxres.render.text import Column
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("convert", cls=Command)
-@click.argument("source", metavar="IN", shell_complete=completing.file)
+@click.argument("source", metavar="IN", shell_complete=completing.machine)
 @click.argument("dest", metavar="OUT", shell_complete=completing.file)
 @click.option(
     "--from",
@@ -46,11 +47,9 @@ def convert_command(
     IN and OUT may be - for standard input and output, and compressed (.gz, .zst, .xz, .bz2). Whatever the format of OUT cannot
     express is reported on standard error.
     """
-    from fluxres.store.files import load
-
     with progress(2) as shown:
         shown.step(f"reading {source}")
-        graph = load(source, format=source_format, name=name)
+        graph = load_one(source, format=source_format, name=name)
         shown.step(f"writing {dest}")
         report = save_file(graph, dest, dest_format, strict=strict)
     answer_report(settings, report)
@@ -85,6 +84,7 @@ def _document(known: Format) -> dict[str, Any]:
         "read": known.reader is not None,
         "write": known.writer is not None,
         "several": known.many is not None,
+        "live": known.live is not None,
         "carries": [fact for fact in FACTS if fact in known.carries],
         "loses": known.loses,
         "options": sorted(known.options),
@@ -92,7 +92,7 @@ def _document(known: Format) -> dict[str, Any]:
 
 
 def _row(known: Format) -> list[str]:
-    reads = "several" if known.many is not None else "yes" if known.reader is not None else ""
+    reads = "several" if known.many else "yes" if known.reader else "live" if known.live else ""
     return [
         known.name,
         reads,

@@ -12,6 +12,7 @@ from fluxres.cli.arguments import Moment, chosen, key_value
 from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
+from fluxres.cli.sources import load_one
 from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file, store
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
@@ -222,11 +223,10 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
     A name that is both a graph and a file is the graph; write ./name for the file.
     """
     from fluxres import clock
-    from fluxres.store.files import load
 
     opened = store(settings)
     known = source in opened.names()
-    other = opened.load(source, clock=clock.system) if known else load(source, clock=clock.system)
+    other = opened.load(source, clock=clock.system) if known else load_one(source, clock=clock.system)
     with changing(settings) as graph:
         before = len(graph)
         graph.merge(other, where)

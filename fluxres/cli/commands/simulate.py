@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     metavar="P",
     multiple=True,
     shell_complete=completing.queue_policy,
-    help="fcfs, easy (default), easy-count, easy-sjbf, hybrid, conservative, …; by level: easy:fcfs. Several are compared.",
+    help="fcfs, easy (default), hybrid, conservative, jqm-poller, …; by level: easy:fcfs. Several are compared.",
 )
 @click.option(
     "-M",

@@ -11,7 +11,7 @@ from fluxres.cli.arguments import names_pool
 from fluxres.cli.output import answer, answer_summary, answer_table, note
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import TABLE_OUTPUTS, Settings
+from fluxres.cli.settings import TABLE_OUTPUTS, Settings, no_output
 from fluxres.cli.sources import read_description, source_options
 from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
 from fluxres.documents.document import plural
@@ -41,9 +41,9 @@ def load_command(
 ) -> None:
     """Load a machine into the store and print a summary.
 
-    SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, hwloc: for the local machine,
-    or the URL of another store; or several files, each of a part of the machine. The first graph becomes the one in use. Loading
-    the same description again changes nothing.
+    SOURCE is a file of any format (see fluxres formats), compressed or not, - for standard input, this-machine for the
+    machine itself (hwloc: by libhwloc), or the URL of another store; or several files, each of a part of the machine. The first
+    graph becomes the one in use. Loading the same description again changes nothing.
     """
     opened = store(settings)
     with progress(1 + len(given["sources"])) as shown:
@@ -102,7 +102,10 @@ def _same(opened: SqliteStore, graph: ResourceGraph) -> ResourceGraph | None:
 def graphs_command(ctx: click.Context) -> None:
     """List the graphs of the store, select the default one, or remove one."""
     if ctx.invoked_subcommand is None:
-        _list(ctx.ensure_object(Settings))
+        settings = ctx.ensure_object(Settings)
+        if settings.output not in TABLE_OUTPUTS:
+            raise no_output(ctx, settings.output, TABLE_OUTPUTS)
+        _list(settings)
 
 
 def _list(settings: Settings) -> None:

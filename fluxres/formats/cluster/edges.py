@@ -22,7 +22,7 @@ from fluxres.formats.cluster.schema import Edge, Graph
 from fluxres.formats.selector import Selectors
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
-from fluxres.graph.edges import RESERVED, is_float
+from fluxres.graph.edges import RESERVED, in_unit_of, is_float
 from fluxres.graph.structure import OUTSIDE, Structure
 
 #: the default relation
@@ -33,13 +33,18 @@ Int64 = NDArray[np.int64]
 
 @dataclass(slots=True)
 class _Block:
-    """The rows of one entry."""
+    """The rows of one entry.
+
+    Args:
+        converts: whether its capacity is a text such as ``24 kW``, which counts in the unit of the pools of its graph.
+    """
 
     src: Int64
     dst: Int64
     relation: str
     attributes: dict[str, Any]
     path: tuple[Key, ...]
+    converts: bool = False
 
 
 def pair(a: Int64, b: Int64, pairing: str | None) -> tuple[Int64, Int64]:
@@ -133,6 +138,7 @@ class Edges:
                 continue
             self._doubts.graphs.add(name)
         blocks = [block for block in blocks if len(block.src)]
+        self._convert(blocks)
         rows = sum(len(block.src) for block in blocks)
         if rows > limits.EDGES_MAX:
             raise LimitExceeded(f"{rows} edges, at most {limits.EDGES_MAX} are allowed", where=self._document.where(path))
@@ -160,6 +166,15 @@ class Edges:
             self._require_forest(subsystem, blocks, lengths, path)
         return subsystem
 
+    def _convert(self, blocks: list[_Block]) -> None:
+        """Count the capacities with a unit in the unit of the pools of the graph."""
+        if not any(block.converts for block in blocks):
+            return
+        pools = np.unique(np.concatenate([side for block in blocks for side in (block.src, block.dst)]))
+        for carried in (block.attributes for block in blocks if block.converts):
+            number, carried["unit"] = in_unit_of(self._structure, pools, int(carried["capacity"]), carried["unit"])
+            carried["capacity"] = float(number)
+
     def _inside(self, root: int, path: tuple[Key, ...]) -> _Block:
         below = np.arange(root + 1, self._structure.end.item(root), dtype=np.int64)
         return _Block(self._structure.parent[below].astype(np.int64), below, CONTAINS, {}, (*path, "pools"))
@@ -184,7 +199,7 @@ class Edges:
         elif edge.direction == "both":
             src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
         relation = LINK if edge.relation is UNSET else edge.relation
-        return _Block(src, dst, relation, attributes, path)
+        return _Block(src, dst, relation, attributes, path, isinstance(edge.capacity, str) and edge.unit is UNSET)
 
     def _selected(self, texts: str | list[str], path: tuple[Key, ...]) -> Int64:
         found = []

@@ -299,7 +299,9 @@ class Entries:
         made: list[Recipe] = []
         for entry in entries:
             with self._of(entry):
-                made.append(self._recipe(entry, defaults, chain))
+                recipe = self._recipe(entry, defaults, chain)
+                if not self._parts.is_wrong(entry):
+                    made.append(recipe)
                 continue
             self._below(entry, (*chain, (self._identity(entry)[0], 1)))  # for what is wrong there
         return tuple(made)
@@ -328,9 +330,10 @@ class Entries:
 
     def require_hosts_once(self) -> None:
         """Refuse a host name that two pools would have. Cost: O(entries), and O(hosts) where names can only be compared."""
-        with_hosts = [recipe for recipe in self._recipes if self._entries[id(recipe)].get("hosts") is not UNSET]
+        right = [recipe for recipe in self._recipes if not self._parts.is_wrong(self._entries[id(recipe)])]
+        with_hosts = [recipe for recipe in right if self._entries[id(recipe)].get("hosts") is not UNSET]
         if with_hosts:
-            hosts.require_once(self._recipes, with_hosts, lambda recipe: self._entries[id(recipe)].where("hosts"), self._mistakes)
+            hosts.require_once(right, with_hosts, lambda recipe: self._entries[id(recipe)].where("hosts"), self._mistakes)
 
     def _identity(self, entry: Entry) -> tuple[str, str, str | None]:
         type_name = entry.get("type")

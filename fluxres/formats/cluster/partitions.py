@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from fluxres import limits
 from fluxres.documents.document import Document, Key, shown
+from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.typed import nearest
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.cluster.schema import Cluster, PartitionEntry
@@ -35,10 +36,14 @@ ALL = "all"
 # -- reading -------------------------------------------------------------------------------------------------------------
 
 
-def recipes(document: Document, cluster: Cluster) -> list[Recipe]:
+def recipes(document: Document, cluster: Cluster, mistakes: Mistakes) -> list[Recipe]:
     """The pools of the partitions of a document, in order.
 
-    Errors: InputError with the place: a name that is none, limits that contradict each other, a second default.
+    Args:
+        mistakes: gets what is wrong in single partitions: a name that is none, limits that contradict each other, a second
+            default. Such partitions are left out.
+
+    Errors: InputError with the place for what is wrong with all of them.
     """
     entries: Mapping[str, PartitionEntry] = cluster.partitions or {}
     if len(entries) > limits.PARTITIONS_MAX:
@@ -50,10 +55,15 @@ def recipes(document: Document, cluster: Cluster) -> list[Recipe]:
             "both 'partitions' and a graph of this name", where=document.where(["graphs", PARTITIONS], key=True), hint=hint
         )
     defaults = [name for name, entry in entries.items() if entry.default is True]
-    if len(defaults) > 1:
+    for name in defaults[1:]:
         message = f"a second default partition: {shown(defaults[0])} is one already"
-        raise InputError(message, where=document.where([PARTITIONS, defaults[1], "default"]), hint="requests go to one of them")
-    return [_recipe(document, name, entry) for name, entry in entries.items()]
+        where = document.where([PARTITIONS, name, "default"])
+        mistakes.add(InputError(message, where=where, hint="requests go to one of them"))
+    made: list[Recipe] = []
+    for name, entry in entries.items():
+        with mistakes:
+            made.append(_recipe(document, name, entry))
+    return made
 
 
 def _recipe(document: Document, name: str, entry: PartitionEntry) -> Recipe:
@@ -104,15 +114,20 @@ def _seconds(document: Document, given: Any, path: tuple[Key, ...]) -> float:
     return found
 
 
-def subsystem(document: Document, structure: Structure, selectors: Selectors, cluster: Cluster) -> Subsystem:
+def subsystem(document: Document, structure: Structure, selectors: Selectors, cluster: Cluster, mistakes: Mistakes) -> Subsystem:
     """The graph of the partitions, whose pools are the first outside the containment tree.
 
-    Errors: InputError with the place, for members that do not exist. Cost: in the number of members.
+    Args:
+        mistakes: gets members that do not exist, with the place.
+
+    Cost: in the number of members.
     """
     src: list[Int32] = []
     dst: list[Int32] = []
     for number, (name, entry) in enumerate((cluster.partitions or {}).items()):
-        members = _members(document, structure, selectors, entry, (PARTITIONS, name))
+        members = np.zeros(0, np.int32)
+        with mistakes:
+            members = _members(document, structure, selectors, entry, (PARTITIONS, name))
         src.append(np.full(len(members), structure.tree_end + number, np.int32))
         dst.append(members)
         if sum(map(len, dst)) > limits.SELECTED_MAX:

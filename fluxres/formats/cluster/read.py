@@ -80,7 +80,7 @@ def _build(document: Document, origin: int | None, mistakes: Mistakes) -> Loaded
     selectors = Selectors(structure, homes)
     if cluster.partitions:
         with mistakes:
-            structure.subsystems[PARTITIONS] = partitions.subsystem(document, structure, selectors, cluster)
+            structure.subsystems[PARTITIONS] = partitions.subsystem(document, structure, selectors, cluster, mistakes)
     doubts = Doubts(map(entry_at, wrong), mistakes)
     edges = Edges(document, structure, selectors, cluster.graphs or {}, doubts)
     for name, graph in (cluster.graphs or {}).items():
@@ -153,8 +153,12 @@ def _recipes(document: Document, mistakes: Mistakes) -> _Recipes:
     # That there is no tree follows from a key of the top level that is wrong or misspelt.
     with Mistakes() if any(len(path) <= 1 for path in tree) else mistakes:
         root = _root(document, cluster, entries)
-    outside, roots = _outside(document, cluster, entries)
+    outside, roots = _outside(document, cluster, entries, mistakes)
     if root is None or tree or len(mistakes) > before:
+        if root is not None:
+            with mistakes:
+                Check([root, *outside], partial(_where, document, entries))
+            entries.require_hosts_once()
         raise mistakes.error()
     return _Recipes(cluster, wrong, entries, root, outside, roots)
 
@@ -207,13 +211,14 @@ def _root(document: Document, cluster: Cluster, entries: Entries) -> Recipe:
     return Recipe("cluster", name=None if name is None else name.replace("$", "$$"), ids=None, children=inside)
 
 
-def _outside(document: Document, cluster: Cluster, entries: Entries) -> tuple[list[Recipe], dict[str, int]]:
+def _outside(document: Document, cluster: Cluster, entries: Entries, mistakes: Mistakes) -> tuple[list[Recipe], dict[str, int]]:
     """Recipes of the pools outside the containment tree, and how many root pools each graph declares."""
     recipes: list[Recipe] = []
     roots: dict[str, int] = {}
     declared: list[tuple[str, list[Resource], tuple[Key, ...]]] = []
     if cluster.partitions:
-        recipes += partitions.recipes(document, cluster)
+        with mistakes:
+            recipes += partitions.recipes(document, cluster, mistakes)
         roots[PARTITIONS] = len(recipes)
     if cluster.pools is not UNSET:
         declared.append((OUTSIDE, cluster.pools, ("pools",)))

@@ -34,6 +34,7 @@ from fluxres.graph import jgf
 from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, is_countable
 from fluxres.graph.assemble import assemble
 from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.forest import in_slices
 from fluxres.graph.jgf import CONTAINMENT, SHORTHAND, GraphPart
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
 from fluxres.graph.structure import Structure
@@ -545,11 +546,8 @@ def part_of(structure: Structure, *, shorthand: bool) -> GraphPart:
     exclusive = ((structure.flags & EXCLUSIVE) != 0) & ~ways
     kept = np.ones(structure.n, np.bool_)
     if shorthand:
-        depth = np.zeros(structure.n + 1, np.int32)
         hiding = np.flatnonzero(exclusive[: structure.tree_end])
-        np.add.at(depth, hiding + 1, 1)
-        np.add.at(depth, structure.end[hiding], -1)
-        kept = np.cumsum(depth[:-1]) == 0
+        kept = ~in_slices(hiding + 1, structure.end[hiding], structure.n)
     vertices = np.flatnonzero(kept).astype(np.int32)
     return GraphPart(vertices, structure.size[kept], exclusive[kept], ways[kept])
 

@@ -41,6 +41,7 @@ from fluxres.formats.flux.ranks import (
 )
 from fluxres.formats.flux.resource_set_schema import Execution, Storage, TreePool
 from fluxres.formats.format import Fail
+from fluxres.graph.forest import in_slices
 from fluxres.graph.kinds import WAY, Kind, KindTable, properties_tuple
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
@@ -476,10 +477,7 @@ class Lite:
             outer, node = (structure.path(int(v)) for v in ordered[inner[0] : inner[0] + 2])
             self.fail(["scheduling", "graph"], f"{node} is in {outer}, but both are nodes in R")
         before = structure.rank[nodes]
-        inside = np.zeros(structure.n + 1, np.int8)
-        np.add.at(inside, nodes, 1)
-        np.add.at(inside, structure.end[nodes], -1)
-        beside = np.flatnonzero((np.cumsum(inside[:-1]) == 0) & (structure.rank >= 0))
+        beside = np.flatnonzero(~in_slices(nodes, structure.end[nodes], structure.n) & (structure.rank >= 0))
         beside = beside[beside < structure.tree_end]
         if not ((before >= 0) & (before != self.ranks)).any():
             beside = np.setdiff1d(beside, _alone(structure, beside, self.ranks))

@@ -1,9 +1,11 @@
 """The systems whose users bring their files and requests: HyperQueue, canary, CTest, JQM, and the pools of Flux.
 
-Each has a folder with its language, the readers and writers of its files, and, except for HyperQueue, its allocator.  An
-allocator works on the values of its own language, without a graph: users of these systems expect the same instance, the same
-refusal, and their rules differ from each other and from a graph's (best fit and worst fit, backtracking, three kinds of refusal).
-Requests of HyperQueue are matched on the graph (:mod:`fluxres.match.workers`).
+Each has a folder with its language, the readers and writers of its files, the rule by which it picks units, and the variables of
+its jobs.  Users of these systems expect the same index, the same instance, the same refusal, and their rules differ from each
+other and from the matcher's policies (best fit and worst fit, stacks and backtracking, three kinds of refusal).  A rule works on
+a graph: it is the `Chooser` of a request in the system's language (:mod:`fluxres.match.chooser`), and what it picks is an
+ordinary allocation.
+Requests of HyperQueue have variants, which :mod:`fluxres.match.workers` answers.
 
 `FORMATS` describes the files, `requests` reads requests for a graph, and the `inventory` modules turn hosts and their stocks
 into a machine and back.  What a peer system's pool forbids a request on a graph is in :mod:`fluxres.match.matcher`.
@@ -27,8 +29,9 @@ _WORKER = re.compile(
     re.VERBOSE,
 )
 _INSTANCES = re.compile(r"(?:resource_pool\.)?(?:resources|local)\.[^.\[\]]+(?:\[\]\.id)?")
-_MANAGERS = re.compile(r"(?:nodes\[\]\.)?(?:managers|resourceManagers)\[\]\.(?:key|type|implementation)")
-_RELEASED = frozenset({"discreteRmList", "nbThread", "nodes[].discreteRmList", "nodes[].nbThread"})
+_MANAGERS = re.compile(r"(?:nodes\[\]\.)?(?:queues\[\]\.)?(?:managers|resourceManagers)\[\]\.(?:key|type|implementation)")
+_OF_JQM = ("discreteRmList", "nbThread", "queues[].nbThread", "queues[].managers", "queues[].resourceManagers")
+_RELEASED = frozenset({f"{place}{key}" for place in ("", "nodes[].") for key in _OF_JQM})
 
 
 def _is_hyperqueue(head: bytes) -> bool:
@@ -64,7 +67,7 @@ _NODES: Final = "everything above nodes, and levels between a node and its leave
 FORMATS: Final = (
     Format(
         "hyperqueue",
-        "HyperQueue workers, as command lines or JSON; 'hyperqueue:cpus=1x4 gpus=[0,1]' is one",
+        "HyperQueue workers, command lines or JSON; 'hyperqueue:cpus=1x4 gpus=[0,1]' is one, 'hyperqueue:detect=all' another",
         (".hq",),
         _is_hyperqueue,
         reader="fluxres.formats.peers.hyperqueue.read:read",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -188,12 +188,17 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One node. A host without a name is numbered."""
+    """One node. A host without a name is numbered.
+
+    Args:
+        inner: parts of it with stocks of their own, each with the type of its pool.
+    """
 
     stocks: tuple[Stock, ...]
     name: str | None = None
     properties: Mapping[str, PropertyValue] = field(default_factory=dict)
     where: Callable[[], str] = str
+    inner: tuple[tuple[str, Host], ...] = ()
 
 
 def types_of(words: Iterable[str], where: str) -> dict[str, str]:
@@ -239,13 +244,19 @@ def structure(
     >>> [s.path(v) for v in range(s.n)][-2:]
     ['/cluster/node0/core3', '/cluster/node0/mem']
     """
-    site = _Site(types_of((stock.word for host in hosts for stock in host.stocks), file), file)
+    site = _Site(types_of((stock.word for host in hosts for stock in _all_stocks(host)), file), file)
     root = Recipe("cluster", properties=properties or {}, children=site.nodes(hosts))
     try:
         return expand(root, origin=uuids.new_origin() if origin is None else origin, where=site.where)
     except LimitExceeded as error:  # an error about all entries together, which has no place
         where = error.where if error.where.startswith(file) else file
         raise LimitExceeded(error.message, where=where, hint=error.hint) from None
+
+
+def _all_stocks(host: Host) -> Iterator[Stock]:
+    yield from host.stocks
+    for _, part in host.inner:
+        yield from part.stocks
 
 
 class _Site:
@@ -290,6 +301,8 @@ class _Site:
         return name, properties
 
     def _contents(self, host: Host) -> tuple[Recipe, ...]:
+        if host.inner:
+            return self._inside(host)
         inside = self.known.get(id(host.stocks))
         if inside is None:
             key = tuple(map(_content, host.stocks))
@@ -334,6 +347,14 @@ class _Site:
         for child in children:
             finished.append(child.recipe() if isinstance(child, _Group) else child)
             self.places[id(finished[-1])] = self.places[id(child)]
+        for number, (type_name, part) in enumerate(host.inner):
+            name, properties = part.name or f"{type_name}{number}", dict(part.properties)
+            if name in taken or not is_name(name):
+                properties[LABEL] = name
+                name = free(lambda at, stem=type_name: f"{stem}~{at}", number, taken)  # type: ignore[misc]  # the stem of this turn
+            taken.add(name)
+            finished.append(Recipe(type_name, names=[name], ids=None, properties=properties, children=self._inside(part)))
+            self.places[id(finished[-1])] = part.where
         return tuple(finished)
 
     def _run(self, run: Run, type_name: str, taken: set[str]) -> list[Recipe]:

@@ -21,18 +21,21 @@ from fluxres import limits
 from fluxres.documents import source_text
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.peers.canary import language as canary
+from fluxres.formats.peers.canary.allocator import Checkout
 from fluxres.formats.peers.ctest import groups as ctest_groups
+from fluxres.formats.peers.ctest.allocator import Packing
 from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue.command_lines import words_of
 from fluxres.formats.peers.inventory import TYPES
-from fluxres.formats.peers.jqm import managers as jqm
+from fluxres.formats.peers.jqm import jobs as jqm_jobs
+from fluxres.match.chooser import Chooser
 from fluxres.syntax import count as counts
 from fluxres.syntax import duration
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.variants import CPUS, Ask, Variant, resources, type_of
 from fluxres.syntax.vertex import SLOT, Vertex, settled
 
-FORMATS: Final = ("hyperqueue", "canary", "ctest")
+FORMATS: Final = ("hyperqueue", "canary", "ctest", "jqm")
 _TASK: Final = "task"
 _SUBMIT = re.compile(r"(?:\$[ \t]+)?(?:hq[ \t]+submit\b)?[ \t]*(?=--)")
 _ASK_END = re.compile(r"[,;\n]")
@@ -72,6 +75,8 @@ def parse(text: str, format: str, *, types: Collection[str] = ()) -> Asked:
         raise LimitExceeded(f"expected at most {limits.REQUEST_TEXT_MAX} characters, got {len(text)}", where="request")
     if format == "ctest":
         found = ctest(ctest_groups.parse(text), types=types)
+    elif format == "jqm":
+        found = Asked(jqm_jobs.parse(text), [])
     elif format == "canary":
         found = canary_of(_canary_requests(text), types=types)
     else:
@@ -79,7 +84,24 @@ def parse(text: str, format: str, *, types: Collection[str] = ()) -> Asked:
     said: dict[str, Any] = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": found.left_out}
     if format == "hyperqueue" and (stated := _PRIORITY.search(text)) is not None:
         said["priority"] = int(stated[1])
-    return Asked(replace(found.request, attributes={"user": {"asked": said}}), found.left_out)
+    user = {**found.request.attributes.get("user", {}), "asked": said}
+    return Asked(replace(found.request, attributes={"user": user}), found.left_out)
+
+
+def chooser(user: Mapping[str, Any]) -> Chooser | None:
+    """The rule of a request, from the user attributes of its jobspec; None for one without.
+
+    Errors: InputError for a text that is none of its system's.
+    """
+    asked, kept = user.get("asked"), user.get(jqm_jobs.KEY)
+    if isinstance(kept, Mapping):
+        return jqm_jobs.rule_of(kept)
+    if not isinstance(asked, Mapping) or asked.get("format") not in ("canary", "ctest", "jqm"):
+        return None
+    text = asked.get("text")
+    if not isinstance(text, str) or len(text) >= limits.VALUE_LENGTH_MAX:  # it may have been cut
+        return None
+    return parse(text, str(asked["format"])).request.chooser
 
 
 def request(source: object, format: str) -> Request:
@@ -96,6 +118,11 @@ def request(source: object, format: str) -> Request:
 
 def _slot(inside: Iterable[Vertex], count: int = 1, label: str = _TASK) -> Vertex:
     return Vertex(SLOT, counts.exactly(count), label=label, children=tuple(inside))
+
+
+def _look(type_name: str) -> Vertex:
+    """A pool that must exist and of which nothing is taken."""
+    return Vertex(type_name, counts.exactly(1), exclusive=False)
 
 
 def _pool(type_name: str, amount: int, unit: str | None = None) -> Vertex:
@@ -213,7 +240,6 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
     """
     if not requests:
         raise InputError("asks for no nodes", where="request")
-    left_out: list[str] = []
     alike: dict[canary.NodeRequest, int] = {}
     for each in requests:
         alike[each] = alike.get(each, 0) + 1
@@ -233,12 +259,11 @@ def canary_of(requests: Sequence[canary.NodeRequest], *, types: Collection[str] 
                 amounts[type_name] = amounts.get(type_name, 0) + 1
             else:
                 inside.append(_pool(type_name, item.slots))
-                left_out.append(f"{item.type}: {item.slots} slots of one instance; the allocation may use several")
         inside = [*(_pool(type_name, amount) for type_name, amount in amounts.items()), *inside]
         label = _TASK if len(alike) == 1 else f"{_TASK}{number}"
         slots = (_slot(inside, label=label),) if inside else ()
         made.append(Vertex("node", counts.exactly(count), exclusive=each.exclusive, children=slots))
-    return Asked(Request(settled(made)), list(dict.fromkeys(left_out)))
+    return Asked(Request(settled(made), chooser=Checkout(tuple(requests))), [])
 
 
 def _known(word: str, types: Collection[str]) -> str:
@@ -283,53 +308,26 @@ def _node_request(values: object, at: int) -> canary.NodeRequest:
     return canary.NodeRequest(tuple(made), bool(values.get("exclusive", False)))
 
 
-# -- CTest and JQM ---------------------------------------------------------------------------------------------------
+# -- CTest ----------------------------------------------------------------------------------------------------------
 
 
 def ctest(groups: Sequence[ctest_groups.Group], *, types: Collection[str] = ()) -> Asked:
     """The request of a test: a slot for each of its processes.
 
+    The slots of each requirement come from one instance, which the rule of the request sees to.
+
     >>> found = ctest(ctest_groups.parse("2,gpus:2;fpgas:1"))
     >>> [(v.type, v.count.min, v.label) for v in found.request.vertices()][:3]
     [('slot', 2, 'group0'), ('gpu', 2, None), ('slot', 1, 'group1')]
-    >>> found.left_out
-    ['gpus: 2 slots of one instance; the allocation may use several']
     """
     made: list[Vertex] = []
-    left_out: list[str] = []
     for number, group in enumerate(groups):
-        inside = []
-        for need in group.needs:
-            if need.slots > 1:
-                left_out.append(f"{need.type}: {need.slots} slots of one instance; the allocation may use several")
-            if need.slots == 0:
-                left_out.append(f"{need.type}: no slot, but one must exist")
-                continue
-            inside.append(_pool(type_of(need.type, types), need.slots))
+        inside = [
+            _pool(type_of(need.type, types), need.slots) if need.slots else _look(type_of(need.type, types))
+            for need in group.needs
+        ]
         if group.count and inside:
             made.append(_slot(inside, group.count, f"group{number}"))
-        elif group.count:
-            left_out.append(f"group {number}: {group.count} processes without resources")
     if not made:
         raise InputError("asks for no resources", where="RESOURCE_GROUPS", hint="such as 2,gpus:1")
-    return Asked(Request(settled(made)), list(dict.fromkeys(left_out)))
-
-
-def jqm_of(managers: Iterable[jqm.Rules], definition: Mapping[str, Any], job: Mapping[str, Any]) -> Asked:
-    """The request of a job, from the managers of its node and the parameters of the job.
-
-    Errors: InputError for a parameter that is not a number, and for a job that takes nothing.
-
-    >>> found = jqm_of([jqm.Quantity("thread"), jqm.Highlander("only")], {"com.enioka.jqm.rm.thread.consumption": 2}, {})
-    >>> [(v.type, v.count.min) for v in found.request.vertices()], found.left_out
-    ([('slot', 1), ('thread', 2)], ['only: one job of a definition at a time'])
-    """
-    inside, left_out = [], []
-    for manager in managers:
-        if isinstance(manager, jqm.Highlander):
-            left_out.append(f"{manager.key}: one job of a definition at a time")
-        elif amount := jqm.consumption(manager, definition, job):
-            inside.append(_pool(type_of(manager.key), amount))
-    if not inside:
-        raise InputError("takes nothing from any manager", where="parameters", hint="such a job needs no resources")
-    return Asked(Request(settled([_slot(inside)])), left_out)
+    return Asked(Request(settled(made), chooser=Packing(tuple(groups))), [])

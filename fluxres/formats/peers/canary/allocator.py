@@ -1,240 +1,346 @@
-"""How canary checks resources out: for each request the node with the most room, and on it the fullest instance that suffices.
+"""canary's checkout as the rule of a request: the node with the most room, and on it the fullest instance that suffices.
 
-Slots are packed within a node and spread over nodes.  Feasibility is decided from totals, so a request may be feasible and still
-be refused, because the slots of one item come from one instance.
+No policy of the matcher chooses like this: slots are packed within a node while nodes are filled evenly, room is measured over
+the requested types only, and the slots of one item come from one instance, so a request that fits by its totals may still be
+refused. What is free is read from the graph, and what is checked out is an ordinary allocation; there is no other state.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fluxres.documents.document import shown
-from fluxres.errors import InputError, NotHeld, UsageError
-from fluxres.formats.peers.canary.language import NODES, NodeRequest
+from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, NotHeld, UsageError
+from fluxres.formats.peers import instances
+from fluxres.formats.peers.canary import language
+from fluxres.formats.peers.canary.language import NODES, NodeRequest, Slots, plural
+from fluxres.formats.peers.inventory import EMPTY, FRACTIONS, NESTED
+from fluxres.graph.auxiliary import Int32
+from fluxres.graph.structure import Structure
+from fluxres.match.chooser import Choice, Picked
+from fluxres.syntax.variants import type_of
 
-Slots = int | float
-Machine = Mapping[str, Mapping[str, Mapping[str, Slots]]]
-"""Slots by node, type and id."""
+if TYPE_CHECKING:
+    from fluxres.match.situation import Situation
+    from fluxres.model import ResourceGraph
+    from fluxres.syntax.jobspec import Request
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceSlots:
-    """Slots of one instance that were checked out."""
+class Checkout:
+    """The rule of a request: what a test needs on each of its nodes.
 
-    node: str
-    id: str
-    slots: Slots
+    The largest request chooses first, and each has a node of its own: of those with enough by totals the one where most is left,
+    the first at a tie.  A request that is exclusive takes all that is left of its node.
 
-
-Checkout = dict[str, list[InstanceSlots]]
-"""Checked-out slots by type, in the order of the items."""
-
-
-class Shelf:
-    """The free slots of a machine.
-
-    Args:
-        allow_multinode: whether one test may have several nodes, from the resource pool.
-
-    A request may name a type without the final `s`: a node that has no `cpu` serves it from `cpus`.
-
-    >>> from fluxres.formats.peers.canary.language import Item, NodeRequest
-    >>> shelf = Shelf({"n": {"gpus": {"0": 2, "1": 1}}})
-    >>> shelf.checkout([NodeRequest((Item("gpus", 1),))])
-    {'gpus': [InstanceSlots(node='n', id='1', slots=1)]}
+    >>> from fluxres.formats.peers.canary.language import Item
+    >>> Checkout((NodeRequest((Item("gpus", 1),)),)).words
+    ['gpus']
     """
 
-    def __init__(self, machine: Machine, *, allow_multinode: bool = True) -> None:
-        self.allow_multinode = allow_multinode
-        self._free, self._most = _copied(machine), _copied(machine)
+    requests: tuple[NodeRequest, ...]
 
-    def free(self) -> dict[str, dict[str, dict[str, Slots]]]:
-        return _copied(self._free)
+    @property
+    def words(self) -> list[str]:
+        """The types that it asks for, as written."""
+        items = (item for request in self.requests for item in request.items)
+        return list(dict.fromkeys(item.type for item in items if item.type not in NODES))
 
-    def is_feasible(self, requests: Sequence[NodeRequest]) -> bool:
-        """Whether there is a node for each request, by the totals of the free slots; never for several requests without
-        multinode.
-
-        Errors: UsageError for a machine without nodes.
-        """
-        return self._nodes(requests) is not None
-
-    def checkout(self, requests: Sequence[NodeRequest]) -> Checkout | None:
-        """Take what is requested, each request from a node of its own; None, without a change, if that is not possible.
-
-        Resources are in the order in which nodes are chosen: those of the largest request first.
-
-        Errors: UsageError for a machine without nodes.
-        """
-        nodes = self._nodes(requests)
-        if nodes is None:
+    def choose(self, situation: Situation) -> Choice | None:
+        picked: list[Picked] = []
+        whole: list[int] = []
+        chosen = self._nodes(situation)
+        if chosen is None:
             return None
-        before = self.free()
-        found: Checkout = {}
-        for request, node in nodes:
-            taken = self._everything(node) if request.exclusive else self._items(node, request)
-            if taken is None:
-                self._free = before
+        for at, (request, node) in enumerate(chosen):
+            taken = node.everything(situation) if request.exclusive else node.items(request)
+            if taken is None or (request.exclusive and not taken):
                 return None
-            for type_name, each in taken:
-                found.setdefault(type_name, []).append(each)
-                self._free[node][type_name][each.id] -= each.slots
-        return found
+            picked += [Picked(at, v, units) for v, units in taken]
+            if request.exclusive and situation.is_clear(node.vertex):
+                whole.append(node.vertex)
+        return Choice(tuple(picked), len(chosen), tuple(sorted(whole)))
 
-    def checkin(self, resources: Mapping[str, Sequence[Any]]) -> None:
-        """Return what was checked out: all of it or, if anything in it is wrong, nothing.
+    def refusal(self, situation: Situation) -> str:
+        chosen = self._nodes(situation)
+        words = " and ".join(self.words) or "anything"
+        if chosen is None:
+            several = len(self.requests) > 1
+            return (
+                f"no {len(self.requests)} nodes have" * several + "no node has" * (not several) + f" enough free slots of {words}"
+            )
+        for request, node in chosen:
+            if not request.exclusive and node.items(request) is None:
+                return f"{situation.structure.where(node.vertex)} has enough free slots of {words}, but not on single instances"
+        return "nothing is left of a node that is requested exclusively"
 
-        Args:
-            resources: by type, :class:`InstanceSlots` or mappings of node, id and slots.
-
-        Errors: InputError for an unknown node, type or id and for invalid slots; NotHeld for more than is checked out.
-        """
-        back: dict[tuple[str, str, str], Slots] = {}
-        for type_name, listed in resources.items():
-            for each in listed:
-                key, slots = self._checked(type_name, each)
-                back[key] = back.get(key, 0) + slots
-        for (node, type_name, name), slots in back.items():
-            if self._free[node][type_name][name] + slots > self._most[node][type_name][name]:
-                message = f"{slots} slots of {type_name} {name} returned, but fewer are checked out"
-                raise NotHeld(message, where=f"{node}/{type_name}/{name}", hint="they may have been returned before")
-        for (node, type_name, name), slots in back.items():
-            self._free[node][type_name][name] += slots
-
-    def _checked(self, type_name: str, each: Any) -> tuple[tuple[str, str, str], Slots]:
-        given = {"node": each.node, "id": each.id, "slots": each.slots} if isinstance(each, InstanceSlots) else each
-        if not isinstance(given, Mapping):
-            raise InputError(f"expected node, id and slots, got {shown(given)}", where=type_name)
-        node, name, slots = given.get("node"), given.get("id"), given.get("slots", 1)
-        where = f"{node}/{type_name}/{name}"[:200]
-        if isinstance(node, str) and node in self._free:
-            type_name = self._type(node, type_name)
-        if not isinstance(node, str) or not isinstance(name, str) or name not in self._free.get(node, {}).get(type_name, {}):
-            raise InputError(f"no {type_name} of id {shown(name)} on a node {shown(node)}", where=where)
-        if isinstance(slots, bool) or not isinstance(slots, int | float) or not 0 < slots < float("inf"):
-            raise InputError(f"expected slots above 0, got {shown(slots)}", where=where)
-        return (node, type_name, name), slots
-
-    # -- selection ---------------------------------------------------------------------------------------------------
-
-    def _nodes(self, requests: Sequence[NodeRequest]) -> list[tuple[NodeRequest, str]] | None:
-        """A node for each request: the largest request first, each to the node with the most left."""
-        if not self._free:
-            raise UsageError("the resource pool has no nodes", hint="give it at least one")
-        if len(requests) > 1 and not self.allow_multinode:
-            return None
-        found: list[tuple[NodeRequest, str]] = []
-        left = dict.fromkeys(self._free)
-        for request in sorted(requests, key=lambda request: -sum(item.slots for item in request.items)):
-            totals = _totals(request)
-            rooms = {node: room for node in left if (room := self._room(node, totals)) is not None}
+    def _nodes(self, situation: Situation) -> list[tuple[NodeRequest, _Node]] | None:
+        """A node for each request, the largest request first; None if one finds none."""
+        left = {v: _Node(situation, v, self.words) for v in instances.nodes(situation.structure)}
+        found: list[tuple[NodeRequest, _Node]] = []
+        for request in sorted(self.requests, key=lambda request: -sum(item.slots for item in request.items)):
+            rooms = {v: room for v, node in left.items() if (room := node.room(request)) is not None}
             if not rooms:
                 return None
-            node = max(rooms, key=lambda node: rooms[node])  # ties go to the first
-            found.append((request, node))
-            del left[node]
+            found.append((request, left.pop(max(rooms, key=rooms.__getitem__))))
         return found
 
-    def _type(self, node: str, type_name: str) -> str:
-        """The type of a node that a request means: that type or its plural."""
-        types = self._free[node]
-        return type_name if type_name in types or f"{type_name}s" not in types else f"{type_name}s"
 
-    def _room(self, node: str, wanted: Mapping[str, Slots]) -> Slots | None:
-        """How much would be left (squared); None if there is not enough."""
-        needed: dict[str, Slots] = {}
-        for type_name, slots in wanted.items():
-            known = self._type(node, type_name)
-            needed[known] = needed.get(known, 0) + slots
-        room: Slots = 0
+class _Node:
+    """The free slots of the instances of one node, in ten-thousandths, by the type that a request means."""
+
+    def __init__(self, situation: Situation, vertex: int, words: Sequence[str]) -> None:
+        structure = situation.structure
+        self.vertex = vertex
+        self._types = {word: served_from(structure, vertex, word) for word in words}
+        self._free: dict[str, dict[int, int]] = {}
+        self._scale: dict[int, int] = {}
+        for type_name in dict.fromkeys(self._types.values()):
+            vertices = instances.inside(structure, vertex, type_name)
+            scale = instances.scale(structure, vertices)
+            free = instances.free(situation, vertices) * (FRACTIONS // scale)
+            self._free[type_name] = dict(zip(vertices.tolist(), free.tolist(), strict=True))
+            self._scale.update(zip(vertices.tolist(), scale.tolist(), strict=True))
+
+    def room(self, request: NodeRequest) -> int | None:
+        """How much of the requested types would be left (squared); None if there is not enough."""
+        needed: dict[str, int] = {}
+        for item in request.items:
+            if item.type not in NODES:
+                type_name = self._types[item.type]
+                needed[type_name] = needed.get(type_name, 0) + _parts(item.slots)
+        room = 0
         for type_name, slots in needed.items():
-            if type_name not in self._free[node]:
-                return None
-            rest = sum(self._free[node][type_name].values()) - slots
-            if rest < 0:
+            rest = sum(self._free[type_name].values()) - slots
+            if rest < 0 or not self._free[type_name]:
                 return None
             room += rest * rest
         return room
 
-    def _items(self, node: str, request: NodeRequest) -> list[tuple[str, InstanceSlots]] | None:
-        free = {type_name: dict(instances) for type_name, instances in self._free[node].items()}
+    def items(self, request: NodeRequest) -> list[tuple[int, int]] | None:
+        """The pool of each item and the units of it: the fullest that suffices; None if one fits nowhere."""
+        free = {type_name: dict(known) for type_name, known in self._free.items()}
         found = []
         for item in request.items:
             if item.type in NODES:
                 continue
-            type_name = self._type(node, item.type)
-            instances = free.get(type_name, {})
-            fitting = [name for name in sorted(instances, key=lambda name: instances[name]) if instances[name] >= item.slots]
+            known, slots = free[self._types[item.type]], _parts(item.slots)
+            fitting = [v for v, left in known.items() if left >= slots and slots * self._scale[v] % FRACTIONS == 0]
             if not fitting:
                 return None
-            instances[fitting[0]] -= item.slots
-            found.append((type_name, InstanceSlots(node, fitting[0], item.slots)))
+            v = min(fitting, key=known.__getitem__)
+            known[v] -= slots
+            found.append((v, slots * self._scale[v] // FRACTIONS))
         return found
 
-    def _everything(self, node: str) -> list[tuple[str, InstanceSlots]]:
-        return [
-            (type_name, InstanceSlots(node, name, slots))
-            for type_name, instances in self._free[node].items()
-            for name, slots in instances.items()
-            if slots > 0
-        ]
+    def everything(self, situation: Situation) -> list[tuple[int, int]]:
+        """All that is left of the node: pools and units."""
+        vertices = np.array(instances.everything(situation.structure, self.vertex), np.int32)
+        free = instances.free(situation, vertices)
+        return [(v, units) for v, units in zip(vertices.tolist(), free.tolist(), strict=True) if units]
+
+
+def _parts(slots: Slots) -> int:
+    return round(slots * FRACTIONS)
+
+
+def served_from(structure: Structure, node: int, word: str) -> str:
+    """The graph type that a word means on a node: that type or, if the node has only that, its plural."""
+    named, several = (type_of(one, structure.types) for one in (word, plural(word)))
+    is_plural = not len(instances.inside(structure, node, named)) and len(instances.inside(structure, node, several))
+    return several if is_plural else named
+
+
+def types_of(graph: ResourceGraph) -> dict[str, int]:
+    """The types that a machine declares, and the slots of each on the node with the most; 0 for one that is declared with
+    none.
+    """
+    structure, found = graph.structure, dict[str, int]()
+    for node in instances.nodes(structure):
+        for word in _declared(structure, node):
+            found.setdefault(word, 0)
+        slots: dict[str, int] = {}
+        for v in instances.everything(structure, node):
+            word = instances.word_of(structure.types[structure.type.item(v)], structure.types)
+            units = structure.size.item(v) if instances.has_slots(structure, v) else 0
+            slots[word] = slots.get(word, 0) + units // int(instances.scale(structure, np.array([v], np.int32))[0])
+        for word, number in slots.items():
+            found[word] = max(found.get(word, 0), number)
+    return found
+
+
+def request_of(graph: ResourceGraph, parameters: Mapping[str, Any]) -> Request:
+    """The request of a test by its parameters, as far as they name types that the machine declares; the others ask for nothing.
+
+    A test needs one cpu unless it says otherwise, and as many nodes as its counts need unless `nodes` says how many.  On several
+    nodes it has each for itself.
+
+    Errors: InputError for a parameter that names a type and is no whole number, and for a type of which no node has any.
+
+    >>> import fluxres
+    >>> machine = fluxres.load("canary:gpus=2 cpus=4")
+    >>> [item.type for item in request_of(machine, {"gpus": 1, "fpgas": 3, "np": 9}).chooser.requests[0].items]
+    ['gpus', 'cpus']
+    """
+    from fluxres.formats.peers.requests import canary_of
+
+    known = types_of(graph)
+    counts = language.infer({word: value for word, value in parameters.items() if word != "nodes"}, known)
+    nodes = parameters.get("nodes")
+    if nodes is not None and (isinstance(nodes, bool) or not isinstance(nodes, int)):
+        raise InputError(f"expected a whole number, got {shown(nodes)}", where="parameter nodes")
+    return canary_of(language.requests(counts, known, nodes=nodes), types=graph.structure.types).request
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
-    """A waiting test.
+class ByTotals(Checkout):
+    """The same without the items: whether there is a node for each request by the totals of its free slots."""
+
+    def choose(self, situation: Situation) -> Choice | None:
+        return None if self._nodes(situation) is None else Choice((), len(self.requests))
+
+
+def is_feasible(graph: ResourceGraph, request: Request) -> bool:
+    """Whether there is a node for each part of a request by the totals of what is free now: canary's own, weaker question.
+
+    A request may be feasible and still be refused, because the slots of one item come from one instance.
+
+    >>> import fluxres
+    >>> machine = fluxres.load("canary:gpus=2 slots_per_gpu=2")
+    >>> request = fluxres.Request.parse('{"items": [{"type": "gpus", "slots": 3}]}', format="canary")
+    >>> is_feasible(machine, request), machine.why_not(request) is None
+    (True, False)
+    """
+    rule = request.chooser
+    if not isinstance(rule, Checkout):
+        raise UsageError("this is no request of canary", hint="Request.parse(text, format='canary') reads one")
+    try:
+        graph.match(replace(request, chooser=ByTotals(rule.requests)))
+    except (InsufficientResources, InfeasibleRequest):
+        return False
+    return True
+
+
+def free_slots(graph: ResourceGraph, at: float | None = None) -> dict[str, dict[str, dict[str, Slots]]]:
+    """The slots that are free now, or at a time, by node, type and id: canary's own view of its pool.
+
+    >>> import fluxres
+    >>> machine = fluxres.load("canary:gpus=2 cpus=1 slots_per_gpu=2")
+    >>> _ = machine.allocate(fluxres.Request.parse("gpus=1", format="canary"), job="j")
+    >>> free_slots(machine)
+    {'node0': {'gpus': {'0': 1, '1': 2}, 'cpus': {'0': 0}}}
+    """
+    structure = graph.structure
+    start, end = graph.window(at, None)
+    free = graph.planner.free_slice(0, structure.n, start, min(start + 1, end))
+    found: dict[str, dict[str, dict[str, Slots]]] = {}
+    for node in instances.nodes(structure):
+        types: dict[str, dict[str, Slots]] = {word: {} for word in _declared(structure, node)}
+        vertices = instances.everything(structure, node)
+        for type_name in dict.fromkeys(structure.types[structure.type.item(v)] for v in vertices):
+            some = instances.inside(structure, node, type_name)
+            left = [_in_slots(structure, v, free.item(v)) for v in some.tolist()]
+            types[instances.word_of(type_name, structure.types)] = dict(zip(instances.labels(structure, some), left, strict=True))
+        found[instances.label(structure, node)] = types
+    return found
+
+
+def _declared(structure: Structure, node: int) -> list[str]:
+    """The types that a node declares without having any."""
+    kept = dict(structure.kind_of(node).properties).get(NESTED + EMPTY)
+    found = json.loads(kept) if isinstance(kept, str) else []
+    return [word for word in found if isinstance(word, str)]
+
+
+def _in_slots(structure: Structure, v: int, units: int) -> Slots:
+    if not instances.has_slots(structure, v):
+        return 0
+    scale = int(instances.scale(structure, np.array([v], np.int32))[0])
+    return units // scale if units % scale == 0 else units / scale
+
+
+def checkin(graph: ResourceGraph, resources: Mapping[str, Sequence[Mapping[str, Any]]], job: str | None = None) -> None:
+    """Return slots that were checked out: all of them or, if anything is wrong, none.
 
     Args:
-        cost: by :func:`cost`; tests of high cost come first.
+        resources: by type, a node, an id and a number of slots each, as canary lists an allocation.
+        job: whose they are; by default any job's.
+
+    Errors: InputError for an unknown node, type or id and for invalid slots; NotHeld for more than is checked out.
     """
+    back: dict[int, int] = {}
+    for type_name, listed in resources.items():
+        for each in listed:
+            v, units = _returned(graph.structure, type_name, each)
+            back[v] = back.get(v, 0) + units
+    shares: dict[str, list[tuple[int, int]]] = {}
+    for v, units in _with_whole_nodes(graph, back).items():
+        left = units
+        for one, amount in _holders(graph, v):
+            if left and job in (None, one):
+                shares.setdefault(one, []).append((v, min(left, amount)))
+                left -= min(left, amount)
+        if left:
+            message = f"{units} units of {graph.structure.where(v)} are returned, but {units - left} are checked out"
+            raise NotHeld(message, where=graph.structure.where(v), hint="they may have been returned before")
+    for one, freed in shares.items():
+        graph.free(one, freed)
 
-    __test__ = False  # not a test class for pytest
-    id: str
-    requests: tuple[NodeRequest, ...]
-    cost: float
 
+def _with_whole_nodes(graph: ResourceGraph, back: dict[int, int]) -> dict[int, int]:
+    """What is returned, with the node in place of its instances where a job has the node exclusively.
 
-def cost(cpus: int, runtime_s: float) -> float:
-    """The measure by which canary sorts tests.
-
-    >>> cost(3, 4)
-    5.0
+    Errors: NotHeld for some of the instances of such a node.
     """
-    return math.hypot(cpus, runtime_s)
-
-
-def start(shelf: Shelf, tests: Iterable[Test]) -> dict[str, Checkout]:
-    """Check out for all tests that can start now, by descending cost; returns the checkouts by test in that order.
-
-    A test that finds no room waits and the next is tried; nothing is reserved for it.  No other test is started after one that
-    uses its nodes exclusively.
-
-    >>> from fluxres.formats.peers.canary.language import Item
-    >>> shelf = Shelf({"n": {"cpus": {"0": 3}}})
-    >>> def test(id, cpus, runtime_s): return Test(id, (NodeRequest((Item("cpus", cpus),)),), cost(cpus, runtime_s))
-    >>> list(start(shelf, [test("a", 1, 5), test("b", 3, 1), test("c", 2, 9)]))
-    ['c', 'a']
-    """
-    started = {}
-    for test in sorted(tests, key=lambda test: -test.cost):
-        found = shelf.checkout(test.requests)
-        if found is not None:
-            started[test.id] = found
-            if any(request.exclusive for request in test.requests):
-                break
-    return started
-
-
-def _copied(machine: Machine) -> dict[str, dict[str, dict[str, Slots]]]:
-    return {node: {type_name: dict(instances) for type_name, instances in types.items()} for node, types in machine.items()}
-
-
-def _totals(request: NodeRequest) -> dict[str, Slots]:
-    found: dict[str, Slots] = {}
-    for item in request.items:
-        if item.type not in NODES:
-            found[item.type] = found.get(item.type, 0) + item.slots
+    structure, now = graph.structure, graph.now()
+    found: dict[int, int] = {}
+    for v, units in back.items():
+        node = graph.planner.covered_by(v, now, now + 1)
+        if node < 0:
+            found[v] = units
+        elif node not in found:
+            for u in instances.everything(structure, node):
+                if structure.state_name(u) == "up" and back.get(u, 0) != structure.size.item(u):
+                    message = (
+                        f"{structure.where(node)} is checked out exclusively, and {structure.where(u)} is not returned with it"
+                    )
+                    raise NotHeld(message, where=structure.where(u), hint="return all of the node")
+            found[node] = structure.size.item(node)
     return found
+
+
+def _holders(graph: ResourceGraph, v: int) -> list[tuple[str, int]]:
+    now = graph.now()
+    return [(job, amount) for job, start, end, amount in graph.records.spans(v, now, now + 1) if start <= now < end]
+
+
+def _returned(structure: Structure, type_name: str, each: object) -> tuple[int, int]:
+    """The pool and the units of one entry. Errors: InputError."""
+    if not isinstance(each, Mapping):
+        raise InputError(f"expected node, id and slots, got {shown(each)}", where=type_name)
+    node, name, slots = each.get("node"), each.get("id"), each.get("slots", 1)
+    where = f"{node}/{type_name}/{name}"[:200]
+    v = _instance(structure, node, type_name, name)
+    if v is None:
+        raise InputError(f"no {type_name} of id {shown(name)} on a node {shown(node)}", where=where)
+    if isinstance(slots, bool) or not isinstance(slots, int | float) or not 0 < slots < float("inf"):
+        raise InputError(f"expected slots above 0, got {shown(slots)}", where=where)
+    scale = int(instances.scale(structure, np.array([v], np.int32))[0])
+    units = _parts(slots) * scale
+    if units % FRACTIONS:
+        raise InputError(f"expected whole slots, got {shown(slots)}", where=where)
+    return v, units // FRACTIONS
+
+
+def _instance(structure: Structure, node: object, type_name: str, name: object) -> int | None:
+    for v in instances.nodes(structure):
+        if instances.label(structure, v) == node and isinstance(name, str):
+            some: Int32 = instances.inside(structure, v, served_from(structure, v, type_name))
+            named = dict(zip(instances.labels(structure, some), some.tolist(), strict=True))
+            return named.get(name)
+    return None

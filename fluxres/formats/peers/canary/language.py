@@ -6,6 +6,7 @@ of them, and is a plain parameter where it does not.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ _WIDE = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(?:[0-9]{4,}|[0-9]*\.[0-9]{4,})")
 _PREFIX: Final = "resource_pool:"
 _TIMES: Final = "--oversubscribe"
 _FORMS: Final = "such as gpus=4, nodes=2, slots_per_gpu=3 or resource_pool:gpus:4"
+
+
+Slots = int | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,15 @@ def _oversubscribed(found: dict[str, int], times: dict[str, int]) -> dict[str, i
         if found[slots] > limits.COUNT_MAX:
             raise LimitExceeded(f"expected at most {limits.COUNT_MAX} slots, got {found[slots]}", where="resource pool")
     return found
+
+
+def cost(cpus: int, runtime_s: float) -> float:
+    """The measure by which canary sorts tests, the largest first.
+
+    >>> cost(3, 4)
+    5.0
+    """
+    return math.hypot(cpus, runtime_s)
 
 
 def infer(parameters: Mapping[str, Any], types: Iterable[str]) -> dict[str, int]:

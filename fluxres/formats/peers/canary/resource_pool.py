@@ -10,6 +10,7 @@ import json as plain_json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from functools import partial
 from itertools import groupby
 from typing import Annotated, Any, Final, Literal
@@ -299,6 +300,56 @@ def of_counts(counts: Mapping[str, int]) -> ResourcePool:
         raise LimitExceeded(f"{pools} pools in all, at most {limits.POOLS_MAX} are allowed", where=where, hint=hint)
     resources = {word: Alike(count, slots.get(word, 1)) for word, count in types.items()}
     return ResourcePool(tuple(PoolNode(resources) for _ in range(number)))
+
+
+def modified(pool: ResourcePool, counts: Mapping[str, int], oversubscribe: Mapping[str, int] | None = None) -> ResourcePool:
+    """A pool after the options ``-r`` and ``--oversubscribe``, applied as canary applies them to the pool of a file.
+
+    Args:
+        counts: of ``-r``: nodes, instances of a type on each node, and ``slots_per_TYPE``, by which the slots of each instance
+            are multiplied.
+        oversubscribe: the same as ``slots_per_TYPE``, and in place of it.
+
+    Nodes beyond those that there are are copies of the first.  Errors: InputError for a type that the pool does not have, for
+    slots of nodes, and for no nodes; LimitExceeded.
+
+    >>> pool = of_counts({"gpus": 2, "cpus": 4})
+    >>> modified(pool, {"gpus": 3}, {"gpu": 2}).nodes[0].slots()
+    {'gpus': 6, 'cpus': 4}
+    """
+    number = counts.get("nodes", counts.get("node", len(pool.nodes)))
+    if not 1 <= number <= limits.RANKS_MAX:
+        raise InputError(f"expected 1 to {limits.RANKS_MAX} nodes, got {number}", where="nodes")
+    first = pool.nodes[0] if pool.nodes else PoolNode({})
+    more = [dataclass_replace(first, id=str(at)) for at in range(len(pool.nodes), number)]
+    types = {words.plural(word): count for word, count in counts.items() if word not in ("node", "nodes") and not _slots_of(word)}
+    times = {words.plural(_slots_of(word)): count for word, count in counts.items() if _slots_of(word)}
+    times |= {words.plural(word): count for word, count in (oversubscribe or {}).items()}
+    known = {word for node in pool.nodes for word in node.resources} | types.keys()
+    for word in times:
+        if word == "nodes" or word not in known:
+            hint = "nodes have no slots" if word == "nodes" else f"the pool has {', '.join(sorted(known)) or 'no types'}"[:200]
+            raise InputError(f"slots of {word} cannot be multiplied", where=f"slots_per_{word}", hint=hint)
+    if number * sum(types.values()) > limits.POOLS_MAX:
+        raise LimitExceeded(f"{number * sum(types.values())} pools in all, at most {limits.POOLS_MAX} are allowed", where="nodes")
+    nodes = [_with_counts(node, types, times) for node in (*pool.nodes[:number], *more)]
+    is_several = True if counts.get("nodes", 1) > 1 else pool.allow_multinode
+    return ResourcePool(tuple(nodes), pool.properties, is_several)
+
+
+def _slots_of(word: str) -> str:
+    return word.removeprefix(_SLOTS_PER) if word.startswith(_SLOTS_PER) else ""
+
+
+def _with_counts(node: PoolNode, types: Mapping[str, int], times: Mapping[str, int]) -> PoolNode:
+    resources: dict[str, Sequence[Instance] | Alike] = {**node.resources, **{word: Alike(count) for word, count in types.items()}}
+    for word, factor in times.items():
+        listed = resources.get(word, ())
+        if isinstance(listed, Alike):
+            resources[word] = Alike(listed.count, listed.slots * factor)
+        else:
+            resources[word] = [Instance(each.id, each.slots * factor, each.properties) for each in listed]
+    return dataclass_replace(node, resources=resources)
 
 
 def parse(document: Document, *, grammar: Grammar = "any") -> ResourcePool:

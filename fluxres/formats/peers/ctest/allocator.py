@@ -1,4 +1,4 @@
-"""How CTest allocates slots: it tries every way to place the requirements of a test before it refuses.
+"""How CTest allocates slots, as the rule of a request: it tries every way to place the requirements of a test before it refuses.
 
 Requirements are placed largest first, each on the instance with the most free slots, which then sinks to its place in the order
 (round robin) or moves to the front (block).  If the next one cannot be placed, the last choice is undone.  So a packing is found
@@ -8,14 +8,23 @@ whenever one exists, in exponential time in bad cases; this implementation is bo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
+from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.groups import Group, expand
+from fluxres.match.chooser import Choice, Picked
+from fluxres.syntax.variants import type_of
+
+if TYPE_CHECKING:
+    from fluxres.match.situation import Situation
 
 Strategy = Literal["round-robin", "block"]
 
+#: numbers of slots that a refusal names
+_NAMED_MAX: Final = 6
 #: cells of all orders kept while choices may be undone
 _KEPT_MAX: Final = 20_000_000
 
@@ -65,8 +74,8 @@ def pack(needed: Sequence[int], free: Mapping[str, int], strategy: Strategy = "r
             current, last = chosen.pop()
             at = _next(current, last)
     found = [""] * len(needed)
-    for requirement, (instances, place) in zip(order, chosen, strict=True):
-        found[requirement] = instances[place][1]
+    for requirement, (free_there, place) in zip(order, chosen, strict=True):
+        found[requirement] = free_there[place][1]
     return found
 
 
@@ -91,68 +100,64 @@ def _moved(instances: Sequence[tuple[int, str]], at: int, taken: int, strategy: 
     return rest
 
 
-def place(
-    groups: Sequence[Group], machine: Mapping[str, Mapping[str, int]], strategy: Strategy = "round-robin"
-) -> list[dict[str, list[tuple[str, int]]]] | None:
-    """What each process of a test gets, or None if CTest would not run it.
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The rule of a request: the resource groups of a test, one for each of its processes.
 
-    Args:
-        machine: free slots by type and instance.
-
-    Errors: LimitExceeded as :func:`pack`, and for too many processes.
-
-    >>> from fluxres.formats.peers.ctest import groups as ctest_groups
-    >>> place(ctest_groups.parse("2,gpus:2"), {"gpus": {"0": 2, "1": 3}})
-    [{'gpus': [('1', 2)]}, {'gpus': [('0', 2)]}]
-    """
-    processes = list(expand(groups))
-    by_type: dict[str, list[tuple[int, int]]] = {}
-    for number, needs in enumerate(processes):
-        for need in needs:
-            by_type.setdefault(need.type, []).append((number, need.slots))
-    given: list[dict[str, list[tuple[str, int]]]] = [{} for _ in processes]
-    for type_name, wanted in by_type.items():
-        found = pack([slots for _, slots in wanted], machine.get(type_name, {}), strategy)
-        if found is None:
-            return None
-        for (number, slots), name in zip(wanted, found, strict=True):
-            given[number].setdefault(type_name, []).append((name, slots))
-    return given
-
-
-class Slots:
-    """The slots of a machine while tests run.
-
-    >>> slots = Slots({"gpus": {"0": 4}})
-    >>> slots.take("gpus", "0", 3), slots.take("gpus", "0", 2), slots.locked("gpus")
-    (True, False, {'0': 3})
+    CTest knows one machine, so all of it comes from one node: the first that has a packing.
     """
 
-    def __init__(self, machine: Mapping[str, Mapping[str, int]]) -> None:
-        self._total = {type_name: dict(instances) for type_name, instances in machine.items()}
-        self._locked = {type_name: dict.fromkeys(instances, 0) for type_name, instances in machine.items()}
+    groups: tuple[Group, ...]
 
-    def take(self, type_name: str, name: str, slots: int) -> bool:
-        """Take slots of one instance; False, without a change, if it has fewer or does not exist."""
-        locked = self._locked.get(type_name, {})
-        if slots < 0 or name not in locked or locked[name] + slots > self._total[type_name][name]:
-            return False
-        locked[name] += slots
-        return True
+    def choose(self, situation: Situation) -> Choice | None:
+        for node in instances.nodes(situation.structure):
+            found = self._packed(situation, node)
+            if found is not None:
+                return Choice(tuple(found), sum(group.count for group in self.groups))
+        return None
 
-    def give_back(self, type_name: str, name: str, slots: int) -> bool:
-        """Return slots; False, without a change, if fewer are taken."""
-        locked = self._locked.get(type_name, {})
-        if slots < 0 or name not in locked or locked[name] < slots:
-            return False
-        locked[name] -= slots
-        return True
+    def refusal(self, situation: Situation) -> str:
+        most: dict[str, list[int]] = {}
+        needed: dict[str, list[int]] = {}
+        for needs in expand(self.groups):
+            for need in needs:
+                needed.setdefault(need.type, []).append(need.slots)
+        for word in needed:
+            free = (self._free(situation, node, word) for node in instances.nodes(situation.structure))
+            most[word] = max((sorted(each.values(), reverse=True) for each in free), default=[])
+        asked = ", ".join(f"{word}: {_listed(slots)}" for word, slots in needed.items())
+        there = ", ".join(f"{word}: {_listed(slots)}" for word, slots in most.items())
+        return f"the slots cannot be packed, each requirement on one instance (requested {asked}; free on instances {there})"
 
-    def locked(self, type_name: str) -> dict[str, int]:
-        return dict(self._locked.get(type_name, {}))
+    def _packed(self, situation: Situation, node: int) -> list[Picked] | None:
+        """The instance of each requirement, in the order written; None if there is no packing on a node."""
+        wanted = [(number, need) for number, needs in enumerate(expand(self.groups)) for need in needs]
+        picked: list[Picked | None] = [None] * len(wanted)
+        for word in dict.fromkeys(need.type for _, need in wanted):
+            places = [at for at, (_, need) in enumerate(wanted) if need.type == word]
+            free = self._free(situation, node, word)
+            names = {label: v for v, label in self._labels(situation, node, word).items()}
+            found = pack([wanted[at][1].slots for at in places], {label: free[v] for label, v in names.items()})
+            if found is None:
+                return None
+            for at, label in zip(places, found, strict=True):
+                picked[at] = Picked(wanted[at][0], names[label], wanted[at][1].slots)
+        return [each for each in picked if each is not None]
 
-    def free(self) -> dict[str, dict[str, int]]:
-        return {
-            type_name: {name: slots - self._locked[type_name][name] for name, slots in instances.items()}
-            for type_name, instances in self._total.items()
-        }
+    def _free(self, situation: Situation, node: int, word: str) -> dict[int, int]:
+        """The whole slots that are free on each instance of a type."""
+        structure = situation.structure
+        vertices = instances.inside(structure, node, type_of(word, structure.types))
+        free = instances.free(situation, vertices) // instances.scale(structure, vertices)
+        return dict(zip(vertices.tolist(), free.tolist(), strict=True))
+
+    def _labels(self, situation: Situation, node: int, word: str) -> dict[int, str]:
+        structure = situation.structure
+        vertices = instances.inside(structure, node, type_of(word, structure.types))
+        return dict(zip(vertices.tolist(), instances.labels(structure, vertices), strict=True))
+
+
+def _listed(slots: Sequence[int]) -> str:
+    """The largest numbers of slots, such as `4, 2, 2, …`."""
+    some = sorted(slots, reverse=True)
+    return ", ".join(map(str, some[:_NAMED_MAX])) + ", …" * (len(some) > _NAMED_MAX) if some else "none"

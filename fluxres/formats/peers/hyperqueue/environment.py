@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.errors import UsageError
+from fluxres.formats.machine.visible import CUDA, ROCR, words
 from fluxres.formats.peers.hyperqueue.request import format_value
 from fluxres.formats.peers.inventory import LABEL
 from fluxres.graph.structure import Structure
@@ -27,7 +28,7 @@ from fluxres.syntax.variants import ALL, CPUS, FRACTION_UNIT, PER_UNIT, SHARE, A
 
 _OTHER = re.compile(r"[^A-Za-z0-9]")
 _CUDA: Final = ("gpus/nvidia", "gpus")
-_DETECTED: Final = {"CUDA_VISIBLE_DEVICES": "gpus/nvidia", "ROCR_VISIBLE_DEVICES": "gpus/amd"}
+_DETECTED: Final = {CUDA: "gpus/nvidia", ROCR: "gpus/amd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +208,8 @@ def of_grants(
 
 def _devices(name: str, labels: str) -> dict[str, str]:
     if name in _CUDA:
-        return {"CUDA_VISIBLE_DEVICES": labels, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    return {"ROCR_VISIBLE_DEVICES": labels} if name == "gpus/amd" else {}
+        return {CUDA: labels, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return {ROCR: labels} if name == "gpus/amd" else {}
 
 
 def _cpus(grant: Grant, pin: str | None, user: Mapping[str, str]) -> dict[str, str]:
@@ -237,7 +238,7 @@ def detected(environment: Mapping[str, str], *, seed: bool = False) -> tuple[dic
     found: dict[str, tuple[str, ...]] = {}
     ignored: list[str] = []
     for key, name in _DETECTED.items():
-        labels = [label for part in environment.get(key, "").split(",") if (label := part.strip())]
+        labels = words(environment.get(key, ""))
         if seed:
             if labels and name == "gpus/nvidia":
                 found["gpus"] = tuple(sorted(set(labels), key=lambda label: (len(label), label)))

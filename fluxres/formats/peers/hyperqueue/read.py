@@ -133,9 +133,17 @@ def read(source: Source, *, origin: int | None = None, fractions: bool = False) 
 def read_words(text: str, *, origin: int | None = None, fractions: bool = False) -> Loaded:
     """The machine of ``hyperqueue:DEFINITION DEFINITION…``: one worker defined on the command line.
 
+    ``hyperqueue:detect=all`` is a worker of this machine, with what HyperQueue detects; ``detect=cpus,mem`` is a part of it.
+
     >>> read_words("cpus=1x4 gpus=[0,1]").structure.n
     8
     """
+    if text.strip().startswith("detect="):
+        from fluxres.formats.peers.hyperqueue.detection import definitions
+
+        found = definitions(text.strip().removeprefix("detect="))
+        made = read_words(found.text, origin=origin, fractions=fractions)
+        return made._replace(notes=(*found.notes, *made.notes), seen=found.seen)
     started = Started(lambda: "hyperqueue:")
     with ErrorPlace("hyperqueue", inner=True):
         add_options(text, started)

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fluxres import limits
 from fluxres.documents.document import shown
@@ -132,6 +132,43 @@ def consumption(manager: Rules, definition: Mapping[str, Any], job: Mapping[str,
         return 0
     stated = _stated({**definition, **job}, type_of(manager), manager.key, "consumption")
     return manager.consumption if stated is None else _integer(stated, f"{manager.key}.consumption", 0)
+
+
+Answer = Literal["go", "not-enough", "empty"]
+
+
+def answer(manager: Quantity | Discrete, need: int, free: int) -> Answer:
+    """What a manager answers a job: after *not enough* the next job may be tried, after *empty* none is.
+
+    The boundary between the two differs: a quantity is empty when less than the default consumption is left, a list when no item
+    is.
+
+    Args:
+        need: what the job takes.
+        free: what is left.
+
+    >>> answer(Quantity("thread", 10, 4), 5, 2), answer(Discrete("ports", ("a",)), 2, 1), answer(Discrete("ports", ("a",)), 0, 0)
+    ('empty', 'not-enough', 'go')
+    """
+    if isinstance(manager, Discrete):
+        if not need or need <= free:
+            return "go"
+        return "not-enough" if free > 0 else "empty"
+    if need <= free:
+        return "go"
+    return "empty" if free < manager.consumption else "not-enough"
+
+
+def room(manager: Quantity | Discrete, free: int) -> int:
+    """How many more jobs would fit: items, or times the default consumption; negative after a quantity was reduced while in use.
+
+    >>> room(Quantity("thread", 10, 4), 9), room(Quantity("thread"), -1), room(Discrete("ports"), 3)
+    (2, -1, 3)
+    """
+    if isinstance(manager, Discrete):
+        return free
+    each = manager.consumption or 1
+    return -(-free // each) if free < 0 else free // each
 
 
 def seen_by_job(managers: Iterable[Rules], parameters: Mapping[str, Any]) -> dict[str, Any]:

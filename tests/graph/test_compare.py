@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.compare import SHOWN_MAX, equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
-from tests.equality import SHOWN_MAX, equal
 
 
 def machine(**core: Any) -> Structure:

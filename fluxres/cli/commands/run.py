@@ -1,0 +1,255 @@
+"""Commands that run programs inside allocations: run, shell."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fluxres import clock, limits
+from fluxres.cli import completing
+from fluxres.cli.arguments import Asked, RequestCommand, targets
+from fluxres.cli.failures import tell
+from fluxres.cli.output import answer, note
+from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, EverywhereOption, Settings
+from fluxres.cli.stores import os_user, store
+from fluxres.errors import UsageError
+from fluxres.render.text import Style, printable, seconds_or_none, when
+from fluxres.syntax import duration
+
+if TYPE_CHECKING:
+    from fluxres.launch.runs import Plan
+    from fluxres.model import ResourceGraph
+    from fluxres.store import SqliteStore
+    from fluxres.syntax.jobspec import Request
+
+_FOREVER: Final = "forever"
+_BEFORE_ASK: Final = re.compile(r"\s+(?=[A-Za-z][A-Za-z0-9/_]*\s*=)", re.ASCII)
+"""A blank before the next resource: HyperQueue has an option for each."""
+_A_DURATION: Final = re.compile(r"[0-9][0-9.:]*[a-z]*", re.ASCII)
+
+
+class _RunCommand(RequestCommand):
+    """A command with a request and, after `--`, a program.
+
+    Its `--wait` is how long to wait in the queue, and not for the lock of the store.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params = [one for one in self.params if not (isinstance(one, EverywhereOption) and one.name == "wait_s")]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As other commands with a request do, with the program set apart, and `--wait` with or without a time."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta["program"] = tuple(args[end + 1 :])
+        words, given = iter(args[:end]), []
+        for word in words:
+            if word != "--wait":
+                given.append(word)
+                continue
+            following = next(words, None)
+            if following is not None and _A_DURATION.fullmatch(following):
+                given.append(f"--wait={following}")
+            else:
+                given += [f"--wait={_FOREVER}", *([] if following is None else [following])]
+        return super().parse_args(ctx, given)
+
+
+class _Wait(Duration):
+    """How long to wait in the queue."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        return math.inf if value == _FOREVER else super().convert(value, param, ctx)
+
+
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of both commands."""
+    options = [
+        click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool),
+        click.option("--resources", metavar="TEXT", help="The request in the words of HyperQueue, such as 'gpus=1 cpus=8'."),
+        click.option(
+            "--wait",
+            "patience",
+            type=_Wait(),
+            metavar="[TIME]",
+            help="Wait for the resources, at most TIME. Default: not at all.",
+        ),
+        click.option("--duration", type=Duration(), metavar="D", help="Limit of its run time; the same as --time."),
+        click.option("--priority", type=int, default=0, metavar="N", help="In the queue, the higher goes first. Default: 0."),
+        click.option("--job", metavar="J", shell_complete=completing.job, help="Id of the job. Default: a new one."),
+        click.option("--name", metavar="NAME", help="Name of the job, for lists."),
+        click.option("--dry-run", is_flag=True, help="Show what it would get and its environment, without running it."),
+        click.option("--no-bind", is_flag=True, help="Do not bind the program to its cores."),
+        click.option(
+            "--grace",
+            type=Duration(),
+            default=limits.RUN_GRACE_SECONDS_DEFAULT,
+            metavar="D",
+            help=f"Time from SIGTERM to SIGKILL. Default: {limits.RUN_GRACE_SECONDS_DEFAULT:g}.",
+        ),
+        click.option(
+            "--lease",
+            type=Duration(),
+            metavar="D",
+            help="Free what it holds when it has not been renewed for so long; for stores seen from other machines.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command("run", cls=_RunCommand, outputs=PLAIN_OUTPUTS)
+@_options
+@click.pass_context
+def run_command(ctx: click.Context, /, **given: Any) -> None:
+    """Run a program inside an allocation: allocate what a REQUEST asks for, run it there, and free everything afterwards.
+
+    The program and its arguments follow `--`. Without a request, it gets one core. It sees its devices in CUDA_VISIBLE_DEVICES
+    and the like, is bound to its cores, and fluxres ends with its exit status. Whatever happens to it, or to fluxres, what it
+    holds is given back, and nothing that it has started goes on running. Without --wait, a request that does not fit now ends
+    with status 1.
+    """
+    argv = ctx.meta["program"]
+    if not argv and not given["dry_run"]:
+        raise UsageError("no program was given", hint="write it after --, such as fluxres run -n1 -- hostname")
+    _run(ctx, argv, **given)
+
+
+@click.command("shell", cls=_RunCommand, outputs=PLAIN_OUTPUTS)
+@_options
+@click.pass_context
+def shell_command(ctx: click.Context, /, **given: Any) -> None:
+    """Start a shell inside an allocation, as run does: $SHELL, with what a REQUEST asks for until it ends."""
+    words = ctx.meta["program"]
+    _run(ctx, (os.environ.get("SHELL") or "/bin/sh", *words), **given)
+
+
+def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: str | None, **given: Any) -> None:
+    settings = ctx.ensure_object(Settings)
+    if resources is not None:
+        if asked.is_given:
+            raise UsageError("both --resources and a request were given", hint="give one of them")
+        asked = asked.instead([_BEFORE_ASK.sub("; ", resources)], language="hyperqueue")
+    elif not asked.is_given:
+        asked = asked.instead(sizes={"n": "1"})
+    patience = given["patience"]
+    opened = store(settings, is_quiet=True)
+    from fluxres.launch.runs import Order, Run, plan
+
+    order = Order(
+        argv,
+        _asking(asked),
+        given["duration"],
+        0.0 if patience is None else patience,
+        given["priority"],
+        given["job"],
+        os_user(),
+        given["name"],
+        given["grace"],
+        given["lease"],
+        not given["no_bind"],
+        settings.command,
+    )
+    graph = settings.graph or opened.address.graph or opened.default or _load_this_machine(settings, opened)
+    if given["dry_run"]:
+        _show(settings, plan(opened, graph, order))
+        return
+    ctx.exit(Run(opened, graph, order, _Terminal()).run())
+
+
+def _asking(asked: Asked) -> Callable[[ResourceGraph], tuple[Request | None, tuple[tuple[str, int | None], ...], str]]:
+    def on(graph: ResourceGraph) -> tuple[Request | None, tuple[tuple[str, int | None], ...], str]:
+        wanted = asked.on(graph)
+        if wanted.request is not None:
+            return wanted.request, (), wanted.policy
+        where = graph.structure.where
+        return None, tuple((where(v), amount) for v, amount in targets(graph, wanted.pools)), wanted.policy
+
+    return on
+
+
+def _load_this_machine(settings: Settings, opened: SqliteStore) -> str:
+    """Load the machine that this is into a store without graphs, and return its name.
+
+    Errors: UnknownGraph if the store has several graphs, and none is in use.
+    """
+    from fluxres.formats.machine import this_machine
+    from fluxres.model import ResourceGraph
+
+    if opened.names():
+        opened.load()  # this explains what is missing
+    loaded = this_machine()
+    graph = ResourceGraph(loaded.structure, name=loaded.name, clock=clock.system)
+    try:
+        opened.put(graph.name, graph, command=settings.command)
+    except UsageError:
+        if opened.default is None:  # another process has just done the same
+            raise
+    else:
+        note(f"loaded this machine as graph '{graph.name}'; `fluxres show` shows it")
+    return graph.name
+
+
+def _show(settings: Settings, found: Plan) -> None:
+    """Show what a run would get."""
+
+    def lines(_style: Style) -> list[str]:
+        held = [f"{path}{'' if amount == 1 else f'={amount}'}" for path, amount in found.pools]
+        return [*held, *(f"{key}={value}" for key, value in found.variables.items()), *map(str, found.notes)]
+
+    document = {
+        "pools": [{"path": path, "amount": amount} for path, amount in found.pools],
+        "start": found.start_s,
+        "end": seconds_or_none(found.end_s),
+        "environment": found.variables,
+        "cpus": None if found.cpus is None else list(found.cpus),
+        "memory_bytes": found.memory_bytes,
+        "notes": found.notes,
+    }
+    answer(settings, document=lambda: document, lines=lines)
+
+
+class _Terminal:
+    """Tells the user on standard error; on a terminal, in one line that changes."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._has_line = False
+
+    @property
+    def shows_place(self) -> bool:
+        return self._is_terminal
+
+    def note(self, message: str) -> None:
+        self._clear()
+        note(printable(message))
+
+    def waits(self, job: str, place: int, waiting: int, start_s: Callable[[], float | None]) -> None:
+        if not self._is_terminal and self._has_line:
+            return
+        start = start_s()
+        expected = "its start is not known" if start is None or math.isinf(start) else f"start expected {_when(start)}"
+        line = f"fluxres: job {job} waits for resources: place {place} of {waiting}, {expected}"
+        tell(f"\r{line}\x1b[K" if self._is_terminal else f"{line}\n")
+        self._has_line = True
+
+    def begins(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._is_terminal and self._has_line:
+            tell("\r\x1b[K")
+            self._has_line = False
+
+
+def _when(start_s: float) -> str:
+    """A moment that is near, by the clock, with how long it takes until then."""
+    left_s = start_s - clock.system()
+    return "now" if left_s <= 0 else f"{when(start_s)}, in {duration.readable(left_s)}"

@@ -1,0 +1,82 @@
+"""A cgroup (version 2) for a job, where this user may create one: it ends everything in it at once, and limits its memory.
+
+A part of the tree is *delegated* to a user who owns it (systemd: `Delegate=yes`); nowhere else may a program create groups.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = "fluxres-"
+
+
+def create(mark: str, memory_bytes: int | None = None) -> tuple[str, bool]:
+    """The directory of a new group for a job, empty if none can be created; and whether it limits memory."""
+    above = _own()
+    if above is None:
+        return "", False
+    folder = above / f"{_PREFIX}{mark}"
+    try:
+        if memory_bytes is not None and "memory" in (above / "cgroup.controllers").read_text().split():
+            with suppress(OSError):
+                (above / "cgroup.subtree_control").write_text("+memory")
+        folder.mkdir()
+    except OSError:
+        return "", False
+    if memory_bytes is not None:
+        try:
+            (folder / "memory.max").write_text(str(memory_bytes))
+        except OSError:
+            return str(folder), False
+    return str(folder), memory_bytes is not None
+
+
+def kill(mark: str) -> None:
+    """Kill everything in the group of a job, if there is one, and remove it."""
+    above = _own()
+    if above is not None:
+        remove(str(above / f"{_PREFIX}{mark}"), kills=True)
+
+
+def remove(folder: str, *, kills: bool = False) -> None:
+    """Remove the group of a job.
+
+    Args:
+        kills: kill what is in it first.
+    """
+    if not folder or not os.path.isdir(folder):
+        return
+    with suppress(OSError):
+        if kills:
+            Path(folder, "cgroup.kill").write_text("1")
+    with suppress(OSError):
+        os.rmdir(folder)
+
+
+def _own() -> Path | None:
+    """The directory of the group of this process, if it is delegated to this user."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            path = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
+        with open("/proc/self/mounts", encoding="utf-8") as file:
+            mounted = next(line.split()[1] for line in file if line.split()[2] == "cgroup2")
+        folder = Path(mounted + path)
+        owner = folder.stat().st_uid
+        if not os.access(folder, os.W_OK) or not os.access(folder / "cgroup.procs", os.W_OK):
+            return None
+    except (OSError, StopIteration, IndexError):
+        return None
+    if os.geteuid() == 0:
+        return folder if path == "/" or _is_delegated(folder) else None
+    return folder if owner == os.geteuid() else None
+
+
+def _is_delegated(folder: Path) -> bool:
+    for name in ("trusted.delegate", "user.delegate"):
+        with suppress(OSError):
+            if os.getxattr(folder, name) == b"1":
+                return True
+    return False

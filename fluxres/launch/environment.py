@@ -1,0 +1,146 @@
+"""What a program learns about its job: variables for devices and threads, and the CPUs and memory that it is bound to.
+
+A machine that was detected says what its pools are to the system: property `cpus` of a core (an idset of CPU numbers), `vendor`
+and `visible` of a GPU. On other machines, the numbers of pools are taken, as far as they can be those of this host.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from fluxres.errors import FluxresError
+from fluxres.launch import lifeline
+from fluxres.syntax import idset, unit
+
+if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
+    from fluxres.model import Allocation, ResourceGraph
+
+_VARIABLES: Final = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
+"""The variable that shows devices to programs, by vendor; that of NVIDIA for others."""
+_OTHER: Final = "nvidia"
+_MEMORY_UNITS_BYTES: Final = "B"
+
+
+class Setting(msgspec.Struct):
+    """What a job is given, in the terms of the system.
+
+    Args:
+        variables: of the environment, in addition to those of the launcher.
+        cpus: to bind to; None for no binding.
+        memory: NUMA nodes to bind memory to; None for no binding.
+        memory_bytes: how much memory was allocated; None if none was.
+        notes: what could not be done.
+    """
+
+    variables: dict[str, str] = {}
+    cpus: tuple[int, ...] | None = None
+    memory: tuple[int, ...] | None = None
+    memory_bytes: int | None = None
+    notes: list[str] = []
+
+
+def setting(graph: ResourceGraph, granted: Allocation, *, binds: bool, given: Mapping[str, str] = os.environ) -> Setting:
+    """What a job is given.
+
+    Args:
+        granted: what it holds.
+        binds: whether it is bound to its cores.
+        given: the environment of the launcher.
+    """
+    made, structure = Setting(), graph.structure
+    held = _held(structure, granted)
+    cores = [v for v in structure.of_type("core").tolist() if v in held]
+    made.variables |= _devices(structure, held)
+    if cores:
+        if "OMP_NUM_THREADS" not in given:
+            made.variables["OMP_NUM_THREADS"] = str(len(cores))
+        if binds:
+            made.cpus = _cpus(structure, cores, made.notes)
+            made.memory = _memory_nodes(made.cpus or ())
+    amounts = {v: held[v] for v in structure.of_type("memory").tolist() if v in held}
+    if amounts:
+        made.memory_bytes = sum(amount * _bytes(structure.kinds[structure.kind.item(v)].unit) for v, amount in amounts.items())
+    return made
+
+
+def _held(structure: Structure, granted: Allocation) -> dict[int, int]:
+    """Units by pool, with those that a whole pool implies."""
+    found: dict[int, int] = {}
+    for v, amount in zip(*(column.tolist() for column in granted.held), strict=True):
+        if v >= structure.n:
+            continue  # an edge
+        found[v] = amount
+        if amount >= structure.size.item(v):
+            below = range(v + 1, structure.end.item(v))
+            found |= zip(below, structure.size[v + 1 : structure.end.item(v)].tolist(), strict=True)
+    return found
+
+
+def _properties(structure: Structure, v: int) -> dict[str, object]:
+    return dict(structure.kinds[structure.kind.item(v)].properties)
+
+
+def _devices(structure: Structure, held: Mapping[int, int]) -> dict[str, str]:
+    """The variables for GPUs: empty for a vendor of which the machine has devices and the job has none."""
+    visible: dict[str, list[str]] = {}
+    for v in structure.of_type("gpu").tolist():
+        said = _properties(structure, v)
+        vendor = str(said.get("vendor") or _OTHER).lower()
+        shown = visible.setdefault(_VARIABLES.get(vendor, _VARIABLES[_OTHER]), [])
+        if v in held:
+            shown.append(str(said.get("visible", max(0, structure.id.item(v)))))
+    made = {name: ",".join(shown) for name, shown in visible.items()}
+    if visible.get(_VARIABLES[_OTHER]):
+        made["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return made
+
+
+def _cpus(structure: Structure, cores: Iterable[int], notes: list[str]) -> tuple[int, ...] | None:
+    """The CPUs of cores, if they are CPUs that this process may use."""
+    usable, found = os.sched_getaffinity(0), set[int]()
+    for v in cores:
+        said = _properties(structure, v).get("cpus")
+        try:
+            numbers = set(idset.parse(str(said))) if said is not None else {structure.id.item(v)}
+        except FluxresError:
+            numbers = set()
+        if not numbers or not numbers <= usable:
+            notes.append(f"not bound to cores: {structure.where(v)} is no CPU that this process may use")
+            return None
+        found |= numbers
+    return tuple(sorted(found))
+
+
+def _memory_nodes(cpus: Iterable[int]) -> tuple[int, ...] | None:
+    """The NUMA nodes of CPUs, where there are several; None where binding memory to them would change nothing."""
+    wanted, nodes, every = set(cpus), [], 0
+    try:
+        names = [name for name in os.listdir("/sys/devices/system/node") if name.startswith("node") and name[4:].isdecimal()]
+        if len(names) < 2 or not wanted:
+            return None
+        for name in names:
+            with open(f"/sys/devices/system/node/{name}/cpulist", encoding="utf-8") as file:
+                here = set(idset.parse(file.read().strip() or "[]"))
+            every += bool(here)
+            if here & wanted:
+                nodes.append(int(name[4:]))
+    except (OSError, FluxresError):
+        return None
+    return tuple(sorted(nodes)) if nodes and len(nodes) < every else None
+
+
+def _bytes(name: str | None) -> int:
+    try:
+        return unit.exactly(f"1{name}", _MEMORY_UNITS_BYTES) if name else 1
+    except FluxresError:
+        return 1
+
+
+def of_job(job: str, mark: str, store: str, graph: str) -> dict[str, str]:
+    """The variables that every job has."""
+    return {lifeline.JOB: job, lifeline.RUN: mark, "FLUXRES_STORE": store, "FLUXRES_GRAPH": graph}

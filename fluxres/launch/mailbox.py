@@ -1,0 +1,138 @@
+"""How a process that waits for resources is woken: by a datagram to a socket in a directory beside the store.
+
+So nobody polls. A message is only a hint, and the store says what is true: a lost or forged one costs a look at the store, and
+a process that waits looks by itself from time to time.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+_BYTES_MAX: Final = 1 << 17
+
+
+class News(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has happened to a request that waits.
+
+    Args:
+        is_granted: it has its resources.
+        is_canceled: it is not in the queue any more.
+        reason: why, if nobody canceled it.
+        place: its place in the queue, from 1.
+        waiting: number of requests in the queue.
+        watch: whether this process should look when something becomes free without anybody saying so.
+        holders: processes of each job that holds something, as (id, start time); only if it should watch.
+        due_s: seconds until something that is held ends by its time; only if it should watch.
+    """
+
+    is_granted: bool = False
+    is_canceled: bool = False
+    reason: str = ""
+    place: int = 0
+    waiting: int = 0
+    watch: bool = False
+    holders: tuple[tuple[tuple[int, int], ...], ...] = ()
+    due_s: float | None = None
+
+
+def folder_of(store: Path) -> Path:
+    """The directory for the sockets of a store."""
+    return store.with_name(store.name + ".run")
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[str]:
+    """A short path to a directory: that of a socket has at most 107 bytes."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def make_folder(store: Path) -> Path:
+    """Create the directory, for those who may write to the store.
+
+    Errors: OSError.
+    """
+    folder, mode = folder_of(store), stat.S_IMODE(store.stat().st_mode)
+    with suppress(FileExistsError):
+        folder.mkdir()
+        shared = mode & 0o066
+        os.chmod(folder, stat.S_IMODE(folder.stat().st_mode) & ~0o077 | shared | (shared & 0o044) >> 2)
+    return folder
+
+
+class Mailbox:
+    """The socket of a process that waits.
+
+    Args:
+        store: path of the store.
+        mark: of the job; the name of the socket.
+    """
+
+    def __init__(self, store: Path, mark: str) -> None:
+        self._folder, self._name = make_folder(store), mark
+        _sweep(self._folder)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        with _opened(self._folder) as short:
+            self._socket.bind(f"{short}/{mark}")
+        os.chmod(self._folder / mark, 0o600 | stat.S_IMODE(store.stat().st_mode) & 0o066)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def read(self) -> list[News]:
+        """The messages that have come."""
+        found = []
+        while True:
+            try:
+                found.append(msgspec.json.decode(self._socket.recv(_BYTES_MAX), type=News))
+            except BlockingIOError:
+                return found
+            except msgspec.MsgspecError:
+                continue
+
+    def close(self) -> None:
+        self._socket.close()
+        with suppress(OSError):
+            os.unlink(self._folder / self._name)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the sockets of processes that were killed before they had a ticket."""
+    with suppress(OSError), _opened(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        for name in os.listdir(folder):
+            try:
+                out.connect(f"{short}/{name}")
+            except ConnectionRefusedError:
+                with suppress(OSError):
+                    os.unlink(folder / name)
+            except OSError:
+                continue
+
+
+def discard(store: Path, mark: str) -> None:
+    """Remove the socket of a process that has ended without doing so."""
+    with suppress(OSError):
+        os.unlink(folder_of(store) / mark)
+
+
+def send(store: Path, news: list[tuple[str, News]]) -> None:
+    """Send messages to processes by their marks; those that cannot be reached look by themselves."""
+    if not news:
+        return
+    with suppress(OSError), _opened(folder_of(store)) as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.setblocking(False)
+        for mark, one in news:
+            with suppress(OSError):
+                out.sendto(msgspec.json.encode(one), f"{short}/{mark}")

@@ -1,0 +1,387 @@
+"""Run a program inside an allocation: `fluxres run` from the request to the exit status.
+
+The launcher, this process, gets the resources, waits for them if it may, says how the program is to be started, passes on
+signals, and frees what the job holds. What happens if one of the processes is killed is in :mod:`fluxres.launch.guardian`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from fluxres import clock, limits
+from fluxres.allocation.facts import Launch
+from fluxres.clock import seconds, ticks
+from fluxres.documents.document import plural
+from fluxres.errors import FluxresError, InsufficientResources, UsageError
+from fluxres.launch import (
+    cgroup,
+    descendants,
+    environment,
+    guardian,
+    identity,
+    lifeline,
+    mailbox,
+    orphans,
+    program,
+    terminal,
+    waiting,
+)
+from fluxres.launch.environment import Setting
+from fluxres.launch.guardian import Crew
+from fluxres.launch.loop import Loop
+from fluxres.launch.mailbox import Mailbox
+from fluxres.launch.program import Start
+from fluxres.launch.wait import Reporter, Wait
+from fluxres.model import changes, matching
+from fluxres.store import Ticket
+from fluxres.syntax import jobspec
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.store import SqliteStore, Transaction
+    from fluxres.syntax.jobspec import Request
+
+_FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+_TASK: Final = jobspec.Task(("program",), "task")
+"""Of a jobspec in the queue, which has to have one."""
+_LOCK_WAIT_S: Final = 300.0
+"""Hundreds may start or end at once, each with a transaction of some milliseconds."""
+
+
+Asking = Callable[["ResourceGraph"], "tuple[Request | None, tuple[tuple[str, int | None], ...], str]"]
+"""What is asked for, once the graph is known: a request, or pools by path with their units; and the match policy."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What to run, and with what.
+
+    Args:
+        argv: the program with its arguments.
+        asking: what is asked for.
+        duration_s: limit of the run time; None for that of the request.
+        wait_s: how long to wait for resources: 0 for not at all, infinity for as long as it takes.
+        priority: in the queue.
+        job: id; None for a new one.
+        user, name: of the job.
+        grace_s: between SIGTERM and SIGKILL.
+        lease_s: life of the lease, which the launcher renews; None for no lease.
+        binds: whether to bind the program to its cores.
+        command: for the journal.
+    """
+
+    argv: tuple[str, ...]
+    asking: Asking
+    duration_s: float | None = None
+    wait_s: float = 0.0
+    priority: int = 0
+    job: str | None = None
+    user: str = ""
+    name: str | None = None
+    grace_s: float = limits.RUN_GRACE_SECONDS_DEFAULT
+    lease_s: float | None = None
+    binds: bool = True
+    command: str = ""
+
+
+class _Ended(Exception):
+    """A signal ended a run that had not started yet."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Run:
+    """A run in its launcher.
+
+    Args:
+        store: where the resources are.
+        graph: name of the graph.
+        order: what to run.
+        reporter: tells the user.
+    """
+
+    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter) -> None:
+        self.store, self.graph, self.order, self.reporter = store, graph, order, reporter
+        self._mark = os.urandom(12).hex()
+        self._job = ""
+        self._status: int | None = None
+        self._is_started = False
+
+    def run(self) -> int:
+        """Run the program to its end and return its exit status.
+
+        Errors: InsufficientResources, InfeasibleRequest, UsageError, StoreError before the program has started.
+        """
+        self._terminal = terminal.find()
+        self._crew = Crew.fork(self._release, has_group=not self._terminal.is_shared)
+        with Loop() as self._loop:
+            calls: dict[int, Callable[[], None]] = {number: partial(self._forward, number) for number in _FORWARDED}
+            calls[signal.SIGCONT] = self._continued
+            if not self._terminal.is_shared:
+                calls[signal.SIGTSTP] = self._stop  # in a shared group, it stops together with the program
+            with self._loop.handling(calls):
+                try:
+                    setting, until_s = self._allocated()
+                    return self._run(setting, until_s)
+                except _Ended as ended:
+                    return 128 + ended.number
+                finally:
+                    self._crew.dismiss()
+
+    # -- resources -------------------------------------------------------------------------------------------------------
+
+    def _allocated(self) -> tuple[Setting, float]:
+        """Get the resources; returns what they are, and their end.  Errors: as :meth:`run`; _Ended."""
+        box = Mailbox(self.store.path, self._mark) if self.order.wait_s else None
+        try:
+            graph = self._ask()
+            if graph is None:
+                assert box is not None
+                wait = Wait(self.store, self.graph, self._job, self.order.wait_s, self.reporter, self._loop, box)
+                graph = wait.until_granted()
+        except BaseException:
+            if self._job:
+                self._release()
+            raise
+        finally:
+            if box is not None:
+                box.close()
+        granted = graph.allocation(self._job)
+        return environment.setting(graph, granted, binds=self.order.binds), granted.end
+
+    def _ask(self) -> ResourceGraph | None:
+        """Ask for the resources, and return the graph if they were granted; otherwise, there is a ticket in the queue.
+
+        Errors: InsufficientResources if it may not wait; InfeasibleRequest.
+        """
+        with self.store.writing(self.graph, command=self.order.command, wait_s=_LOCK_WAIT_S) as transaction:
+            graph = transaction.graph
+            attendance = waiting.Attendance(transaction, self.store.path)
+            attendance.begin()
+            ticket, request = self._ticket(transaction)
+            made = attendance.end(ticket, request)
+            is_granted = ticket in made.granted
+            if not is_granted:
+                self._refuse(graph, ticket, request, made)
+                transaction.tickets.add(ticket)
+        self._job = ticket.job
+        attendance.tell()
+        return graph if is_granted else None
+
+    def _ticket(self, transaction: Transaction) -> tuple[Ticket, Request | None]:
+        order, graph = self.order, transaction.graph
+        request, pools, policy = order.asking(graph)
+        if order.job is None:
+            job = transaction.tickets.next_job()
+            while graph.records.is_holder(job):
+                job = transaction.tickets.next_job()
+        else:
+            job = order.job
+            if graph.records.is_holder(job) or any(ticket.job == job for ticket in transaction.tickets.all()):
+                raise UsageError("holds resources already", where=f"job '{job}'", hint="choose another id, or leave --job out")
+        limit_s = order.duration_s if order.duration_s is not None or request is None else request.duration_s
+        now = graph.now()
+        launch = Launch(
+            identity.host(),
+            identity.boot(),
+            self._crew.processes,
+            self._mark,
+            tuple(os.fsencode(word).decode("utf-8", "backslashreplace") for word in order.argv),
+            None if order.lease_s is None else now + ticks(order.lease_s),
+        )
+        ticket = Ticket(
+            job,
+            order.user,
+            order.priority,
+            seconds(now),
+            launch,
+            order.name,
+            None if request is None else jobspec.to_plain(request if request.tasks else replace(request, tasks=(_TASK,))),
+            pools,
+            None if limit_s is None or limit_s == math.inf else limit_s + order.grace_s,
+            policy,
+            self.reporter.shows_place,
+        )
+        return ticket, request
+
+    def _refuse(self, graph: ResourceGraph, ticket: Ticket, request: Request | None, made: waiting.Pass) -> None:
+        """Refuse what can never be granted, and anything if it may not wait.
+
+        Errors: InfeasibleRequest, InsufficientResources.
+        """
+        if request is not None:
+            if self.order.wait_s and graph.satisfiable(request):
+                return
+            if (refusal := graph.why_not(request, duration_s=ticket.duration_s, policy=ticket.policy)) is not None:
+                raise matching.refused(refusal)
+        elif self.order.wait_s:
+            return
+        number = len(made.waiting) - 1
+        if not number:
+            graph.allocate(_named(graph, ticket), job=ticket.job, duration_s=ticket.duration_s)  # this explains why not
+        raise InsufficientResources(f"{plural(number, 'request')} before it in the queue", hint="--wait queues this one too")
+
+    def _release(self) -> None:
+        """Free what the job holds, and take its ticket out of the queue."""
+        with self.store.writing(self.graph, command=self.order.command, wait_s=_LOCK_WAIT_S) as transaction:
+            graph = transaction.graph
+            attendance = waiting.Attendance(transaction, self.store.path)
+            attendance.begin()
+            for ticket in transaction.tickets.all():
+                if ticket.launch.mark == self._mark:
+                    transaction.tickets.remove(ticket)
+            for job, launch in list(orphans.launched(graph)):
+                if launch.mark == self._mark:
+                    changes.free(graph, job, None, None, None)
+            attendance.end()
+        attendance.tell()
+        mailbox.discard(self.store.path, self._mark)
+
+    # -- the program -----------------------------------------------------------------------------------------------------
+
+    def _run(self, setting: Setting, until_s: float) -> int:
+        """Run the program, and free what the job holds when it has ended; returns its exit status."""
+        order, reporter = self.order, self.reporter
+        for note in setting.notes:
+            reporter.note(note)
+        group, is_limited = cgroup.create(self._mark, setting.memory_bytes)
+        if setting.memory_bytes is not None and not is_limited:
+            reporter.note("memory is not limited: there is no delegated cgroup (version 2) with a memory controller")
+        own = environment.of_job(self._job, self._mark, self.store.url, self.graph)
+        takes_terminal = not self._terminal.is_shared and self._terminal.is_ours
+        self._loop.watch(self._crew.socket.fileno(), self._heard)
+        everything = {**os.environ, **setting.variables, **own}
+        start = Start(order.argv, everything, setting.cpus, setting.memory, group, takes_terminal)
+        reporter.begins()
+        number = self._crew.start(start)
+        self._is_started = True
+        guardian.leave_streams()
+        if not math.isinf(until_s):
+            self._loop.after(max(0.0, until_s - clock.system() - order.grace_s), self._end)
+        if order.lease_s is not None:
+            self._renew_later(order.lease_s)
+        while self._status is None:
+            self._loop.turn()
+        self._terminal.take_back()
+        cgroup.remove(group)
+        try:
+            self._release()
+        except FluxresError as error:
+            reporter.note(f"what job {self._job} holds is freed by the next command: {error}")
+        if number:
+            reporter.note(f"{order.argv[0]}: {os.strerror(number)}")
+            return program.status_of(number)
+        return lifeline.exit_code(self._status)
+
+    def _heard(self) -> None:
+        """A message of the guardian, or its end."""
+        try:
+            word, _, value = self._crew.socket.recv(4096).decode().partition(" ")
+        except OSError:
+            word, value = "", ""
+        match word:
+            case "ended":
+                status, _, left = value.partition(" ")
+                self._status = int(status)
+                if left:
+                    self.reporter.note(f"these processes could not be killed: {left}")
+            case "stopped":
+                if self._terminal.is_there and not self._terminal.is_shared:
+                    self._terminal.stop()
+            case _:
+                self._loop.unwatch(self._crew.socket.fileno())
+                descendants.kill_all()
+                self.reporter.note("the guardian process was killed, and the program with it")
+                self._status = signal.SIGKILL
+
+    def _end(self) -> None:
+        """Ask the program to end: its time is over."""
+        self.reporter.note(f"the time of job {self._job} is over")
+        self._crew.send(f"end {self.order.grace_s}")
+
+    def _renew_later(self, lease_s: float) -> None:
+        self._loop.after(lease_s / 3, partial(self._renew, lease_s))
+
+    def _renew(self, lease_s: float) -> None:
+        with suppress(FluxresError), self.store.writing(self.graph, command=self.order.command) as transaction:
+            graph = transaction.graph
+            if graph.records.is_holder(self._job):
+                changes.renew(graph, self._job, graph.now() + ticks(lease_s))
+        self._renew_later(lease_s)
+
+    # -- signals ---------------------------------------------------------------------------------------------------------
+
+    def _forward(self, number: int) -> None:
+        if not self._is_started:
+            raise _Ended(number)
+        if self._terminal.is_shared and number in _FROM_TERMINAL:
+            return  # the terminal sends it to the program as well
+        self._crew.send(f"end {self.order.grace_s}" if number == signal.SIGTERM else f"signal {number}")
+
+    def _stop(self) -> None:
+        if self._is_started:
+            self._crew.send(f"signal {signal.SIGTSTP}")
+        else:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _continued(self) -> None:
+        if not self._is_started:
+            return
+        if not self._terminal.is_shared and self._terminal.is_ours:
+            program.take_terminal(self._crew.program)
+        self._crew.send(f"signal {signal.SIGCONT}")
+
+
+def _named(graph: ResourceGraph, ticket: Ticket) -> list[tuple[int, int | None]]:
+    return [(graph.vertex(path), amount) for path, amount in ticket.pools]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a run would get now.
+
+    Args:
+        pools: paths with units.
+        start_s, end_s: of the allocation.
+        variables: that it would have, in addition to those of this process.
+        cpus: that it would be bound to; None for no binding.
+        memory_bytes: allocated memory; None for none.
+        notes: what cannot be done.
+    """
+
+    pools: list[tuple[str, int]]
+    start_s: float
+    end_s: float
+    variables: dict[str, str]
+    cpus: tuple[int, ...] | None
+    memory_bytes: int | None
+    notes: list[str]
+
+
+def plan(store: SqliteStore, name: str, order: Order) -> Plan:
+    """What a run would get now; nothing is recorded.
+
+    Errors: InsufficientResources, InfeasibleRequest, UsageError.
+    """
+    graph = store.load(name)
+    request, pools, policy = order.asking(graph)
+    job = order.job or "-"
+    if request is not None:
+        granted = graph.allocate(request, job=job, duration_s=order.duration_s, policy=policy)
+    else:
+        named = [(graph.vertex(path), amount) for path, amount in pools]
+        granted = graph.allocate(named, job=job, duration_s=order.duration_s)
+    made = environment.setting(graph, granted, binds=order.binds)
+    own = {key: value for key, value in environment.of_job(job, "", store.url, name).items() if value not in ("", "-")}
+    where = graph.structure.accounts.where
+    held = [(where(v), amount) for v, amount in zip(*(column.tolist() for column in granted.held), strict=True)]
+    return Plan(held, granted.start, granted.end, {**made.variables, **own}, made.cpus, made.memory_bytes, made.notes)

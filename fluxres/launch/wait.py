@@ -1,0 +1,180 @@
+"""Wait in the queue for resources: sleep until something happens that may have made them free.
+
+Whoever frees something wakes those who get it. Besides, the first few in the queue watch what nobody says: the end of the
+processes of other jobs, and the end of what is held until a certain time. They are a few, and not all at once, so that hundreds
+of waiting processes do not look at the store at the same moment.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from fluxres import limits
+from fluxres.errors import InsufficientResources, RunFailed
+from fluxres.launch import control, waiting
+
+if TYPE_CHECKING:
+    from fluxres.launch.loop import Loop, Timer
+    from fluxres.launch.mailbox import Mailbox, News
+    from fluxres.model import ResourceGraph
+    from fluxres.store import SqliteStore
+
+_STAGGER_S: Final = 0.15
+_LOCK_WAIT_S: Final = 300.0
+
+
+class Reporter(Protocol):
+    """Tells the user what a run does."""
+
+    def note(self, message: str) -> None:
+        """Something worth knowing."""
+
+    def waits(self, job: str, place: int, waiting: int, start_s: Callable[[], float | None]) -> None:
+        """It waits at this place; `start_s` finds the estimated start, infinity if it is not known."""
+
+    def begins(self) -> None:
+        """It has its resources."""
+
+    @property
+    def shows_place(self) -> bool:
+        """Whether it shows changes of the place."""
+
+
+class Wait:
+    """A process that has a ticket, and waits.
+
+    Args:
+        store, graph: where the resources are.
+        job: that of the ticket.
+        wait_s: how long.
+        reporter: tells the user.
+        loop: how it waits.
+        mailbox: wakes it.
+    """
+
+    def __init__(
+        self, store: SqliteStore, graph: str, job: str, wait_s: float, reporter: Reporter, loop: Loop, mailbox: Mailbox
+    ) -> None:
+        self.store, self.graph, self.job, self.wait_s = store, graph, job, wait_s
+        self.reporter, self.loop, self.mailbox = reporter, loop, mailbox
+        self._is_granted = self._is_canceled = self._is_late = False
+        self._reason = ""
+        self._place = (0, 0)
+        self._watched: list[int] = []
+        self._timers: list[Timer] = []
+        self._due: Timer | None = None
+        self._soon: Timer | None = None
+
+    def until_granted(self) -> ResourceGraph:
+        """Wait, and return the graph in which the job has its resources.
+
+        Errors: InsufficientResources when the time is over, RunFailed if its ticket was removed; StoreError.
+        """
+        self.loop.watch(self.mailbox.fileno(), self._read)
+        if not math.isinf(self.wait_s):
+            self._timers.append(self.loop.after(self.wait_s, self._give_up))
+        self._look_later(limits.QUEUE_LOOK_SECONDS)
+        try:
+            while True:
+                self.loop.turn()
+                if self._is_granted:
+                    graph = self.store.load(self.graph)
+                    if graph.records.is_holder(self.job):
+                        return graph
+                    self._is_granted = False
+                if self._is_canceled:
+                    raise RunFailed(self._reason or "it was canceled", where=f"job '{self.job}'")
+                if self._is_late:
+                    raise InsufficientResources(f"not free within {self.wait_s:g} s", where=f"job '{self.job}'")
+        finally:
+            self.loop.unwatch(self.mailbox.fileno())
+            self._forget()
+            for timer in self._timers:
+                timer.cancel()
+
+    def _give_up(self) -> None:
+        self._is_late = True
+
+    def look(self) -> None:
+        """Free what dead processes hold, and make a pass of the queue."""
+        with self.store.writing(self.graph, command="", wait_s=_LOCK_WAIT_S) as transaction:
+            attendance = waiting.Attendance(transaction, self.store.path)
+            attendance.begin()
+            made = attendance.end()
+            is_there = any(ticket.job == self.job for ticket in made.waiting)
+            self._is_granted = not is_there and transaction.graph.records.is_holder(self.job)
+            self._is_canceled = not is_there and not self._is_granted
+        attendance.tell()
+
+    def _look_later(self, delay_s: float) -> None:
+        def look() -> None:
+            self.look()
+            self._look_later(limits.QUEUE_LOOK_SECONDS)
+
+        self._timers = [timer for timer in self._timers if timer.call is not None]
+        self._timers.append(self.loop.after(delay_s, look))
+
+    # -- messages --------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        for news in self.mailbox.read():
+            self._is_granted |= news.is_granted
+            self._is_canceled |= news.is_canceled
+            self._reason = news.reason or self._reason
+            if news.place:
+                if (news.place, news.waiting) != self._place:
+                    self._place = news.place, news.waiting
+                    self.reporter.waits(self.job, news.place, news.waiting, self._estimate)
+                self._watch(news)
+
+    def _estimate(self) -> float | None:
+        graph = self.store.load(self.graph)
+        return waiting.Pass(graph).run(self.store.tickets(self.graph), only_estimate=True).starts.get(self.job)
+
+    # -- what nobody says ------------------------------------------------------------------------------------------------
+
+    def _watch(self, news: News) -> None:
+        """Watch the processes of other jobs, and the time at which something ends."""
+        self._forget()
+        if not news.watch:
+            return
+        delay_s = (news.place - 1) * _STAGGER_S
+        for processes in news.holders:
+            self._watch_job(processes, delay_s)
+        if news.due_s is not None:
+            self._due = self.loop.after(news.due_s + delay_s, self.look)
+
+    def _watch_job(self, processes: tuple[tuple[int, int], ...], delay_s: float) -> None:
+        """Look when all processes of a job have ended."""
+        handles = control.handles(processes)
+        left = set(handles)
+        if not left:
+            self._soon = self.loop.after(delay_s, self.look)
+            return
+
+        def ended(handle: int) -> None:
+            self._unwatch(handle)
+            left.discard(handle)
+            if not left:
+                self._soon = self.loop.after(delay_s, self.look)
+
+        for handle in handles:
+            self._watched.append(handle)
+            self.loop.watch(handle, partial(ended, handle))
+
+    def _unwatch(self, handle: int) -> None:
+        self._watched.remove(handle)
+        self.loop.unwatch(handle)
+        os.close(handle)
+
+    def _forget(self) -> None:
+        for handle in list(self._watched):
+            self._unwatch(handle)
+        for timer in (self._due, self._soon):
+            if timer is not None:
+                timer.cancel()
+        self._due = self._soon = None

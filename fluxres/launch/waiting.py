@@ -1,0 +1,264 @@
+"""The queue of requests that wait for resources: who gets what has become free.
+
+There is no daemon. Whoever frees something makes a pass of the queue in the same transaction, so what is free and wanted never
+stays unused, and the grant is in the store before anybody acts on it (rule H2).
+
+A pass goes through the tickets by priority, then first come first served. A later one overtakes an earlier one only if it does
+not delay it: for that, each earlier one that does not fit now gets the earliest possible start on a trial copy of the graph (as
+with `allocate --or-reserve`), and keeps its pools there. If the pools it needs are held without an end, its start is not known;
+then the copy assumes that these all end together in the distant future, and the pools that it would get are kept for it until
+then.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from fluxres import limits
+from fluxres.allocation.facts import JobFacts
+from fluxres.clock import FOREVER, fixed, seconds, ticks
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownPool, UsageError
+from fluxres.launch import identity, mailbox, orphans
+from fluxres.launch.identity import Presence
+from fluxres.launch.mailbox import News
+from fluxres.model import changes, holdings, matching
+from fluxres.syntax import jobspec
+
+if TYPE_CHECKING:
+    from fluxres.match import Placement
+    from fluxres.model import ResourceGraph
+    from fluxres.store import Ticket, Transaction
+    from fluxres.syntax.jobspec import Request
+
+_Named = list[tuple[int, int]]
+_DISTANT_S: Final = 3e9
+"""Later than any end that somebody gives."""
+
+
+class Pass:
+    """A pass of the queue over a graph.
+
+    Args:
+        graph: what is granted is allocated there.
+        known: requests by job, as far as they have been read.
+
+    Attributes:
+        granted: the tickets that got their resources.
+        waiting: the other tickets, in order.
+        void: tickets whose processes are gone.
+        refused: tickets that can never be granted any more, each with the reason.
+        starts: estimated starts, in seconds, by job, of those that were looked at; infinity for those that are not known.
+    """
+
+    def __init__(self, graph: ResourceGraph, known: dict[str, Request] | None = None) -> None:
+        self.graph, self.known = graph, known or {}
+        self.granted: list[Ticket] = []
+        self.waiting: list[Ticket] = []
+        self.void: list[Ticket] = []
+        self.refused: list[tuple[Ticket, str]] = []
+        self.starts: dict[str, float] = {}
+        self._trial: ResourceGraph | None = None
+        self._blocked: list[Ticket] = []
+        self._placed = 0
+        self._unfit: set[tuple[Any, ...]] = set()
+
+    def run(self, tickets: list[Ticket], *, only_estimate: bool = False) -> Pass:
+        """Go through the tickets in order.
+
+        Args:
+            only_estimate: grant nothing, and find the estimated start of each.
+        """
+        now = self.graph.now()
+        for ticket in tickets:
+            if identity.presence(ticket.launch, now) is Presence.GONE:
+                self.void.append(ticket)
+                continue
+            is_asleep = not identity.is_awake(ticket.launch)  # it keeps its place, and blocks nobody
+            if only_estimate or is_asleep or not self._grant(ticket):
+                self.waiting.append(ticket)
+                if not is_asleep:
+                    self._blocked.append(ticket)
+        refused = [ticket for ticket, _ in self.refused]
+        self.waiting = [ticket for ticket in self.waiting if ticket not in refused]
+        if only_estimate:
+            self._place()
+        return self
+
+    def _grant(self, ticket: Ticket) -> bool:
+        """Allocate what a ticket asks for, if that is free now and delays none before it."""
+        kind = (msgspec.json.encode(ticket.request), ticket.pools, ticket.duration_s, ticket.policy)
+        if kind in self._unfit:
+            return False
+        try:
+            found = self._matched(self.graph, ticket, ticket.duration_s)
+            if found is not None and self._blocked:
+                if len(self._blocked) > limits.QUEUE_PLACED_MAX:
+                    return False
+                end, trial = found[1], self._place()
+                found = self._matched(trial, ticket, self._length_s(ticket))
+                if found is not None:
+                    _commit(trial, ticket, *found)
+                    found = found[0], end
+            if found is None:
+                self._unfit.add(kind)
+                return False
+            _commit(self.graph, ticket, *found)
+        except InsufficientResources:
+            self._unfit.add(kind)
+            return False
+        except (InfeasibleRequest, UnknownPool, UsageError) as error:  # the machine has changed since it was queued
+            self.refused.append((ticket, str(error)))
+            return False
+        self.granted.append(ticket)
+        return True
+
+    def _request(self, ticket: Ticket) -> Request | None:
+        if ticket.request is None:
+            return None
+        if ticket.job not in self.known:
+            self.known[ticket.job] = jobspec.parse(ticket.request, dialect="any")
+        return self.known[ticket.job]
+
+    def _matched(self, graph: ResourceGraph, ticket: Ticket, length_s: float | None) -> tuple[Placement | _Named, int] | None:
+        """What a ticket would get now, and until when; None if a request does not fit now."""
+        request, length = self._request(ticket), None if length_s is None else ticks(length_s)
+        now = graph.now()
+        if request is not None:
+            end = min(now + (matching.length(graph, request) if length is None else length), FOREVER)
+            found = graph.matcher.match(request, now, end, ticket.policy)
+            return None if found is None else (found, end)
+        named = [(graph.vertex(path), amount) for path, amount in ticket.pools]
+        sizes = graph.structure.size
+        end = FOREVER if length is None else now + length
+        return [(v, sizes.item(v) if amount is None else amount) for v, amount in named], end
+
+    def _length_s(self, ticket: Ticket) -> float:
+        """How long a ticket holds its resources: until the distant future if it has no limit."""
+        request, graph = self._request(ticket), self.graph
+        length = None if ticket.duration_s is None else ticks(ticket.duration_s)
+        if length is None and request is not None:
+            length = matching.length(graph, request)
+        return _DISTANT_S - seconds(graph.now()) if length is None or length >= FOREVER else seconds(length)
+
+    # -- earlier tickets -------------------------------------------------------------------------------------------------
+
+    def _place(self) -> ResourceGraph:
+        """Keep, on the trial copy, what each waiting ticket will get."""
+        if self._trial is None:
+            self._trial = _trial(self.graph)
+        for ticket in self._blocked[self._placed : limits.QUEUE_PLACED_MAX]:
+            self._placed += 1
+            with suppress(FluxresError):
+                self.starts[ticket.job] = self._placed_on(self._trial, ticket)
+        return self._trial
+
+    def _placed_on(self, trial: ResourceGraph, ticket: Ticket) -> float:
+        """Reserve the earliest start of a ticket, and return it; infinity if it is not known."""
+        request, now_s = self._request(ticket), seconds(trial.now())
+        if request is None:
+            named = [(trial.vertex(path), None) for path, _ in ticket.pools]
+        else:
+            got = trial.allocate_orelse_reserve(
+                request, job=f"{ticket.job} ", duration_s=self._length_s(ticket), policy=ticket.policy
+            )
+            if got.start < _DISTANT_S:
+                return got.start
+            named = [(pool.vertex, None) for pool in got.pools]
+        for v, _ in named:
+            with suppress(FluxresError):
+                free = trial.planner.free(v, trial.now(), ticks(_DISTANT_S))
+                if free:
+                    trial.allocate([(v, free)], job=f"{ticket.job} ", start=now_s, end=_DISTANT_S)
+        return math.inf
+
+
+def _trial(graph: ResourceGraph) -> ResourceGraph:
+    """A copy on which everything ends, in the distant future if it has no end."""
+    trial = graph.duplicate()
+    trial.clock = fixed(seconds(graph.now()))
+    for one in holdings.of(trial, trial.now()):
+        if one.end >= FOREVER and not one.is_maintenance:
+            trial.set_end(one.job, _DISTANT_S)
+    return trial
+
+
+def _commit(graph: ResourceGraph, ticket: Ticket, found: Placement | _Named, end: int) -> None:
+    """Allocate what was found for a ticket, from now on.  Errors: InsufficientResources."""
+    facts, now = JobFacts(ticket.user, ticket.name, ticks(ticket.since), ticket.launch), graph.now()
+    if isinstance(found, list):
+        changes.allocate(graph, ticket.job, found, (now, end), facts)
+    else:
+        changes.commit_match(graph, replace(found, start=now, end=end), ticket.job, is_moved=True, facts=facts)
+
+
+# -- as a part of any transaction ----------------------------------------------------------------------------------------
+
+
+class Attendance:
+    """What a transaction on a store does for jobs that live by processes, and for requests that wait.
+
+    Args:
+        transaction: on a graph that has such jobs or requests.
+        store: path of the store.
+    """
+
+    def __init__(self, transaction: Transaction, store: Path) -> None:
+        self._transaction, self._store = transaction, store
+        self._news: list[tuple[str, News]] = []
+        self._void: list[str] = []
+
+    def begin(self) -> None:
+        """Free what dead processes held, before the changes of the transaction."""
+        self._void = orphans.reap(self._transaction.graph)
+
+    def end(self, newcomer: Ticket | None = None, request: Request | None = None) -> Pass:
+        """Make a pass of the queue, after the changes of the transaction.
+
+        Args:
+            newcomer: a request that is not in the queue yet; it is not written there.
+            request: that of the newcomer.
+        """
+        tickets, known = self._transaction.tickets.all(), {}
+        if newcomer is not None:
+            tickets = sorted([*tickets, newcomer], key=lambda one: (-one.priority, one.number or math.inf))
+            if request is not None:
+                known[newcomer.job] = request
+        made = Pass(self._transaction.graph, known=known).run(tickets)
+        for ticket in (*made.granted, *made.void, *(ticket for ticket, _ in made.refused)):
+            if ticket.number:
+                self._transaction.tickets.remove(ticket)
+        self._void += [ticket.launch.mark for ticket in made.void]
+        self._news = [(ticket.launch.mark, News(is_granted=True)) for ticket in made.granted]
+        self._news += [(ticket.launch.mark, News(is_canceled=True, reason=reason)) for ticket, reason in made.refused]
+        self._news += _places(self._transaction.graph, made.waiting)
+        return made
+
+    def tell(self) -> None:
+        """Wake those whom the transaction concerns, once it is committed."""
+        for mark in self._void:
+            mailbox.discard(self._store, mark)
+        mailbox.send(self._store, self._news)
+
+
+def _places(graph: ResourceGraph, waiting: list[Ticket]) -> list[tuple[str, News]]:
+    """What the waiting processes learn of a pass: the first few of them, what to watch; some, their places."""
+    if not waiting:
+        return []
+    now = graph.now()
+    holders = tuple(launch.processes for _, launch in orphans.launched(graph) if launch.host == identity.host())
+    leases = [launch.lease for _, launch in orphans.launched(graph) if launch.lease is not None]
+    moments = [moment for moment in (*graph.planner.moments(now, FOREVER), *leases) if now < moment < FOREVER]
+    due_s = seconds(min(moments) - now) if moments else None
+    found = []
+    for place, ticket in enumerate(waiting, 1):
+        if place <= limits.QUEUE_WATCHERS:
+            found.append((ticket.launch.mark, News(place=place, waiting=len(waiting), watch=True, holders=holders, due_s=due_s)))
+        elif ticket.shows_place:
+            found.append((ticket.launch.mark, News(place=place, waiting=len(waiting))))
+    return found

@@ -1,0 +1,129 @@
+"""Programs that run inside allocations, and those that wait for resources."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fluxres.clock import FOREVER, seconds
+from fluxres.model import ResourceGraph
+from fluxres.render import jobs
+from fluxres.render.text import PLAIN, Column, Style, seconds_or_none, table, when
+from fluxres.store import Ticket
+
+_WAITING: Final = "waiting"
+_COMMAND_MAX: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramView:
+    """A program that runs or waits.
+
+    Args:
+        job, user, name: of its job.
+        state: running or waiting.
+        place: in the queue, from 1; 0 if it runs.
+        since_s: when it got its resources, or began to wait.
+        until_s: when its time is over; infinity for never; None if it waits.
+        expected_s: when it is expected to start; infinity if that is not known; None if it runs.
+        hosts: nodes on which it holds something.
+        holds: what it holds, in words.
+        machine: the host on which its processes are.
+        processes: ids of its launcher, its guardian and the program.
+        command: with its arguments.
+    """
+
+    job: str
+    user: str | None
+    name: str | None
+    state: str
+    place: int
+    since_s: float
+    until_s: float | None
+    expected_s: float | None
+    hosts: str
+    holds: str
+    machine: str
+    processes: tuple[int, ...]
+    command: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The program as plain values."""
+        return {
+            "job": self.job,
+            "user": self.user,
+            "name": self.name,
+            "state": self.state,
+            "place": self.place or None,
+            "since": self.since_s,
+            "until": None if self.until_s is None else seconds_or_none(self.until_s),
+            "expected": None if self.expected_s is None or math.isinf(self.expected_s) else self.expected_s,
+            "hosts": self.hosts,
+            "holds": self.holds,
+            "machine": self.machine,
+            "processes": list(self.processes),
+            "command": list(self.command),
+        }
+
+
+def views(graph: ResourceGraph, tickets: Sequence[Ticket], starts: Mapping[str, float]) -> list[ProgramView]:
+    """The programs that run, and then those that wait, in the order of the queue.
+
+    Args:
+        starts: expected starts by job; infinity for those that are not known.
+    """
+    found = []
+    for view in jobs.views(graph, (graph.now(), FOREVER)):
+        one, facts = view.holding, view.holding.facts
+        if (launch := facts.launch) is not None:
+            pids = tuple(pid for pid, _ in launch.processes)
+            until_s = math.inf if one.end >= FOREVER else seconds(one.end)
+            where = view.hosts, view.in_words(), launch.host, pids, launch.command
+            found.append(ProgramView(one.job, facts.user, facts.name, view.state, 0, seconds(one.start), until_s, None, *where))
+    for place, ticket in enumerate(tickets, 1):
+        launch = ticket.launch
+        pids = tuple(pid for pid, _ in launch.processes)
+        expected_s = starts.get(ticket.job, math.inf)
+        who = ticket.job, ticket.user, ticket.name
+        found.append(
+            ProgramView(*who, _WAITING, place, ticket.since, None, expected_s, "", "", launch.host, pids, launch.command)
+        )
+    return found
+
+
+def lines(found: Sequence[ProgramView], *, style: Style = PLAIN) -> list[str]:
+    """Programs as a table."""
+    columns = [
+        Column("JOB", role=lambda _text: "job"),
+        Column("USER"),
+        Column("NAME", drop=1),
+        Column("STATE", role=lambda text: "faint" if text == _WAITING else None),
+        Column("PLACE", right=True, drop=4),
+        Column("SINCE", drop=3),
+        Column("UNTIL", drop=2),
+        Column("EXPECTED", drop=5),
+        Column("HOSTS", drop=6),
+        Column("HOLDS"),
+        Column("COMMAND"),
+    ]
+    return table(columns, [_row(view) for view in found], style=style)
+
+
+def _row(view: ProgramView) -> list[str]:
+    command = shlex.join(view.command)
+    return [
+        view.job,
+        view.user or "",
+        view.name or "",
+        view.state,
+        str(view.place or ""),
+        when(view.since_s),
+        "" if view.until_s is None else when(view.until_s),
+        "" if view.expected_s is None else "unknown" if math.isinf(view.expected_s) else when(view.expected_s),
+        view.hosts,
+        view.holds,
+        command if len(command) <= _COMMAND_MAX else f"{command[:_COMMAND_MAX]}…",
+    ]

@@ -1,0 +1,100 @@
+"""The requests that wait for resources of a graph, as rows of the store.
+
+They are beside the journal and not in it: a request that waits holds nothing, and only what was held has to be replayed. A
+ticket goes in the transaction that records what it was granted, so it is never granted twice and never lost.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Final
+
+import msgspec
+
+from fluxres.allocation.facts import Launch
+from fluxres.errors import StoreError
+
+_QUERY: Final = "SELECT number, body FROM tickets WHERE graph = ? ORDER BY priority DESC, number"
+
+
+class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request that waits.
+
+    Args:
+        job: id that its allocation will have.
+        user, name: as for an allocation.
+        priority: of tickets with different ones, the higher goes first.
+        since: seconds since 1970.
+        launch: the processes that wait; the ticket is void without them.
+        request: a jobspec as plain values; None for pools by name.
+        pools: paths with units, None for all of a pool.
+        duration_s: how long the resources are held; None for no end.
+        policy: the match policy.
+        shows_place: whether it is told its place in the queue whenever that changes.
+        number: of the row; 0 before it is written.
+    """
+
+    job: str
+    user: str
+    priority: int
+    since: float
+    launch: Launch
+    name: str | None = None
+    request: dict[str, Any] | None = None
+    pools: tuple[tuple[str, int | None], ...] = ()
+    duration_s: float | None = None
+    policy: str = "first"
+    shows_place: bool = False
+    number: int = 0
+
+
+class Tickets:
+    """The tickets of one graph, within a transaction.
+
+    Args:
+        db: connection within a transaction.
+        graph: key of its rows.
+    """
+
+    def __init__(self, db: sqlite3.Connection, graph: int) -> None:
+        self._db, self._graph = db, graph
+        self.have_changed = False
+        """Whether the transaction has to be committed because of them."""
+
+    def all(self) -> list[Ticket]:
+        """In the order in which they are considered: by priority, then by number.
+
+        Errors: StoreError for damage.
+        """
+        try:
+            rows = self._db.execute(_QUERY, (self._graph,)).fetchall()
+        except sqlite3.OperationalError:
+            return []  # a store of an earlier version, which no transaction has written since
+        try:
+            return [msgspec.structs.replace(msgspec.json.decode(body, type=Ticket), number=number) for number, body in rows]
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help store)") from None
+
+    def exist(self) -> bool:
+        """Whether there are any."""
+        return self._db.execute("SELECT 1 FROM tickets WHERE graph = ? LIMIT 1", (self._graph,)).fetchone() is not None
+
+    def add(self, ticket: Ticket) -> Ticket:
+        """Write a ticket, and return it with its number."""
+        self.have_changed = True
+        row = (self._graph, ticket.job, ticket.priority, msgspec.json.encode(ticket))
+        number = self._db.execute("INSERT INTO tickets (graph, job, priority, body) VALUES (?, ?, ?, ?)", row).lastrowid
+        return msgspec.structs.replace(ticket, number=number or 0)
+
+    def remove(self, ticket: Ticket) -> None:
+        self.have_changed = True
+        self._db.execute("DELETE FROM tickets WHERE number = ?", (ticket.number,))
+
+    def next_job(self) -> str:
+        """An id for a job, which no other call has returned for this store: r1, r2, …"""
+        self.have_changed = True
+        row = self._db.execute(
+            "INSERT INTO meta (key, value) VALUES ('runs', '1')"
+            " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1 RETURNING value"
+        ).fetchone()
+        return f"r{row[0]}"

@@ -1,0 +1,433 @@
+"""Programs inside allocations: what they see, what is left of them, and who gets what is free."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fluxres import limits
+from fluxres.clock import FOREVER
+from tests.launch.runs import Workstation, is_running, wait_until
+
+BACKGROUND = "sleep 1000 & echo $! > {0}/a; setsid sleep 1000 & echo $! > {0}/b; nohup sleep 1000 & echo $! > {0}/c; wait"
+"""A script with children in its group, in a session of their own, and without a terminal."""
+
+
+def descendants(folder: Path) -> list[int]:
+    files = [folder / name for name in "abc"]
+    wait_until(lambda: all(file.exists() and file.read_text().strip() for file in files))
+    return [int(file.read_text()) for file in files]
+
+
+def test_a_program_runs_in_its_allocation_and_gives_it_back(workstation: Workstation) -> None:
+    out = workstation.command(
+        "run", "-g1", "--no-bind", "--", "sh", "-c", "echo $FLUXRES_JOB $CUDA_VISIBLE_DEVICES; exit 7", status=7
+    )
+    assert out == "r1 0\n"
+    assert workstation.graph().jobs() == []
+    events = [line.split()[3] for line in workstation.command("log", "--no-header").splitlines()]
+    assert events == ["load", "allocate", "free"]
+
+
+def test_an_allocation_of_a_program_is_like_any_other(workstation: Workstation) -> None:
+    workstation.program("-g1", "--name", "training", "--duration", "1h")
+    shown = json.loads(workstation.command("jobs", "r1", "--json"))
+    assert (shown["name"], shown["state"], shown["holds"]) == ("training", "running", {"core": 1, "gpu": 1})
+    assert "held by r1" in workstation.command("why", "-g2", status=1)
+    assert "/ws/ws/gpu0" in workstation.command("find", "job=r1", "-o", "paths")
+    workstation.command("check")
+
+
+def test_its_processes_are_in_the_record(workstation: Workstation) -> None:
+    process, program = workstation.program("-g1")
+    launcher, _, recorded = workstation.processes("r1")
+    assert (launcher, recorded) == (process.pid, program)
+    launch = workstation.graph().facts("r1").launch
+    assert launch is not None
+    assert launch.command[:2] == ("sh", "-c")
+
+
+def test_without_a_graph_a_run_loads_this_machine(tmp_path: Path) -> None:
+    place = Workstation(tmp_path, tmp_path / "new.db")
+    assert "loaded this machine" in place.command("run", "--", "true")
+    assert place.graph().aggregate()["core"] == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "said"),
+    [
+        (["no-such-program"], 127, "No such file"),
+        (["/etc/passwd"], 126, "Permission denied"),
+        (["/"], 126, "Permission denied"),
+        (["sh", "-c", "kill -KILL $$"], 137, ""),
+        (["sh", "-c", "kill -TERM $$"], 143, ""),
+    ],
+)
+def test_the_exit_status_is_that_of_a_shell(workstation: Workstation, argv: list[str], status: int, said: str) -> None:
+    assert said in workstation.command("run", "--no-bind", "--", *argv, status=status)
+    assert workstation.graph().jobs() == []
+
+
+def test_a_run_without_a_program_is_refused(workstation: Workstation) -> None:
+    assert "no program was given" in workstation.command("run", "-n1", status=2)
+
+
+def test_what_does_not_fit_now_is_refused_with_the_earliest_time(workstation: Workstation) -> None:
+    workstation.program("-g2", "--duration", "1h")
+    said = json.loads(workstation.command("run", "-g1", "--json", "--", "true", status=1))
+    assert (said["error"], said["status"]) == ("insufficient", 1)
+    assert said["earliest"] > time.time() + 3000
+
+
+def test_what_never_fits_is_refused_even_by_one_who_would_wait(workstation: Workstation) -> None:
+    assert "never" in workstation.command("run", "-g3", "--wait", "--", "true", status=3)
+
+
+def test_a_dry_run_records_nothing(workstation: Workstation) -> None:
+    shown = json.loads(workstation.command("run", "--resources", "gpus=1 cpus=2", "--dry-run", "--json"))
+    assert [pool["path"] for pool in shown["pools"]] == ["/ws/ws/core0", "/ws/ws/core1", "/ws/ws/gpu0"]
+    assert shown["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
+    assert len(workstation.command("log", "--no-header").splitlines()) == 1
+
+
+# -- whoever dies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("killed", [["launcher"], ["guardian"], ["launcher", "guardian"], ["program"], ["guardian", "program"]])
+def test_rule_h1_what_a_dead_process_held_is_free(workstation: Workstation, killed: list[str]) -> None:
+    process, program = workstation.program("-g1", script=BACKGROUND.format(workstation.folder))
+    left = [program, *descendants(workstation.folder)]
+    ids = dict(zip(("launcher", "guardian", "program"), workstation.processes("r1"), strict=True))
+    for name in killed:
+        os.kill(ids[name], signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: not is_running(ids["guardian"]))
+    assert workstation.command("jobs", "--no-header") == "fluxres: no jobs\n"
+    assert [pid for pid in left if is_running(pid)] == []
+    assert [line.split()[3] for line in workstation.command("log", "--no-header").splitlines()] == ["load", "allocate", "free"]
+
+
+def test_rule_h1_a_reboot_frees_everything_of_a_host(workstation: Workstation) -> None:
+    from msgspec.structs import replace
+
+    from fluxres.allocation.facts import JobFacts
+    from fluxres.launch import identity, orphans
+
+    graph = workstation.graph()
+    workstation.program("-g1")
+    launch = workstation.graph().facts("r1").launch
+    assert launch is not None
+    others = {
+        "same": launch,
+        "rebooted": replace(launch, boot="another/1"),
+        "elsewhere": replace(launch, host="another"),
+        "expired": replace(launch, host="another", lease=graph.now() - 1),
+        "leased": replace(launch, host="another", lease=graph.now() + 10**9),
+        "container": replace(launch, boot=identity.boot().partition("/")[0] + "/1"),
+    }
+    for job, one in others.items():
+        graph.allocate("slot/core", job=job, user="ada", launch=one)
+    orphans.reap(graph)
+    assert graph.jobs() == ["same", "elsewhere", "leased", "container"]
+    assert graph.facts("same") == JobFacts("ada", None, graph.facts("same").submitted, launch)
+
+
+def test_the_log_says_why_a_job_was_freed(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g1")
+    launcher, guardian, _ = workstation.processes("r1")
+    os.kill(guardian, signal.SIGSTOP)
+    os.kill(launcher, signal.SIGKILL)
+    os.kill(guardian, signal.SIGKILL)
+    process.wait()
+    workstation.command("jobs")
+    assert "(its processes have ended)" in workstation.command("log")
+
+
+def test_children_that_outlive_the_program_are_killed_when_it_ends(workstation: Workstation) -> None:
+    script = BACKGROUND.format(workstation.folder).removesuffix("wait") + "exit 0"
+    assert workstation.command("run", "--no-bind", "--", "sh", "-c", script) == ""
+    assert [pid for pid in descendants(workstation.folder) if is_running(pid)] == []
+
+
+def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(workstation: Workstation) -> None:
+    process, program = workstation.program("--grace", "0.2", script="trap '' TERM; while :; do sleep 0.1; done")
+    process.terminate()
+    assert process.wait() == 137
+    assert not is_running(program)
+    assert workstation.graph().jobs() == []
+
+
+def test_a_program_ends_when_its_time_is_over(workstation: Workstation) -> None:
+    out = workstation.command(
+        "run", "--no-bind", "--duration", "0.5", "--", "sh", "-c", "trap 'echo over; exit 3' TERM; sleep 1000 & wait", status=3
+    )
+    assert "over\n" in out
+    assert "the time of job r1 is over" in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM])
+def test_signals_are_passed_on(workstation: Workstation, number: signal.Signals) -> None:
+    ready = workstation.folder / "ready"
+    script = f"trap 'exit {number}' {number.name.removeprefix('SIG')}; echo ready > {ready}; while :; do sleep 0.02; done"
+    process, _ = workstation.program(script=script)
+    wait_until(ready.exists)
+    process.send_signal(number)
+    assert process.wait() == number
+
+
+def test_a_program_started_with_nohup_goes_on(workstation: Workstation) -> None:
+    process, program = workstation.program(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.2)
+    assert is_running(program)
+
+
+def test_closed_streams_stay_closed(workstation: Workstation) -> None:
+    script = f"for n in 0 1; do test -e /proc/self/fd/$n && echo $n; done > {workstation.folder}/open; sleep 0"
+    process = workstation.popen(
+        "run", "--no-bind", "--", "sh", "-c", script, stdin=None, stdout=None, preexec_fn=lambda: (os.close(0), os.close(1))
+    )
+    assert process.wait() == 0
+    assert workstation.graph().jobs() == []
+
+
+def test_the_reader_of_a_program_sees_its_end(workstation: Workstation) -> None:
+    process, _ = workstation.program(script="echo said; exec >&- 2>&-; exec sleep 1000")
+    assert process.stdout is not None
+    assert process.stdout.read() == "said\n"
+
+
+def test_a_program_goes_on_when_the_store_is_removed(workstation: Workstation) -> None:
+    process, program = workstation.program(script=f"while ! test -e {workstation.folder}/go; do sleep 0.02; done; exit 5")
+    for file in workstation.folder.glob("ws.db*"):
+        if file.is_file():
+            file.unlink()
+    assert is_running(program)
+    (workstation.folder / "go").touch()
+    assert process.wait() == 5
+    assert process.stderr is not None
+    assert "is freed by the next command" in process.stderr.read()
+
+
+def test_a_program_that_overruns_keeps_what_it_holds(workstation: Workstation) -> None:
+    from fluxres.clock import fixed
+    from fluxres.launch import orphans
+
+    workstation.program("-g1", "--duration", "1h")
+    graph = workstation.graph()
+    graph.clock = fixed(time.time() + 7200)  # the clock has jumped
+    assert graph.aggregate()["gpu"] == 2
+    assert orphans.reap(graph) == []
+    assert graph.aggregate()["gpu"] == 1
+    assert graph.allocation("r1").window[1] == graph.now() + limits.OVERRUN_TICKS
+
+
+# -- the queue ---------------------------------------------------------------------------------------------------------------
+
+
+def waiting(place: Workstation, number: int = 1) -> None:
+    wait_until(lambda: len(place.tickets()) == number)
+
+
+def test_rule_h2_a_waiting_run_starts_as_soon_as_there_is_room(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g2")
+    second = workstation.popen("run", "-g1", "--wait", "--", "sh", "-c", "echo $FLUXRES_JOB $CUDA_VISIBLE_DEVICES")
+    waiting(workstation)
+    process.terminate()
+    out, err = second.communicate()
+    assert out == "r2 0\n"
+    assert err.startswith("fluxres: job r2 waits for resources: place 1 of 1, its start is not known\n")
+    assert list((workstation.folder / "ws.db.run").iterdir()) == []
+
+
+def test_a_waiting_run_starts_when_launcher_and_guardian_are_killed(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g2")
+    launcher, guardian, _ = workstation.processes("r1")
+    second = workstation.popen("run", "-g1", "--wait", "--", "true")
+    waiting(workstation)
+    os.kill(guardian, signal.SIGKILL)
+    os.kill(launcher, signal.SIGKILL)
+    process.wait()
+    assert second.wait(20) == 0
+
+
+def test_a_waiting_run_starts_when_an_allocation_ends_or_is_freed(workstation: Workstation) -> None:
+    workstation.command("allocate", "gpu1@ws", "--job", "j2")
+    workstation.command("allocate", "gpu0@ws", "--job", "j1", "--duration", "4s")
+    first = workstation.popen("run", "-g1", "--wait", "--", "true")
+    assert first.wait(30) == 0
+    second = workstation.popen("run", "-g2", "--wait", "--", "true")
+    waiting(workstation)
+    workstation.command("free", "j2")
+    assert second.wait(20) == 0
+
+
+def order_of(place: Workstation, *waits: tuple[str, ...]) -> list[str]:
+    """The order in which waiting runs start, by the numbers of their arguments."""
+    process, _ = place.program("-g2")
+    log = place.folder / "order"
+    log.touch()
+    runs = []
+    for number, words in enumerate(waits):
+        runs.append(place.popen("run", "--no-bind", *words, "--wait", "--", "sh", "-c", f"echo {number} >> {log}; sleep 0.1"))
+        waiting(place, number + 1)
+    process.terminate()
+    for run in runs:
+        assert run.wait(30) == 0
+    return log.read_text().split()
+
+
+def test_first_come_first_served(workstation: Workstation) -> None:
+    assert order_of(workstation, ("-g2",), ("-g2",), ("-g2",)) == ["0", "1", "2"]
+
+
+def test_higher_priority_goes_first(workstation: Workstation) -> None:
+    assert order_of(workstation, ("-g2",), ("-g2", "--priority", "5"), ("-g2", "--priority", "-1")) == ["1", "0", "2"]
+
+
+def test_a_later_run_does_not_delay_an_earlier_one(workstation: Workstation) -> None:
+    workstation.command("allocate", "gpu0@ws", "--job", "j1")
+    big = workstation.popen("run", "-g2", "-c6", "--wait", "--job", "big", "--", "true")
+    waiting(workstation)
+    small = workstation.popen("run", "-g1", "--wait", "--job", "small", "--", "true")
+    waiting(workstation, 2)
+    assert workstation.command("run", "-c2", "--no-bind", "--wait", "--", "echo", "through") == "through\n"
+    assert "2 requests before it" in workstation.command("run", "-c3", "--", "true", status=1)
+    workstation.command("free", "j1")
+    assert (big.wait(30), small.wait(30)) == (0, 0)
+
+
+def test_a_short_run_may_go_before_a_start_that_is_known(workstation: Workstation) -> None:
+    workstation.command("allocate", "gpu0@ws", "--job", "j1", "--duration", "1h")
+    workstation.popen("run", "-g2", "--wait", "--duration", "1h", "--", "true")
+    waiting(workstation)
+    assert workstation.command("run", "-g1", "--no-bind", "--duration", "30m", "--", "echo", "through") == "through\n"
+    assert "before it" in workstation.command("run", "-g1", "--duration", "2h", "--", "true", status=1)
+    shown = json.loads(workstation.command("ps", "--json"))["programs"]
+    assert [(one["state"], one["place"]) for one in shown] == [("waiting", 1)]
+    assert abs(shown[0]["expected"] - time.time() - 3600) < 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_stopped_or_killed_waiter_blocks_nobody(workstation: Workstation, number: signal.Signals) -> None:
+    process, _ = workstation.program("-g2")
+    first = workstation.popen("run", "-g2", "--wait", "--", "true")
+    waiting(workstation)
+    first.send_signal(number)
+    if number == signal.SIGKILL:
+        first.wait()
+        waiting(workstation, 0)  # its guardian takes it out
+    second = workstation.popen("run", "-g2", "--wait", "--", "true")
+    waiting(workstation, 2 if number == signal.SIGSTOP else 1)
+    process.terminate()
+    assert second.wait(30) == 0
+    if number == signal.SIGSTOP:
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(30) == 0
+
+
+def test_one_waits_no_longer_than_it_may(workstation: Workstation) -> None:
+    workstation.program("-g2")
+    assert "not free within 0.3 s" in workstation.command("run", "-g1", "--wait=0.3", "--", "true", status=1)
+    assert workstation.tickets() == []
+    assert "not free within 0.3 s" in workstation.command("run", "--wait", "0.3s", "-g1", "--", "true", status=1)
+
+
+def test_ctrl_c_takes_a_waiting_run_out_of_the_queue(workstation: Workstation) -> None:
+    workstation.program("-g2")
+    second = workstation.popen("run", "-g1", "--wait", "--", "true")
+    waiting(workstation)
+    second.send_signal(signal.SIGINT)
+    assert second.wait() == 130
+    assert workstation.tickets() == []
+
+
+# -- ps, wait, cancel ----------------------------------------------------------------------------------------------------
+
+
+def test_ps_shows_what_runs_and_what_waits(workstation: Workstation) -> None:
+    workstation.program("-g2", "--name", "training")
+    workstation.popen("run", "-g1", "--wait", "--", "hostname", "-f")
+    waiting(workstation)
+    running, queued = json.loads(workstation.command("ps", "--json"))["programs"]
+    assert (running["job"], running["name"], running["state"], running["holds"]) == (
+        "r1",
+        "training",
+        "running",
+        "1 core, 2 gpus",
+    )
+    assert (queued["job"], queued["state"], queued["place"], queued["expected"]) == ("r2", "waiting", 1, None)
+    assert queued["command"] == ["hostname", "-f"]
+    assert [line.split()[0] for line in workstation.command("ps", "--no-header").splitlines()] == ["r1", "r2"]
+    assert workstation.command("ps", "-o", "csv").startswith("job,user,name,state,place,since,until,expected,")
+
+
+def test_wait_returns_when_jobs_end(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g2")
+    second = workstation.popen("run", "-g1", "--wait", "--", "true")
+    waiting(workstation)
+    waits = workstation.popen("wait", "r1", "r2")
+    time.sleep(0.3)
+    assert waits.poll() is None
+    process.terminate()
+    assert (second.wait(), waits.wait()) == (0, 0)
+    assert workstation.command("wait", "r1") == ""
+    assert "no job 'r9'" in workstation.command("wait", "r9", status=2)
+    workstation.command("allocate", "gpu0@ws", "--job", "j1")
+    assert "fluxres free j1" in workstation.command("wait", "j1", status=2)
+
+
+def test_cancel_ends_what_runs_and_what_waits(workstation: Workstation) -> None:
+    process, program = workstation.program("-g2")
+    second = workstation.popen("run", "-g1", "--wait", "--", "true")
+    waiting(workstation)
+    assert workstation.command("cancel", "r2", "r1") == "r2 is canceled\nr1 is canceled\n"
+    assert (process.wait(), second.wait()) == (143, 5)
+    assert not is_running(program)
+    assert (workstation.graph().jobs(), workstation.tickets()) == ([], [])
+
+
+def test_cancel_kills_what_does_not_end(workstation: Workstation) -> None:
+    process, program = workstation.program("-g2", script="trap '' TERM; while :; do sleep 0.1; done")
+    process.send_signal(signal.SIGSTOP)
+    workstation.command("cancel", "r1", "--grace", "0")
+    assert not is_running(program)
+    assert workstation.graph().jobs() == []
+
+
+def test_ids_are_not_used_twice(workstation: Workstation) -> None:
+    workstation.program("--job", "mine")
+    assert "job 'mine'" in workstation.command("run", "--job", "mine", "--", "true", status=2)
+    workstation.command("allocate", "gpu0@ws", "--job", "r1")
+    assert workstation.command("run", "--no-bind", "--", "sh", "-c", "echo $FLUXRES_JOB") == "r2\n"
+
+
+def test_a_lease_is_renewed(workstation: Workstation) -> None:
+    workstation.program("--lease", "0.6")
+    first = workstation.graph().facts("r1").launch
+    assert first is not None
+    assert first.lease is not None
+
+    def renewed() -> bool:
+        now = workstation.graph().facts("r1").launch
+        return now is not None and now.lease is not None and first.lease is not None and first.lease < now.lease < FOREVER
+
+    wait_until(renewed)
+
+
+def test_a_small_campaign_of_kills_leaves_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.launch.run_campaign", "--runs", "25", "--seed", "3"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,111 @@
+"""A store that several users share, and many runs at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import fluxres
+from fluxres.store import journal, open_store
+from tests.launch import runs
+from tests.launch.runs import Workstation, wait_until
+
+GROUP = 54321
+USERS = (54322, 54323)
+IMPORTED = (
+    "fluxres.cli.main",
+    "fluxres.cli.commands.run",
+    "fluxres.cli.commands.ps",
+    "fluxres.launch.runs",
+    "fluxres.launch.lifeline",
+)
+
+
+def as_user(user: int, *words: str, umask: int = 0o022) -> int:
+    """A command as a user of the group, in a fork of this process: another user may not read the interpreter."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 99
+    try:
+        os.setsid()
+        os.setgroups([GROUP])
+        os.setgid(GROUP)
+        os.setuid(user)
+        os.umask(umask)
+        journal.os_user.cache_clear()
+        status = import_module("fluxres.cli.program").run(list(words))
+    finally:
+        os._exit(status)
+
+
+def status_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workstation]:
+    """A store in a directory of the group, created by the first user; not below that of pytest, which is for its user only."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as several users")
+    for name in IMPORTED:
+        import_module(name)
+    folder = Path(tempfile.mkdtemp(prefix="fluxres-"))
+    folder.chmod(0o755)
+    place = folder / "lab"
+    place.mkdir()
+    os.chown(place, 0, GROUP)
+    place.chmod(0o2775)
+    machine = folder / "machine.yaml"
+    machine.write_text(runs.MACHINE, encoding="utf-8")
+    machine.chmod(0o644)
+    monkeypatch.setenv("FLUXRES_STORE", str(place / "ws.db"))
+    monkeypatch.chdir(place)
+    open_store(str(folder / "warm.db")).put("ws", fluxres.loads(runs.MACHINE))  # imports what the users cannot
+    open_store(str(folder / "warm.db")).load().why_not("slot/gpu=9")
+    assert status_of(as_user(USERS[0], "load", str(machine), umask=0o002)) == 0
+    yield Workstation(place, place / "ws.db")
+    shutil.rmtree(folder)
+
+
+def test_users_of_a_group_share_a_store_whatever_their_umask(shared: Workstation) -> None:
+    go, done = shared.folder / "go", shared.folder / "done"
+    first = as_user(USERS[0], "run", "-g2", "--no-bind", "--", "sh", "-c", f"while ! test -e {go}; do sleep 0.02; done")
+    wait_until(lambda: shared.graph().jobs())
+    second = as_user(USERS[1], "run", "-g1", "--no-bind", "--wait", "--", "sh", "-c", f"id -u > {done}")
+    wait_until(shared.tickets)
+    assert {stat.S_IMODE(file.stat().st_mode) & 0o660 for file in shared.folder.glob("ws.db*") if file.is_file()} == {0o660}
+    assert status_of(as_user(USERS[1], "cancel", "r1")) == 2  # a job of another user
+    go.touch()
+    assert (status_of(first), status_of(second)) == (0, 0)
+    assert done.read_text() == f"{USERS[1]}\n"
+    assert {entry.user for entry in open_store(str(shared.store)).log()} == {f"uid {user}" for user in USERS}
+
+
+def test_another_user_frees_what_a_dead_process_held(shared: Workstation) -> None:
+    first = as_user(USERS[0], "run", "-g2", "--no-bind", "--", "sleep", "1000")
+    wait_until(lambda: shared.graph().jobs())
+    launcher, guardian, _ = shared.processes("r1")
+    os.kill(guardian, 9)
+    os.kill(launcher, 9)
+    status_of(first)
+    assert status_of(as_user(USERS[1], "run", "-g2", "--no-bind", "--", "true")) == 0
+
+
+def test_sixteen_at_once_are_neither_lost_nor_doubled(workstation: Workstation) -> None:
+    script = f"""
+        for device in $(echo $CUDA_VISIBLE_DEVICES); do
+            exec 9> {workstation.folder}/device$device; flock -n 9 || echo twice >> {workstation.folder}/log
+        done
+        echo $FLUXRES_JOB >> {workstation.folder}/log; sleep 0.05"""
+    started = [workstation.popen("run", "-g1", "--no-bind", "--wait", "--", "sh", "-c", script) for _ in range(16)]
+    assert [one.wait(120) for one in started] == [0] * 16
+    log = (workstation.folder / "log").read_text().split()
+    assert sorted(log, key=lambda job: int(job[1:])) == [f"r{number}" for number in range(1, 17)]

@@ -1,0 +1,175 @@
+"""Passes of the queue on graphs in memory: who gets what, in which order, and who learns of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fluxres
+from fluxres import limits
+from fluxres.allocation.facts import Launch
+from fluxres.clock import fixed
+from fluxres.launch import identity, waiting
+from fluxres.launch.loop import Loop
+from fluxres.launch.mailbox import Mailbox, News, send
+from fluxres.launch.runs import Order
+from fluxres.launch.wait import Wait
+from fluxres.launch.waiting import Pass
+from fluxres.store import Ticket, open_store
+from fluxres.syntax import jobspec
+from tests.launch import runs
+
+HERE = Launch(identity.host(), identity.boot(), (identity.of(os.getpid()),), "mark")
+
+
+def machine(cores: int = 8, gpus: int = 2) -> fluxres.ResourceGraph:
+    inside = [{"type": name, "count": count} for name, count in (("core", cores), ("gpu", gpus)) if count]
+    graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "hosts": "ws", "with": inside}]})
+    graph.clock = fixed(1000.0)
+    return graph
+
+
+def ticket(number: int, shape: str, duration_s: float | None = None, priority: int = 0) -> Ticket:
+    request = jobspec.as_request(shape)
+    plain = {**jobspec.to_plain(request), "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}]}
+    return Ticket(f"t{number}", "ada", priority, 0.0, HERE, request=plain, duration_s=duration_s, number=number)
+
+
+def granted(graph: fluxres.ResourceGraph, tickets: Sequence[Ticket]) -> list[str]:
+    return [one.job for one in Pass(graph).run(list(tickets)).granted]
+
+
+def test_past_the_bound_none_overtakes() -> None:
+    graph = machine()
+    graph.allocate("slot/gpu", job="j")
+    blocked = [ticket(i, "slot/[gpu=2;core]", duration_s=float(i)) for i in range(1, limits.QUEUE_PLACED_MAX + 2)]
+    small = ticket(1000, "slot/core", duration_s=1.0)
+    assert granted(graph, [*blocked[:2], small]) == ["t1000"]
+    assert granted(machine_with(graph), [*blocked, small]) == []
+
+
+def machine_with(graph: fluxres.ResourceGraph) -> fluxres.ResourceGraph:
+    """The machine with the GPU held, and nothing else."""
+    made = machine()
+    made.allocate("slot/gpu", job="j")
+    return made
+
+
+def test_a_known_start_is_kept_and_an_unknown_one_keeps_its_pools() -> None:
+    graph = machine()
+    graph.allocate("slot/gpu", job="limited", duration_s=100)
+    tickets = [ticket(1, "slot/gpu=2", 50), ticket(2, "slot/gpu", 101), ticket(3, "slot/gpu", 100)]
+    made = Pass(graph).run(tickets)
+    assert [one.job for one in made.granted] == ["t3"]
+    assert made.starts["t1"] == 1100.0
+    graph = machine(cores=2)
+    graph.allocate("slot/gpu=2", job="endless")
+    made = Pass(graph).run([ticket(1, "slot/[gpu;core=2]"), ticket(2, "slot/core", 1)])
+    assert (made.granted, made.starts["t1"]) == ([], float("inf"))
+
+
+def test_requests_that_the_machine_cannot_satisfy_any_more_are_refused() -> None:
+    graph = machine()
+    made = Pass(graph).run([ticket(1, "slot/node"), ticket(2, "slot/core")])
+    assert [one.job for one in made.granted] == ["t1"]
+    small = machine(gpus=0)
+    made = Pass(small).run([ticket(1, "slot/gpu"), ticket(2, "slot/core")])
+    assert [one.job for one, _ in made.refused] == ["t1"]
+    assert "gpu" in made.refused[0][1]
+    assert [one.job for one in made.granted] == ["t2"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.sampled_from((None, 50, 500)), st.integers(0, 1)), max_size=7),
+    st.lists(st.tuples(st.integers(1, 2), st.sampled_from((None, 60.0, 300.0))), max_size=2),
+)
+def test_rule_h2_what_fits_and_delays_none_is_granted(
+    asked: list[tuple[int, int, float | None, int]], held: list[tuple[int, float | None]]
+) -> None:
+    """A ticket that fits is refused only if one before it waits, and never because of a later one."""
+    graph = machine(cores=4)
+    for number, (cores, length) in enumerate(held):
+        graph.allocate(f"slot/core={cores}", job=f"j{number}", duration_s=length)
+    tickets = [
+        ticket(i, f"slot/[core={cores}{f';gpu={gpus}' if gpus else ''}]", length, priority)
+        for i, (cores, gpus, length, priority) in enumerate(asked, 1)
+    ]
+    tickets.sort(key=lambda one: (-one.priority, one.number))
+    alone = graph.duplicate()
+    made = Pass(graph).run(tickets)
+    assert {one.job for one in (*made.granted, *made.waiting)} == {one.job for one in tickets}
+    assert graph.check() == []
+    head = next((one for one in tickets if one in made.waiting), None)
+    if head is not None:  # the first that waits does not fit beside those before it
+        for one in tickets[: tickets.index(head)]:
+            alone.allocate(jobspec.parse(one.request, dialect="any"), job=one.job, duration_s=one.duration_s)
+        assert alone.why_not(jobspec.parse(head.request, dialect="any"), duration_s=head.duration_s) is not None
+    if not made.waiting:
+        return
+    # Those that overtook it do not make its start later than it would be without them.
+    first = jobspec.parse(tickets[tickets.index(made.waiting[0])].request, dialect="any")
+    length = made.waiting[0].duration_s
+    with_all, without = graph.earliest(first, duration_s=length), alone.earliest(first, duration_s=length)
+    if without is not None and length is not None:
+        assert with_all is not None
+        assert with_all <= without
+
+
+def test_a_queue_has_watchers_and_all_who_show_their_place_learn_it() -> None:
+    graph = machine()
+    tickets = [ticket(i, "slot/gpu=2") for i in range(1, 9)]
+    shown = Ticket("t9", "ada", 0, 0.0, HERE, shows_place=True)
+    news = [one for _, one in waiting._places(graph, [*tickets, shown])]
+    assert [one.place for one in news] == [*range(1, limits.QUEUE_WATCHERS + 1), 9]
+    assert [one.watch for one in news] == [True] * limits.QUEUE_WATCHERS + [False]
+
+
+def test_the_grace_period_of_a_run_is_longer_than_that_of_a_job() -> None:
+    assert Order((), lambda _graph: (None, (), "first")).grace_s == limits.RUN_GRACE_SECONDS_DEFAULT
+    assert limits.RUN_GRACE_SECONDS_DEFAULT > limits.GRACE_SECONDS_DEFAULT
+
+
+class Silent:
+    """Tells nobody."""
+
+    shows_place = False
+
+    def note(self, message: str) -> None: ...
+    def waits(self, job: str, place: int, waiting: int, start_s: object) -> None: ...
+    def begins(self) -> None: ...
+
+
+def test_a_waiting_process_looks_by_itself_if_nothing_wakes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = runs.workstation(tmp_path)
+    monkeypatch.setattr(limits, "QUEUE_LOOK_SECONDS", 0.05)
+    store = open_store(str(place.store))
+    with store.writing() as transaction:
+        transaction.tickets.add(ticket(0, "slot/core"))
+    box = Mailbox(place.store, "another mark")  # it gets no message
+    with Loop() as loop:
+        graph = Wait(store, "ws", "t0", 10.0, Silent(), loop, box).until_granted()
+    box.close()
+    assert graph.jobs() == ["t0"]
+    assert store.tickets() == []
+
+
+def test_messages_arrive_and_stale_sockets_go(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    store = deep / "a.db"
+    store.touch(0o660)
+    first = Mailbox(store, "first")
+    news = News(place=2, waiting=3, watch=True, holders=(((1, 2), (3, 4)),), due_s=1.5)
+    send(store, [("first", news), ("nobody", news)])
+    assert first.read() == [news]
+    first._socket.close()
+    second = Mailbox(store, "second")
+    assert [file.name for file in (deep / "a.db.run").iterdir()] == ["second"]
+    second.close()
+    assert list((deep / "a.db.run").iterdir()) == []
