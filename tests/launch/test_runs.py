@@ -159,7 +159,9 @@ def test_children_that_outlive_the_program_are_killed_when_it_ends(workstation: 
 
 
 def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(workstation: Workstation) -> None:
-    process, program = workstation.program("--grace", "0.2", script="trap '' TERM; while :; do sleep 0.1; done")
+    ready = workstation.folder / "ready"
+    process, program = workstation.program("--grace", "0.2", script=f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done")
+    wait_until(ready.exists)
     process.terminate()
     assert process.wait() == 137
     assert not is_running(program)
