@@ -207,9 +207,14 @@ def key_value(text: str) -> tuple[str, str | None]:
 # -- requests ------------------------------------------------------------------------------------------------------------
 
 
+_COMPLETERS: Final = {"partition": completing.partition, "nodelist": completing.pool}
+
+
 def _click(option: options.Option) -> click.Option:
     """An option of a request, for click."""
     kind: dict[str, Any] = {"metavar": option.value} if option.value else {"is_flag": True}
+    if option.name in _COMPLETERS:
+        kind["shell_complete"] = _COMPLETERS[option.name]
     return click.Option([*option.spellings, option.name], help=f"{option.help[:1].upper()}{option.help[1:]}", **kind)
 
 

@@ -121,6 +121,9 @@ topic = one_of(_topics)
 job = _of_graph(lambda graph, _: graph.jobs())
 subsystem = _of_graph(lambda graph, _: graph.subsystems)
 stage = _of_graph(lambda graph, _: graph.records.stages)
+partition = _of_graph(lambda graph, _: graph.partitions)
+reservation = _of_graph(lambda graph, _: graph.records.reservations)
+user = _of_graph(lambda graph, _: sorted({facts.user for facts in graph.records.facts.values() if facts.user}))
 machine = or_file(one_of(lambda: ("this-machine", "hwloc:")))
 
 

@@ -19,7 +19,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "load": (
         Example("Load a machine and give it a name", "fluxres load data/clusters/demo.yaml --name mine"),
         Example("Load the machine that you are on", "fluxres load this-machine"),
-        Example("Begin again with the machine as the file has it", "fluxres load data/clusters/demo.yaml --replace"),
+        Example("Start over with the machine in the file", "fluxres load data/clusters/demo.yaml --replace"),
     ),
     "graphs": (
         Example("List the graphs of the store", "fluxres graphs"),
@@ -108,7 +108,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("Two whole nodes for two hours", "fluxres allocate '/demo/rack1/node[4-5]' --job j2 --duration 2h"),
         Example("Two slots with four cores and a GPU each", "fluxres allocate 'slot=2/[core=4;gpu=1]' --job j2"),
         Example(
-            "As flux run has it; reserved if it cannot start now", "fluxres allocate -N8 -x --job j2 --duration 1h --or-reserve"
+            "With options as in flux run; reserved if it cannot start now",
+            "fluxres allocate -N8 -x --job j2 --duration 1h --or-reserve",
         ),
     ),
     "free": (

@@ -49,15 +49,29 @@ def _lines(error: FluxresError) -> list[str]:
         error.hint = f"free from {when_from(error.earliest)} on"
     if isinstance(error, InputError):
         return mistakes.lines(error)
-    first, *more = str(error).splitlines() or [""]
+    needless = _needless(error)
+    text = str(error).removeprefix(f"{error.where}: " if error.where in needless else "")
+    first, *more = text.splitlines() or [""]
     lines = [f"{_ERROR} {first}", *(f"  {line}" for line in more)]
     reasons = getattr(error, "reasons", None) or {}
     if isinstance(reasons, dict) and len(reasons) > 1:
         said = f"{error.where}: {error.message}"
-        others = [f"  {where}: {why}" for where, why in reasons.items() if f"{where}: {why}".removesuffix(".") not in said]
+        others = [
+            f"  {why}" if where in needless else f"  {where}: {why}"
+            for where, why in reasons.items()
+            if f"{where}: {why}".removesuffix(".") not in said
+        ]
         lines += others[:_REASONS_MAX]
         lines += [f"  and {len(others) - _REASONS_MAX} more"] * (len(others) > _REASONS_MAX)
     return lines
+
+
+def _needless(error: FluxresError) -> frozenset[str]:
+    if not isinstance(error, InsufficientResources | InfeasibleRequest):
+        return frozenset()
+    from fluxres.render import refusals
+
+    return refusals.needless(error)
 
 
 def _as_fluxres(error: BaseException) -> FluxresError:

@@ -1,4 +1,4 @@
-"""The output of `fluxres hierarchy`: a table of instances with the columns of flux-tree, and one of hierarchies."""
+"""The output of `fluxres hierarchy`: tables of instances and of hierarchies; as CSV with the columns of flux-tree."""
 
 from __future__ import annotations
 
@@ -55,15 +55,39 @@ def _values(row: Row) -> list[Any]:
 def lines(outcomes: Sequence[Outcome], *, style: Style) -> list[str]:
     shown: list[str] = []
     for one in outcomes:
-        cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in _values(row)] + [_trouble(row)] for row in one.rows]
-        columns = [*_right(*_COLUMNS), Column("Trouble", role=lambda _text: "bad")]
-        shown += [f"Topology {one.name}:", *table(columns, cells, style=style), ""]
+        began_s = min((row.begin_s for row in one.rows), default=0.0)
+        cells = [_cells(row, began_s) for row in one.rows]
+        shown += [f"Topology {one.name}:", *table(_INSTANCES, cells, style=style), ""]
     return shown + _totals(outcomes, style=style)
+
+
+_PLANNED: Final = [
+    Column("INSTANCE"),
+    Column("JOBS", right=True),
+    Column("NODES", right=True),
+    Column("CORES/NODE", right=True, drop=2),
+    Column("GPUS/NODE", right=True, drop=1),
+]
+_INSTANCES: Final = [
+    *_PLANNED,
+    Column("BEGIN (s)", right=True),
+    Column("END (s)", right=True),
+    Column("TIME (s)", right=True, drop=3),
+    Column("PER START (µs)", right=True, drop=4),
+    Column("TROUBLE", role=lambda _text: "bad"),
+]
+
+
+def _cells(row: Row, began_s: float) -> list[str]:
+    """Times are from the start of the hierarchy on."""
+    _, _, _, _, match_us, jobs, nodes, cores, gpus = _values(row)
+    times = [f"{seconds:.3f}" for seconds in (row.begin_s - began_s, row.end_s - began_s, row.end_s - row.begin_s)]
+    return [row.tree_id, str(jobs), str(nodes), str(cores), str(gpus or ""), *times, f"{match_us:.1f}", _trouble(row)]
 
 
 def _totals(outcomes: Sequence[Outcome], *, style: Style) -> list[str]:
     flat = _flat(outcomes)
-    titles = ("TOPOLOGY", "INSTANCES", "JOBS", "FAILED", "LOST", "BOOT", "RUN", "JOBS/S", "RATIO", "WITH BOOT")
+    titles = ("TOPOLOGY", "INSTANCES", "JOBS", "FAILED", "LOST", "BOOT (s)", "RUN (s)", "JOBS/S", "RATIO", "WITH BOOT")
     cells = [
         [
             one.name,
@@ -140,7 +164,7 @@ def planned_lines(wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planne
     shown = []
     for one, instances in zip(wanted, planned, strict=True):
         cells = [list(map(str, _planned(instance))) for instance in instances]
-        columns = _right("TreeID", "NJobs", "NNodes", "CPN", "GPN", "Children")
+        columns = [*_PLANNED, Column("CHILDREN", right=True)]
         shown += [f"Topology {_name(one.fan_outs)}:", *table(columns, cells, style=style), ""]
     return shown[:-1]
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
-"""Imports make objects that stay: looking for cycles among them every 700 objects took 15 ms of 220 (specs/performance.md)."""
+"""Imports make objects that stay: looking for cycles among them every 700 objects took 15 ms of 220 (specs/run.md)."""
 
 
 def main() -> int:

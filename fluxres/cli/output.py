@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import orjson
 
 from fluxres.cli.failures import tell
-from fluxres.cli.settings import R_OUTPUTS, Settings
+from fluxres.cli.settings import R_OUTPUTS, TABLE_OUTPUTS, Settings, no_output
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
-from fluxres.errors import UsageError
 from fluxres.render.text import Column, Style, printable, seconds_or_none, table
 
 if TYPE_CHECKING:
@@ -43,13 +43,24 @@ def answer(
         _write(lines(settings.style()))
     elif settings.output == "csv":
         _write_csv(_rows_of(document()) if rows is None else rows(), header=settings.header)
-    elif settings.output in R_OUTPUTS:
-        for allocation in allocations() if allocations is not None else ():
+    elif settings.output in R_OUTPUTS and allocations is not None:
+        for allocation in allocations():
+            _note_windows(allocation)
             sys.stdout.write(_json(allocation.R(R_OUTPUTS[settings.output]), 0) + "\n")
-    elif pools is not None:
+    elif settings.output in {"paths", "folded"} and pools is not None:
         _write(_paths(pools(), folded=settings.output == "folded"))
-    else:
-        raise UsageError(f"no output '{settings.output}' here", hint="table, wide, csv and json are")
+    else:  # a group, which accepts the outputs of all its commands
+        raise no_output(click.get_current_context(), settings.output, TABLE_OUTPUTS)
+
+
+def _note_windows(allocation: Allocation) -> None:
+    """R has one window for all pools, so what a job holds at other times looks as if it held it now."""
+    windows = {(start, end) for _, start, end, _ in allocation.records}
+    if len(windows) > 1:
+        note(
+            f"{allocation.job}: R has one window, but the job holds its pools in {len(windows)} different ones"
+            " (`jobs JOB --start T -o R` has those of one moment)"
+        )
 
 
 def _rows_of(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -143,6 +154,7 @@ _IN_ASCII: Final = str.maketrans(
         "↔": "<->",
         "→": "->",
         "…": "...",
+        "µ": "u",
     }
 )
 """Replacements for the characters of tables and trees on terminals without UTF-8."""

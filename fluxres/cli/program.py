@@ -17,8 +17,8 @@ import click
 from fluxres import __version__
 from fluxres.cli.failures import report, tell
 from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, Settings, everywhere, keep, no_output
-from fluxres.cli.words import OLD_COMMANDS, command_name, note_old, old_options
-from fluxres.errors import FluxresError, InputWarning
+from fluxres.cli.words import ELSEWHERE, OLD_COMMANDS, command_name, note_old, old_options
+from fluxres.errors import FluxresError, InputWarning, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -181,9 +181,12 @@ class Program(Group):
         return names or click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but suggesting the nearest name for an unknown one."""
+        """As click does, but naming the command that does what an unknown one does elsewhere, or the nearest name."""
         if args and args[0] not in _KNOWN and not args[0].startswith("-"):
             from difflib import get_close_matches
+
+            if args[0] in ELSEWHERE:
+                raise UsageError(f"no command '{args[0]}'", hint=ELSEWHERE[args[0]])
 
             near = get_close_matches(args[0], COMMANDS, 1)
             raise click.UsageError(f"no command '{args[0]}'" + (f", perhaps {near[0]}" if near else ""), ctx)
@@ -207,7 +210,7 @@ _EXPECTED: Final = (FluxresError, click.ClickException, click.Abort, OSError, Me
 
 program = Program(
     "fluxres",
-    help="Describe a machine, ask what is free, hand out parts of it.",
+    help="Describe a machine, ask what is free, and allocate parts of it.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version.")(program)

@@ -1,7 +1,7 @@
 """Answers for completing shells.
 
 In bash, readline takes the text after the last `:` or `=` for the word, and leaves quoting to the completer. So fluxres has a
-script of its own for bash, which passes the line as typed; those for zsh and fish are click's.
+script of its own for bash, which passes the line as typed; that for zsh is click's, and so is that for fish, but for one line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, add_completion_class, shell_complete, split_arg_string
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    add_completion_class,
+    shell_complete,
+    split_arg_string,
+)
 
 from fluxres.cli.settings import Settings
 from fluxres.errors import FluxresError
@@ -59,6 +66,14 @@ class Bash(BashComplete):
     def format_completion(self, item: CompletionItem[Any]) -> str:
         line, breaks = os.environ.get("FLUXRES_LINE", ""), os.environ.get("FLUXRES_BREAKS", "")
         return f"{item.type},{as_typed(str(item.value), line, breaks)}"
+
+
+@add_completion_class
+class Fish(FishComplete):
+    """Completion in fish: click's script, but names and descriptions may contain commas (`node0,node1`)."""
+
+    name: ClassVar[str] = "fish"
+    source_template: ClassVar[str] = FishComplete.source_template.replace('string split ","', 'string split -m 1 ","')
 
 
 def _is_between_words(line: str) -> bool:

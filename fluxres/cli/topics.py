@@ -28,6 +28,8 @@ class Topic(NamedTuple):
 
 _COMMANDS: Final = "cli.md"
 TOPICS: Final = {
+    "tasks": Topic("twenty tasks of a site's day, with their output", "tasks.md"),
+    "habits": Topic("what you type in Slurm, Flux, lstopo, kubectl or HyperQueue, and here", "habits.md"),
     "options": Topic("the options of every command", _COMMANDS, ("## Everywhere",)),
     "pools": Topic("how to name pools and amounts", _COMMANDS, ("**Pools**",)),
     "requests": Topic("shapes, short options, jobspecs", _COMMANDS, ("**Requests**", "## Options of a request")),
@@ -45,7 +47,8 @@ TOPICS: Final = {
     "rules": Topic("the invariants that check tests", "rules.md"),
     "peer-systems": Topic("HyperQueue, canary, CTest and JQM: their requests and variables", "seed-systems.md"),
     "instances": Topic("schedulers and queue policies", "instances.md"),
-    "simulation": Topic("workloads, costs and metrics of simulations", "simulation.md"),
+    "running": Topic("which of simulate, experiment, instance run and hierarchy is for what", "studies.md"),
+    "simulation": Topic("input formats, metrics and costs of simulations", "simulation.md"),
     "studies": Topic("the files that experiment reads", "experiments.md"),
     "processes": Topic("nested instances as processes", "hierarchy.md"),
     "resource-query": Topic("fluxres-query, the replacement for Fluxion's resource-query", "fluxion-conformance.md"),

@@ -1,4 +1,5 @@
-"""Words of earlier versions: they still work, are offered nowhere, and a note names the word that replaced them."""
+"""Words of earlier versions, which still work, are offered nowhere, and whose note names the present word; and words of other
+systems, which do not work, but whose error names the word here."""
 
 from __future__ import annotations
 
@@ -12,6 +13,28 @@ OLD_COMMANDS: Final = {
     "aggregate": "info PATH",
 }
 """The command line that replaced each command."""
+
+ELSEWHERE: Final = {
+    **dict.fromkeys(("sinfo", "status", "resource"), "fluxres nodes"),
+    **dict.fromkeys(("squeue", "queue", "job", "list"), "fluxres jobs, or fluxres ps for jobs of run and shell"),
+    **dict.fromkeys(("scancel", "kill"), "fluxres cancel JOB for jobs of run and shell, fluxres free JOB for others"),
+    "release": "fluxres free JOB",
+    **dict.fromkeys(("delete", "remove", "rm"), "fluxres free JOB, fluxres unlink PATH, or fluxres graphs drop NAME"),
+    **dict.fromkeys(("salloc", "alloc"), "fluxres shell REQUEST, or fluxres allocate REQUEST --job JOB"),
+    **dict.fromkeys(("srun", "exec"), "fluxres run REQUEST -- COMMAND"),
+    **dict.fromkeys(("sbatch", "submit"), "fluxres run --wait REQUEST -- COMMAND"),
+    **dict.fromkeys(("drain", "down"), "fluxres state PATH drain --reason TEXT"),
+    **dict.fromkeys(("resume", "undrain", "up"), "fluxres state PATH up"),
+    **dict.fromkeys(("scontrol", "describe", "get", "lstopo", "tree"), "fluxres show PATH, or fluxres jobs JOB"),
+    **dict.fromkeys(("sacct", "history", "events"), "fluxres log"),
+    **dict.fromkeys(("maintenance", "maint", "reservation"), "fluxres reserve PATH"),
+    **dict.fromkeys(("import", "open"), "fluxres load FILE"),
+    **dict.fromkeys(("export", "dump"), "fluxres save FILE"),
+    **dict.fromkeys(("use", "config", "context"), "fluxres graphs use NAME"),
+    **dict.fromkeys(("update", "modify"), "fluxres extend JOB, fluxres state PATH, or fluxres apply FILE"),
+    **dict.fromkeys(("study", "sweep"), "fluxres experiment run FILE"),
+}
+"""What people type who know Slurm, Flux, HyperQueue or kubectl, and the command line that does it here."""
 
 _START: Final = {"--at": "--start"}
 _MATCH: Final = {"--policy": "--match-policy"}

@@ -262,9 +262,7 @@ class _Composer:
         from fluxres.documents import yaml_errors
 
         mark = error.problem_mark
-        if mark is not None and "nesting depth" in (
-            error.problem or ""
-        ):  # LibYAML's own bound, before it reports any of the levels
+        if mark is not None and "nesting depth" in (error.problem or ""):  # LibYAML's own bound
             where = self._where(mark.line, mark.column, [])
             return LimitExceeded(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", where=where, hint=_FLATTER)
         starts = [*self._line_starts, None]

@@ -159,10 +159,12 @@ class Quantity(NamedTuple):
     Args:
         title: with its unit.
         is_log: whether its axis is logarithmic.
+        is_whole: whether it counts something: no fractions on its axis.
     """
 
     title: str
     is_log: bool = False
+    is_whole: bool = False
 
 
 class Course(NamedTuple):
@@ -203,7 +205,7 @@ def over_time(courses: Sequence[Course], quantities: Sequence[Quantity], length_
             style.decades(axes.yaxis, few=True)
         else:
             axes.set_ylim(0, most * 1.05)
-            style.numbered(axes.yaxis)
+            style.numbered(axes.yaxis, whole=quantity.is_whole)
     for axes in grid[-1]:
         axes.set_xlim(0, length_s / factor)
         style.numbered(axes.xaxis)

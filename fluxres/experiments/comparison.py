@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -158,16 +158,30 @@ class Checked:
     @property
     def text(self) -> str:
         """The expectation and the actual value."""
-        low, high = self.expected.ratio or self.expected.range or [0.0, 0.0]
         what = f"{self.expected.metric} of {self.label}"
         if self.against:
             what += f" relative to {self.against}"
         got = "nothing" if self.value is None else f"{self.value:.6g}"
         source = f" ({self.expected.source})" if self.expected.source else ""
-        return f"{what}: {got}, expected {low:g} to {high:g}{source}"
+        return f"{what}: {got}, expected {between(*self.bounds, '{:g}'.format)}{source}"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What the metric or the ratio is expected to be, at least and at most."""
+        low, high = self.expected.ratio or self.expected.range or [0.0, 0.0]
+        return low, high
 
     def to_dict(self) -> dict[str, Any]:
         return {**msgspec.to_builtins(self.expected), "setting": self.label, "value": self.value, "holds": self.holds}
+
+
+def between(low: float, high: float, text: Callable[[float], str]) -> str:
+    """An interval in words; of one value, that value.
+
+    >>> between(0, 8, str), between(8, 8, str)
+    ('0 to 8', '8')
+    """
+    return text(low) if low == high else f"{text(low)} to {text(high)}"
 
 
 @dataclass

@@ -24,7 +24,7 @@ from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
 from fluxres.simulation.cost import Fit
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
-from fluxres.simulation.numbering import Translated, hosts, laid_out
+from fluxres.simulation.numbering import Translated, host_count, hosts, laid_out
 from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
@@ -137,6 +137,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         "unit": machine.unit,
         "units": machine.count,
         "hosts": hosts(machine),
+        "host_count": host_count(machine),
     }
     if fit is not None:
         document["fitted_cost"] = str(fit.fitted())

@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fluxres.documents.document import plural
+
 if TYPE_CHECKING:
     from fluxres.simulation.simulator import Result
 
@@ -84,6 +86,15 @@ def number(value: float | None) -> str:
         return f"{value:,.0f}"
     text = f"{value:.{4 - len(str(int(size))) if size >= 1 else 3 - math.floor(math.log10(size)) if size else 0}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def counted(count: int, type_name: str) -> str:
+    """A number of pools.
+
+    >>> counted(1152, "core"), counted(1, "node")
+    ('1,152 cores', '1 node')
+    """
+    return plural(count, type_name).replace(str(count), f"{count:,}", 1)
 
 
 class Scale(NamedTuple):

@@ -134,6 +134,10 @@ _EDGES_MAX: Final = 400
 """Up to this number, rectangles have edges; of more, only the edges would be visible."""
 
 
+_HIGH_ROWS_MAX: Final = 16
+"""Up to this number of hosts, the row of each is higher than its name."""
+
+
 class Span(NamedTuple):
     """The time axis that the charts of a study share: `begin_s` is its zero, and it ends after `length_s`."""
 
@@ -142,11 +146,19 @@ class Span(NamedTuple):
 
 
 class Units(NamedTuple):
-    """The units of a machine: their number, what they are, and (number, name) of some hosts."""
+    """The units of a machine.
+
+    Args:
+        number: of them.
+        name: what they are.
+        hosts: some of the hosts: the number of the first unit, and the name.
+        host_count: the number of all hosts; 0 if it is unknown.
+    """
 
     number: int
     name: str
     hosts: Sequence[tuple[int, str]] = ()
+    host_count: int = 0
 
 
 def gantt(given: Rectangles, name: str, title: str, *, span: Span, units: Units) -> Chart:
@@ -163,7 +175,11 @@ def gantt(given: Rectangles, name: str, title: str, *, span: Span, units: Units)
     axes.set_ylim(0, max(units.number, int(given.after.max(initial=1))))
     style.numbered(axes.xaxis)
     if units.hosts:
-        axes.set_yticks([at for at, _ in units.hosts], [text for _, text in units.hosts], va="bottom")
+        # Names stand in the middle of the rows of their hosts if these are higher than the text.
+        is_high = 0 < units.host_count <= _HIGH_ROWS_MAX
+        up = units.number / units.host_count / 2 if is_high else 0
+        names = [text for _, text in units.hosts]
+        axes.set_yticks([at + up for at, _ in units.hosts], names, va="center" if is_high else "bottom")
     else:
         style.numbered(axes.yaxis)
     style.label(axes, x=f"time ({word})", y="" if units.hosts else units.name)

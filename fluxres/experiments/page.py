@@ -11,9 +11,9 @@ import msgspec
 
 from fluxres.documents.document import plural
 from fluxres.experiments.charts import spread
-from fluxres.experiments.comparison import Checked, Comparison, Estimate, Row
-from fluxres.experiments.figures import FIGURES, Scale, columns, number, scale, title
-from fluxres.experiments.study import label, value_text
+from fluxres.experiments.comparison import Checked, Comparison, Estimate, Row, between
+from fluxres.experiments.figures import FIGURES, Scale, columns, counted, number, scale, title
+from fluxres.experiments.study import label, readable, value_text
 from fluxres.experiments.style import Chart, schemes
 
 REPORT: Final = "report.html"
@@ -99,7 +99,7 @@ def _settings(found: Comparison) -> list[str]:
 
 
 def _names(found: Comparison, row: Row) -> list[str]:
-    return [escape(value_text(value)) for value in row.settings.values()] or [escape(found.study.page.name)]
+    return [escape(readable(value)) for value in row.settings.values()] or [escape(found.study.page.name)]
 
 
 def _scales(found: Comparison, names: Sequence[str]) -> dict[str, Scale]:
@@ -147,12 +147,11 @@ def _cell(given: Estimate | None, own: Scale) -> str:
 def _expected(checked: Sequence[Checked]) -> str:
     rows = []
     for each in checked:
-        low, high = each.expected.ratio or each.expected.range or [0.0, 0.0]
-        known = FIGURES[each.expected.metric]
-        unit = {"%": "fraction"}.get(known.unit, known.unit)
-        what = f"{known.title}, ratio to {each.against}" if each.against else f"{known.title} ({unit})"
+        name = each.expected.metric
+        own = Scale(1.0, "") if each.against else scale(name, each.bounds)
+        what = f"{FIGURES[name].title}, ratio to {each.against}" if each.against else title(name, own)
         mark = "<b class=good>pass</b>" if each.holds else "<b class=bad>fail</b>"
-        value = [number(each.value), f"{number(low)} to {number(high)}"]
+        value = [own.text(each.value), between(*each.bounds, own.text)]
         rows.append([mark, escape(each.label), escape(what), *value, escape(each.expected.source)])
     headings = ["result", "setting", "metric (unit)", "value", "expected", "reason"]
     width = 6 if any(row[-1] for row in rows) else 5
@@ -161,23 +160,21 @@ def _expected(checked: Sequence[Checked]) -> str:
 
 def _levels(found: Comparison) -> str:
     """Schedulers by level; empty if each setting has a single one whose decisions take no time."""
-    rows = []
-    is_plain = True
-    for row in found.rows:
-        for level in row.runs[0][1]["levels"] if row.runs else ():
-            is_plain &= level["instances"] == 1 and not level["busy_s"]
-            own = [escape(row.label), str(level["level"]), escape(level["queue_policy"]), escape(level["match_policy"])]
-            own += [number(level[name]) for name in ("instances", "jobs", "decisions", "busy_s")]
-            share = level["busiest_share"]
-            rows.append([*own, number(None if share is None else share * 100)])
-    if is_plain:
+    levels = [(row, level) for row in found.rows for level in (row.runs[0][1]["levels"] if row.runs else ())]
+    takes_time = any(level["busy_s"] for _, level in levels)
+    if not takes_time and all(level["instances"] == 1 for _, level in levels):
         return ""
-    headings = ["setting", "level", "queue policy", "match policy", "instances (number)", "jobs (number)", "decisions (number)"]
-    return (
-        "<p>First run of each setting. Busy: time that schedulers spent on decisions, by the cost model. Busiest: the largest"
-        " fraction of the makespan that any one of them spent deciding.</p>"
-        + _table("Scheduler levels", [*headings, "busy (s)", "busiest (%)"], rows, 4)
-    )
+    rows = []
+    for row, level in levels:
+        own = [escape(row.label), str(level["level"]), escape(level["queue_policy"]), escape(level["match_policy"])]
+        own += [number(level[name]) for name in ("instances", "jobs", *(("decisions", "busy_s") if takes_time else ()))]
+        share = level["busiest_share"]
+        rows.append([*own, *[number(None if share is None else share * 100)] * takes_time])
+    headings = ["setting", "level", "queue policy", "match policy", "instances (number)", "jobs (number)"]
+    headings += ["decisions (number)", "busy (s)", "busiest (%)"] * takes_time
+    about = "Busy: time that schedulers spent on decisions, by the cost model. Busiest: the largest fraction of the makespan that"
+    about = f" {about} any one of them spent deciding." if takes_time else " Decisions take no time in this study."
+    return f"<p>First run of each setting.{about}</p>" + _table("Scheduler levels", headings, rows, 4)
 
 
 def _all(found: Comparison) -> str:
@@ -209,7 +206,7 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
         ("seeds", seeds),
         (
             "varied",
-            "; ".join(f"{path}: {', '.join(map(value_text, values))}" for path, values in study.varied.items()) or "nothing",
+            "; ".join(f"{path}: {', '.join(map(readable, values))}" for path, values in study.varied.items()) or "nothing",
         ),
         ("fluxres", ", ".join(versions)),
     ]
@@ -226,29 +223,31 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
 
 def _machine(source: object, read: Mapping[str, Any]) -> str:
     name = source if isinstance(source, str) else read["name"]
-    return f"{name}: {read['units']:,} of type {read['unit']}"
+    return f"{name}: {counted(read['units'], read['unit'])}"
 
 
 def _entry(found: Comparison, path: str, given: object) -> str:
-    """A part of the page in one line, without what varies."""
+    """A part of the page in one line, without what varies and without defaults that go without saying."""
     varied = {name.removeprefix(f"{path}.") for name in found.study.varied if name == path or name.startswith(f"{path}.")}
     if path in varied:
         return "varied"
-    plain: Any = msgspec.to_builtins(given)
-    if not isinstance(plain, dict):
-        return str(plain)
-    plain = {key: value for key, value in plain.items() if value not in _UNSAID and key not in varied}
-    return ", ".join(f"{key}: {_flat(value)}" for key, value in plain.items())
+    if not isinstance(given, msgspec.Struct):
+        return str(msgspec.to_builtins(given))
+    return ", ".join(f"{key}: {_flat(value)}" for key, value in _said(given).items() if key not in varied)
 
 
 _UNSAID: Final[tuple[Any, ...]] = (None, {}, [], False, 0.0, 1.0)
-"""Defaults that go without saying."""
+
+
+def _said(given: msgspec.Struct) -> dict[str, Any]:
+    found = {field.encode_name: (getattr(given, field.name), field.default) for field in msgspec.structs.fields(given)}
+    return {key: value for key, (value, default) in found.items() if value not in _UNSAID or value != default}
 
 
 def _flat(value: object) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flat(each)}" for key, each in value.items() if each not in _UNSAID) + "}"
-    return value_text(value)
+    if isinstance(value, msgspec.Struct):
+        return "{" + ", ".join(f"{key}: {_flat(each)}" for key, each in _said(value).items()) + "}"
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value_text(value)
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from fluxres.experiments.execution import JOBS
 from fluxres.experiments.folder import ResultsFolder, translated
 from fluxres.experiments.gantt import Rectangles, Span, Units, gantt, rectangles
 from fluxres.experiments.page import REPORT, page
-from fluxres.experiments.study import Study, label, value_text
+from fluxres.experiments.study import Study, label, readable
 from fluxres.experiments.style import Chart
 
 GANTTS_MAX: Final = 12
@@ -95,7 +95,7 @@ def _comparisons(found: Comparison, rows: Sequence[Row]) -> Iterator[Chart]:
 
 def _bar(found: Comparison, row: Row) -> Bar:
     *outer, last = row.settings.items() or [("", "")]
-    return Bar(value_text(last[1]), label(dict(outer), row.labels), None, None, _is_base(found, row))
+    return Bar(readable(last[1]), label(dict(outer), row.labels), None, None, _is_base(found, row))
 
 
 def _is_base(found: Comparison, row: Row) -> bool:
@@ -116,7 +116,7 @@ def _over_time(found: Comparison, rows: Sequence[Row], length_s: float) -> Itera
         other = courses.get(id(base)) if base is not row else None
         shown.append(courses[id(row)]._replace(base=other))
     supplies = {name: None for course in shown for name in course.limits}
-    quantities = [Quantity(_IN_USE), Quantity(_WAITING), *map(Quantity, supplies)]
+    quantities = [Quantity(_IN_USE), Quantity(_WAITING, is_whole=True), *map(Quantity, supplies)]
     if not any(course.values[_IN_USE].max(initial=0) > 100 * VISIBLE for course in shown):
         quantities[0] = Quantity(_STARTS, is_log=True)
     for course in shown:
@@ -166,12 +166,18 @@ def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, asides:
         given, machine = rectangles(folder.runs / run.key / JOBS), document["machine"]
         if _is_visible(given, machine["units"] * length_s):
             span = Span(document["over_time"]["begin_s"], length_s)
-            units = Units(machine["units"], machine["unit"], [(at, name) for at, name in machine.get("hosts", ())])
+            hosts = [(at, name) for at, name in machine.get("hosts", ())]
+            units = Units(machine["units"], machine["unit"], hosts, machine.get("host_count", 0))
             yield gantt(given, f"gantt-{run.key}", row.label or document["workload"]["name"], span=span, units=units)
         else:
             empty += 1
     if empty:
-        asides.append(f"{empty} Gantt charts would be empty: the jobs are too short to be seen, or their units have no numbers")
+        what = (
+            "1 Gantt chart would be empty and is left out"
+            if empty == 1
+            else f"{empty} Gantt charts would be empty and are left out"
+        )
+        asides.append(f"{what}: the jobs are too short to be seen, or their units have no numbers.")
 
 
 def _is_visible(given: Rectangles, area: float) -> bool:

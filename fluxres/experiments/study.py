@@ -239,6 +239,9 @@ class Study:
         return self.document.where(path)
 
 
+_MEASURED: Final = re.compile(r"(.*) \((.+)\)")
+
+
 def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Settings in readable form.
 
@@ -247,8 +250,25 @@ def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
 
     >>> label({"hierarchy.topology": "1x36", "workload": {"name": "short"}}, {"workload": "jobs"})
     'topology 1x36, jobs short'
+    >>> label({"machine.graphs.power.pools.0.size": 12800}, {"machine.graphs.power.pools.0.size": "cap (W)"})
+    'cap 12,800 W'
     """
-    return ", ".join(f"{labels.get(path, _last(path))} {value_text(value)}" for path, value in settings.items())
+    return ", ".join(_with_value(labels.get(path, _last(path)), value) for path, value in settings.items())
+
+
+def _with_value(name: str, value: object) -> str:
+    """The unit of a name such as `cap (W)` goes behind the value."""
+    measured = _MEASURED.fullmatch(name)
+    return f"{name} {readable(value)}" if measured is None else f"{measured[1]} {readable(value)} {measured[2]}"
+
+
+def readable(value: object) -> str:
+    """A value of a setting as a short text, for people: as :func:`value_text`, but thousands are separated.
+
+    >>> readable(12800), readable("36x32")
+    ('12,800', '36x32')
+    """
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value_text(value)
 
 
 def _last(path: str) -> str:

@@ -89,8 +89,14 @@ def tidy(axes: Any, *, grid: str = "both") -> None:
     axes.set_axisbelow(True)
 
 
-def numbered(axis: Any) -> None:
-    """Write the numbers of an axis as tables do."""
+def numbered(axis: Any, *, whole: bool = False) -> None:
+    """Write the numbers of an axis as tables do.
+
+    Args:
+        whole: ticks are at whole numbers.
+    """
+    if whole:
+        axis.get_major_locator().set_params(integer=True)
     axis.set_major_formatter(lambda value, _place: number(value))
 
 

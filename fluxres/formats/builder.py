@@ -54,7 +54,7 @@ class Resource(_Entry):
         basename: first part of the default name; the type by default.
         id: ids; a mapping ``{"start": 0, "within": "node"}`` continues them across parents; None for no id.
         size, unit: units of each pool.
-        draw: units that each pool draws from its suppliers, by type or by graph name: ``{"power": 400}``.
+        draw: units that each pool draws from its suppliers, by type or by graph name: ``{"power": 400}`` or ``"2.5 kW"``.
         properties, tags: names with values, or a list of names.
         state, exclusive, rank, uuid: as in the file.
 
@@ -73,7 +73,7 @@ class Resource(_Entry):
     id: Ids | Mapping[str, int | str] | UnsetType | None = UNSET
     size: int | UnsetType = UNSET
     unit: str | UnsetType = UNSET
-    draw: Mapping[str, int] | UnsetType = UNSET
+    draw: Mapping[str, int | str] | UnsetType = UNSET
     properties: Mapping[str, PropertyValue] | Sequence[str] | UnsetType = UNSET
     tags: Mapping[str, str | None] | Sequence[str] | UnsetType = UNSET
     state: str | UnsetType = UNSET

@@ -162,7 +162,6 @@ def endless_attributes(graph: Subsystem) -> list[str]:
 
 
 #: maximal number of names in a note
-_NAMES_MAX: Final = 5
 
 
 class Notes:

@@ -19,6 +19,7 @@ from fluxres.syntax import idset, unit
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.model import Allocation, ResourceGraph
+    from fluxres.syntax.jobspec import Request
 
 _VARIABLES: Final = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
 """The variable that shows devices to programs, by vendor; that of NVIDIA for others."""
@@ -44,17 +45,27 @@ class Setting(msgspec.Struct):
     notes: list[str] = []
 
 
-def setting(graph: ResourceGraph, granted: Allocation, *, binds: bool, given: Mapping[str, str] = os.environ) -> Setting:
+def setting(
+    graph: ResourceGraph,
+    granted: Allocation,
+    request: Request | None = None,
+    *,
+    binds: bool,
+    given: Mapping[str, str] = os.environ,
+) -> Setting:
     """What a job is given.
 
     Args:
         granted: what it holds.
+        request: that it holds it for; None for pools by name.
         binds: whether it is bound to its cores.
         given: the environment of the launcher.
     """
     made, structure = Setting(), graph.structure
     held = _held(structure, granted)
     cores = [v for v in structure.of_type("core").tolist() if v in held]
+    if request is not None:
+        made.variables |= _of_system(request, granted, given)
     made.variables |= _devices(structure, held)
     if cores:
         if "OMP_NUM_THREADS" not in given:
@@ -66,6 +77,26 @@ def setting(graph: ResourceGraph, granted: Allocation, *, binds: bool, given: Ma
     if amounts:
         made.memory_bytes = sum(amount * _bytes(structure.kinds[structure.kind.item(v)].unit) for v, amount in amounts.items())
     return made
+
+
+def _of_system(request: Request, granted: Allocation, given: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the system in whose language a request is."""
+    user = request.attributes.get("user") if request.attributes else None
+    asked = user.get("asked") if isinstance(user, Mapping) else None
+    match asked.get("format") if isinstance(asked, Mapping) else None:
+        case "canary":
+            from fluxres.formats.peers.canary import environment as canary
+
+            return canary.environment(request, granted, given)
+        case "ctest":
+            from fluxres.formats.peers.ctest import environment as ctest
+
+            return ctest.environment(request, granted)
+        case "hyperqueue":
+            from fluxres.formats.peers.hyperqueue import environment as hyperqueue
+
+            return hyperqueue.environment(request, granted, policy=True, user=given)
+    return {}
 
 
 def _held(structure: Structure, granted: Allocation) -> dict[int, int]:

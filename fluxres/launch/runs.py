@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import os
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -46,7 +46,7 @@ from fluxres.store import Ticket
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
-    from fluxres.model import ResourceGraph
+    from fluxres.model import Allocation, ResourceGraph
     from fluxres.store import SqliteStore, Transaction
     from fluxres.syntax.jobspec import Request
 
@@ -76,6 +76,7 @@ class Order(msgspec.Struct, frozen=True):
         grace_s: between SIGTERM and SIGKILL.
         lease_s: life of the lease, which the launcher renews; None for no lease.
         binds: whether to bind the program to its cores.
+        is_ctest: whether the program is `ctest`, or runs it, and gets a resource specification file of what was allocated.
         command: for the journal.
     """
 
@@ -90,6 +91,7 @@ class Order(msgspec.Struct, frozen=True):
     grace_s: float = limits.RUN_GRACE_SECONDS_DEFAULT
     lease_s: float | None = None
     binds: bool = True
+    is_ctest: bool = False
     command: str = ""
 
 
@@ -116,6 +118,7 @@ class Run:
         self._job = ""
         self._status: int | None = None
         self._is_started = False
+        self._request: Request | None = None
 
     def run(self) -> int:
         """Run the program to its end and return its exit status.
@@ -131,8 +134,9 @@ class Run:
                 calls[signal.SIGTSTP] = self._stop  # in a shared group, it stops together with the program
             with self._loop.handling(calls):
                 try:
-                    setting, until_s = self._allocated()
-                    return self._run(setting, until_s)
+                    setting, granted = self._allocated()
+                    with self._files(granted, setting) as argv:
+                        return self._run(argv, setting, granted.end)
                 except _Ended as ended:
                     return 128 + ended.number
                 finally:
@@ -140,8 +144,8 @@ class Run:
 
     # -- resources -------------------------------------------------------------------------------------------------------
 
-    def _allocated(self) -> tuple[Setting, float]:
-        """Get the resources; returns what they are, and their end.  Errors: as :meth:`run`; _Ended."""
+    def _allocated(self) -> tuple[Setting, Allocation]:
+        """Get the resources.  Errors: as :meth:`run`; _Ended."""
         box = Mailbox(self.store.path, self._mark) if self.order.wait_s else None
         try:
             graph = self._ask()
@@ -157,7 +161,23 @@ class Run:
             if box is not None:
                 box.close()
         granted = graph.allocation(self._job)
-        return environment.setting(graph, granted, binds=self.order.binds), granted.end
+        return environment.setting(graph, granted, self._request, binds=self.order.binds), granted
+
+    @contextmanager
+    def _files(self, granted: Allocation, setting: Setting) -> Iterator[tuple[str, ...]]:
+        """The program with its arguments, and the files that it reads, for as long as it runs."""
+        if not self.order.is_ctest:
+            yield self.order.argv
+            return
+        import tempfile
+
+        from fluxres.formats.peers.ctest import environment as ctest
+
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="fluxres-", suffix=".json") as file:
+            file.write(ctest.spec_file(granted))
+            file.flush()
+            setting.variables |= ctest.spec_environment(file.name)
+            yield tuple(ctest.with_spec_file(self.order.argv, file.name))
 
     def _ask(self) -> ResourceGraph | None:
         """Ask for the resources, and return the graph if they were granted; otherwise, there is a ticket in the queue.
@@ -180,7 +200,8 @@ class Run:
 
     def _ticket(self, transaction: Transaction) -> tuple[Ticket, Request | None]:
         order, graph = self.order, transaction.graph
-        request, pools, policy = order.asking(graph)
+        self._request, pools, policy = order.asking(graph)
+        request = self._request
         if order.job is None:
             job = transaction.tickets.next_job()
             while graph.records.is_holder(job):
@@ -249,7 +270,7 @@ class Run:
 
     # -- the program -----------------------------------------------------------------------------------------------------
 
-    def _run(self, setting: Setting, until_s: float) -> int:
+    def _run(self, argv: tuple[str, ...], setting: Setting, until_s: float) -> int:
         """Run the program, and free what the job holds when it has ended; returns its exit status."""
         order, reporter = self.order, self.reporter
         for note in setting.notes:
@@ -261,7 +282,7 @@ class Run:
         takes_terminal = not self._terminal.is_shared and self._terminal.is_ours
         self._loop.watch(self._crew.socket.fileno(), self._heard)
         everything = {**os.environ, **setting.variables, **own}
-        start = Start(order.argv, everything, setting.cpus, setting.memory, group, takes_terminal)
+        start = Start(argv, everything, setting.cpus, setting.memory, group, takes_terminal)
         reporter.begins()
         number = self._crew.start(start)
         self._is_started = True
@@ -380,7 +401,7 @@ def plan(store: SqliteStore, name: str, order: Order) -> Plan:
     else:
         named = [(graph.vertex(path), amount) for path, amount in pools]
         granted = graph.allocate(named, job=job, duration_s=order.duration_s)
-    made = environment.setting(graph, granted, binds=order.binds)
+    made = environment.setting(graph, granted, request, binds=order.binds)
     own = {key: value for key, value in environment.of_job(job, "", store.url, name).items() if value not in ("", "-")}
     where = graph.structure.accounts.where
     held = [(where(v), amount) for v, amount in zip(*(column.tolist() for column in granted.held), strict=True)]

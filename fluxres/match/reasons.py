@@ -138,6 +138,9 @@ _SEVERAL: Final = {
 }
 
 
+_FROM_ABOVE: Final = frozenset({"held-above", "state", "partition", "constraint"})
+
+
 @dataclass(frozen=True, slots=True)
 class PartReport:
     """One part of a request and its candidates.
@@ -177,8 +180,8 @@ class PartReport:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether pools above are the only cause."""
-        return bool(self.causes) and all(cause.code in {"held-above", "state"} for cause in self.causes)
+        """Whether pools above are the only cause, or what holds for these as well."""
+        return bool(self.causes) and all(cause.code in _FROM_ABOVE for cause in self.causes)
 
     def head(self) -> str:
         """What the part asks for and what is available, without the causes.

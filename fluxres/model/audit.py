@@ -14,6 +14,7 @@ from fluxres.graph.accounts import capacities
 from fluxres.graph.audit import check_hosts, check_structure
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS, Draws
 from fluxres.graph.structure import Problem, Structure
+from fluxres.syntax.unit import readable
 
 if TYPE_CHECKING:
     from fluxres.match.typology import Typology
@@ -59,7 +60,7 @@ def _check_draw(structure: Structure, draws: Draws, name: str) -> Iterator[Probl
         if message and found <= limits.WHY_NAMES_MAX:
             yield Problem("warning", structure.where(v), message)
     if found > limits.WHY_NAMES_MAX:
-        yield Problem("warning", "", f"{found} pools in all draw more {name} than they can be given")
+        yield Problem("warning", "", f"{found} pools in all draw more {name} than their suppliers have")
 
 
 def _short_of(typology: Typology, v: int, kind: int, units: int, name: str) -> str:
@@ -74,13 +75,13 @@ def _short_of(typology: Typology, v: int, kind: int, units: int, name: str) -> s
     for givers, part in charges:
         if accounts.linked is not None and accounts.linked[list(givers)].any():
             continue
-        drawn, unit = ceil(part * units), f" {accounts.unit(givers[0])}" if accounts.unit(givers[0]) else ""
-        of = f"draws {drawn}{unit} of {accounts.said(givers[0])}"
+        drawn, unit = ceil(part * units), accounts.unit(givers[0])
+        of = f"draws {readable(drawn, unit)} of {accounts.said(givers[0])}"
         if accounts.ways[list(givers)].all():
-            return f"{of}, {ONLY_A_WAY}: it can never be given ({WITH_UNITS})"
+            return f"{of}, {ONLY_A_WAY}: it can never be allocated ({WITH_UNITS})"
         most = sum(accounts.units.item(u) for u in givers)
         if drawn > most and not accounts.reduced.intersection(givers):
-            return f"{of}, which has {most}{unit}: it can never be given"
+            return f"{of}, which has {readable(most, unit)}: it can never be allocated"
     return ""
 
 
@@ -105,10 +106,8 @@ def _check_suppliers(structure: Structure) -> Iterator[Problem]:
                 found.setdefault((kind.type, above), v)
         name = feeds.graph.name
         for (below, above), v in found.items():
-            message = (
-                f"units that are asked for as '{below}' are charged to no '{above}', which supplies it and has the same unit"
-            )
-            hint = f"ask by the name of the graph, as in [node;{name}=1], or give the suppliers on a way one type"
+            message = f"a request for units of '{below}' is not charged to '{above}', which supplies it and has the same unit"
+            hint = f"request '{name}', the name of the graph, as in [node;{name}=1], or give all suppliers the same type"
             yield Problem("warning", structure.where(v), f"{message} ({hint})")
 
 

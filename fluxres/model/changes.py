@@ -25,7 +25,7 @@ from fluxres.clock import FOREVER, Length, positive_ticks, seconds
 from fluxres.errors import FluxresError, StaleHandle, UsageError
 from fluxres.model import events, extending, supply, targets
 from fluxres.model.values import Allocation, Stage, Window, columns
-from fluxres.syntax.moment import in_message
+from fluxres.syntax.moment import in_message, to_the_second
 
 if TYPE_CHECKING:
     from fluxres.match import Placement
@@ -90,18 +90,13 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
 
     Errors: UsageError.
     """
-    start, end = window
-    now = graph.now()
+    (start, end), now = window, graph.now()
+    begins, ends, present = (to_the_second(seconds(tick)) for tick in (start, end, now))
     if end >= FOREVER and start > now:
-        raise UsageError(
-            f"the allocation begins at {in_message(seconds(start))}, later than now ({in_message(seconds(now))}), and has no end",
-            hint="give an end or a duration",
-        )
+        message = f"the allocation begins at {begins}, later than now ({present}), and has no end"
+        raise UsageError(message, hint="give an end or a duration")
     if end <= now:
-        raise UsageError(
-            f"the window ends at {in_message(seconds(end))}, which is not after now ({in_message(seconds(now))})",
-            hint="give a later end",
-        )
+        raise UsageError(f"the window ends at {ends}, which is not after now ({present})", hint="give a later end")
 
 
 def require_picks(found: Placement) -> None:

@@ -24,7 +24,7 @@ from fluxres.allocation.steps import Steps, Subtrees, both, minus, topmost
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, UsageError
 from fluxres.graph.draws import Draws
-from fluxres.syntax.moment import in_message
+from fluxres.syntax.moment import in_message, to_the_second
 
 if TYPE_CHECKING:
     from fluxres.allocation.records import Records
@@ -153,14 +153,14 @@ def _lasting(job: str, given: Mapping[int, Steps], now: int) -> dict[int, Steps]
     lasting = {v: spans for v, spans in given.items() if spans[-1][1] > now}
     if not lasting:
         over = max(spans[-1][1] for spans in given.values())
-        message = f"job '{job}' ended at {in_message(seconds(over))}, and now is {in_message(seconds(now))}"
+        message = f"job '{job}' ended at {to_the_second(seconds(over))}, and now is {to_the_second(seconds(now))}"
         raise NotHeld(message, hint="allocate again")
     return lasting
 
 
 def _require_later(job: str, lasting: Iterable[Steps], end: int, now: int) -> None:
     if end < now:
-        message = f"the end {in_message(seconds(end))} is in the past, now is {in_message(seconds(now))}"
+        message = f"the end {to_the_second(seconds(end))} is in the past, now is {to_the_second(seconds(now))}"
         raise UsageError(message, hint="to end it now, free it")
     starts = [start for spans in lasting for start, stop, _ in spans if stop > now]
     if end <= min(starts):

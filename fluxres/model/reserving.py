@@ -7,7 +7,6 @@ gives something back, the reservation takes that at once, so that no other job g
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -25,7 +24,7 @@ from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, Usa
 from fluxres.graph import forest
 from fluxres.graph.auxiliary import Int32
 from fluxres.model import changes, events, targets
-from fluxres.syntax.moment import EPOCH_FROM_S, in_message
+from fluxres.syntax.moment import EPOCH_FROM_S, to_the_second
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -121,7 +120,7 @@ def _refuse(graph: ResourceGraph, reservation: Reservation, rest: Rest) -> None:
 
 
 def _said(tick: int) -> str:
-    return in_message(float(math.floor(seconds(tick))))
+    return to_the_second(seconds(tick))
 
 
 def _require_room(graph: ResourceGraph, held: Sequence[Held]) -> None:

@@ -1022,7 +1022,7 @@ class ResourceGraph(ShownDeep, Tabular):
         ignore_jobs: bool = False,
         user: str | None = None,
     ) -> Reservation:
-        """Reserve pools for maintenance: no job gets anything of them or below them in the window.
+        """Reserve pools for maintenance: no job gets any of them, or anything below them, in the window.
 
         Args:
             where: pools.

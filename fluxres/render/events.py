@@ -14,6 +14,16 @@ _PATHS_MAX: Final = 4
 """Maximal number of folded paths in one line; more are counted."""
 
 
+def word(event: Mapping[str, Any]) -> str:
+    """What an event is called in a table: as the command.
+
+    >>> word({"event": "set_end"}), word({"event": "free"})
+    ('extend', 'free')
+    """
+    kind = str(event["event"])
+    return _WORDS.get(kind, kind)
+
+
 def details(event: Mapping[str, Any]) -> str:
     """The details of an event, in one line.
 
@@ -125,6 +135,7 @@ def _fields(event: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in event.items() if key != "event" and value is not None)
 
 
+_WORDS: Final = {"allocate_all": "allocate", "set_end": "extend", "expire": "free", "unreserve": "reserve"}
 _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "allocate": _allocate,
     "allocate_all": _allocate_all,
@@ -137,7 +148,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "expire": lambda event: f"records that ended before {when(seconds(event['before']))}",
     "state": _state,
     "reserve": _reserve,
-    "unreserve": lambda event: str(event["job"]),
+    "unreserve": lambda event: f"{event['job']} removed",
     "tag": _tag,
     "untag": _tag,
     "merge": _merge,

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 def holders(graph: ResourceGraph, v: int, start: int) -> str:
     """The jobs with records on `v` that have not ended at `start` (ticks), and the stages on it.
 
-    ``j1`` holds all of it, ``j1=4`` four units; a reservation also shows its start.
+    ``j1`` holds all of it, ``j1=4 GiB`` a part; a reservation also shows its start.
     """
-    records, size = graph.records, graph.structure.size.item(v)
+    records, size, unit = graph.records, graph.structure.size.item(v), graph.structure.kind_of(v).unit
     spans = records.spans(v, start, FOREVER)
     if records.reservations:
         spans = _once(records, spans)
-    notes = [
-        f"{records.said(job)}{'' if amount == size else f'={amount}'}{f' from {when(seconds(begin))}' if begin > start else ''}"
-        for job, begin, _, amount in spans
-    ]
+    notes = []
+    for job, begin, _, amount in spans:
+        part = "" if amount == size else f"={units(amount, unit)}"
+        notes.append(f"{records.said(job)}{part}{f' from {when(seconds(begin))}' if begin > start else ''}")
     if records.stages and records.is_staged(v):
         notes += [f"{s.job} (staged {s.stage})" for s in records.stages.values() if any(u == v for u, _ in s.targets)]
     return ", ".join(notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,11 +33,20 @@ class Reason(NamedTuple):
     since: float | None = None
 
 
-def lines(graph: ResourceGraph, found: NodeStates, window: tuple[int, int], *, reasons: bool, style: Style = PLAIN) -> list[str]:
+def lines(
+    graph: ResourceGraph,
+    found: NodeStates,
+    window: tuple[int, int],
+    *,
+    reasons: bool,
+    partitions: Collection[str] = (),
+    style: Style = PLAIN,
+) -> list[str]:
     """Nodes as a table, those in the same state and, with `reasons`, for the same reason in one line; partition by partition.
 
     Args:
         window: in ticks.
+        partitions: only these; empty for all, and for the nodes in none.
     """
     every = nodes_of(graph.structure)
     rows = [
@@ -49,7 +58,7 @@ def lines(graph: ResourceGraph, found: NodeStates, window: tuple[int, int], *, r
             hosts(graph.structure, part.vertices, every),
             *([reason.text, reason.user or "", "" if reason.since is None else when(reason.since)] if reasons else ()),
         ]
-        for partition, members in _partitions(graph, found)
+        for partition, members in _partitions(graph, found, partitions)
         for code, part, reason in _groups(graph, members, window, reasons=reasons)
     ]
     columns = [
@@ -69,14 +78,19 @@ def _limit(seconds: float) -> str:
     return "unlimited" if seconds == float("inf") else duration.readable(seconds)
 
 
-def _partitions(graph: ResourceGraph, found: NodeStates) -> Iterator[tuple[tuple[str, str, str], NodeStates]]:
+def _partitions(
+    graph: ResourceGraph, found: NodeStates, only: Collection[str]
+) -> Iterator[tuple[tuple[str, str, str], NodeStates]]:
     """Name (with a star: the default), state and longest time of each partition, with its nodes; last, nodes in none."""
     is_in_none = np.ones(len(found), np.bool_)
     for one in graph.partitions.values():
         is_member = one.covers(found.vertices)
         is_in_none &= ~is_member
+        if only and one.name not in only:
+            continue
         yield (one.name + "*" * one.is_default, one.state, _limit(one.max_time_s)), found.only(is_member)
-    yield ("-" if graph.partitions else "", "", ""), found.only(is_in_none)
+    if not only:
+        yield ("-" if graph.partitions else "", "", ""), found.only(is_in_none)
 
 
 def _job(_text: str) -> str:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fluxres.errors import InfeasibleRequest, InsufficientResources
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownType
 from fluxres.match.admission import Objection
 from fluxres.match.reasons import PartReport, Refusal
 from fluxres.model import matching
@@ -67,15 +67,29 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
         return matching.refused(refusal)
     if refusal.rule:
         return matching.refused(refusal)
-    short = [part for part in refusal.parts if part.is_short] or ([] if refusal.notes else list(refusal.parts))
+    short = [part for part in refusal.obstacles if part.is_short] or ([] if refusal.notes else list(refusal.parts))
     reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short} | refusal.noted()
     is_explained = bool(refusal.notes) or any(part.is_short for part in refusal.parts)
     together = "" if is_explained else "; together the parts ask for the same pools"
     place, message = next(iter(reasons.items()), ("", "no pools found for the request"))
     if refusal.never:
         hint = f"{refusal.bound} can never satisfy it"
-        return InfeasibleRequest(f"{message}{together}", where=place, hint=hint, reasons=reasons)
-    return InsufficientResources(f"{message}{together}", where=place, earliest=refusal.earliest, reasons=reasons)
+        return InfeasibleRequest(f"{message}{together}", where=place, hint=hint, reasons=reasons, explanation=refusal)
+    return InsufficientResources(
+        f"{message}{together}", where=place, earliest=refusal.earliest, reasons=reasons, explanation=refusal
+    )
+
+
+def needless(raised: FluxresError) -> frozenset[str]:
+    """The places in an error that people need not see, because only one part of the request is for that type: they wrote -N4."""
+    if isinstance(raised, UnknownType):
+        return frozenset({raised.where} if raised.where.startswith("resources") else ())
+    refusal = getattr(raised, "explanation", None)
+    return (
+        frozenset(part.place for part in refusal.parts if not refusal.marked(part))
+        if isinstance(refusal, Refusal)
+        else frozenset()
+    )
 
 
 def document(refusal: Refusal | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.graph import state_notes
+from fluxres.graph.accounts import CAPACITY, UNIT
 from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
@@ -167,7 +168,8 @@ class _Forest:
             members = children[group]
             row = int(self.into[members[0]])
             names = folded(self.structure, np.sort(members))
-            yield Branch(len(ends), ends, names, len(group) // len(parents), int(members[0]), edge_text(self.subsystem, row))
+            edge = edge_text(self.structure, self.subsystem, row)
+            yield Branch(len(ends), ends, names, len(group) // len(parents), int(members[0]), edge)
             yield from self.below(members, ends, depth)
 
 
@@ -182,12 +184,22 @@ def _edge_looks(subsystem: Subsystem) -> UInt64:
     return mixed(*columns)
 
 
-def edge_text(subsystem: Subsystem, row: int) -> str:
-    """Relation and attributes of an edge: ``supplies capacity=20000``."""
+def edge_text(structure: Structure, subsystem: Subsystem, row: int) -> str:
+    """Relation and attributes of an edge: ``supplies capacity=24 kW``."""
     data = subsystem.edge_data(row)
-    return " ".join(
-        [str(data["type"]), *(f"{key}={_number(value)}" for key, value in data.items() if key not in ("subsystem", "type"))]
-    )
+    said = {key: _number(value) for key, value in data.items() if key not in ("subsystem", "type")}
+    if CAPACITY in data:
+        said[CAPACITY] = _capacity(structure, subsystem, row, said.pop(UNIT, None))
+    return " ".join([str(data["type"]), *(f"{key}={value}" for key, value in said.items())])
+
+
+def _capacity(structure: Structure, subsystem: Subsystem, row: int, unit: str | None) -> str:
+    """With its unit, or that of what the graph distributes."""
+    carried = float(subsystem.edge_data(row)[CAPACITY])
+    ends = subsystem.src[row : row + 1], subsystem.dst[row : row + 1]
+    account = structure.accounts.between(subsystem, *ends).item()
+    unit = structure.accounts.unit(account) if unit is None and account >= 0 else unit
+    return units(int(carried), unit) if carried.is_integer() else f"{carried:g} {unit or ''}".rstrip()
 
 
 def _number(value: object) -> str:
@@ -201,7 +213,12 @@ def edges(structure: Structure, subsystem: Subsystem, *, at: int | None = None, 
         at: only the edges from and to this pool.
     """
     rows = [
-        [fold_all(structure, sources.tolist()), arrow, fold_all(structure, targets.tolist()), edge_text(subsystem, row)]
+        [
+            fold_all(structure, sources.tolist()),
+            arrow,
+            fold_all(structure, targets.tolist()),
+            edge_text(structure, subsystem, row),
+        ]
         for sources, arrow, targets, row in edge_groups(structure, subsystem, at)
     ]
     return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, style=style)

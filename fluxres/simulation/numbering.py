@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fluxres.graph.kinds import WAY
 from fluxres.simulation.schedule import Finished, Sink
@@ -99,21 +100,31 @@ def hosts(machine: Machine, at_most: int = HOSTS_SHOWN) -> list[tuple[int, str]]
     >>> hosts(Machine(of_shape("node=4/core=8"), "core"), 2)
     [(0, 'node0'), (16, 'node2')]
     """
-    structure, unit = machine.graph.structure, machine.unit
-    units, nodes = structure.of_type(unit), structure.of_type("node")
-    if not units.size or (structure.size[units] > 1).any():
-        return []
-    first = np.searchsorted(units, nodes)
-    has_units = (first < units.size) & (units[np.minimum(first, units.size - 1)] < structure.end[nodes])
-    nodes, first = nodes[has_units], first[has_units]
-    if not nodes.size:
-        nodes, first = units, np.arange(units.size)
-    step = -(-nodes.size // at_most)
+    structure = machine.graph.structure
+    nodes, first = _hosts(machine)
+    step = max(-(-nodes.size // at_most), 1)
     shown = nodes[::step].tolist()
     names = [structure.name(v) for v in shown]
     if len(set(names)) < len(names):
         names = ["/".join(structure.path(v).rsplit("/", 2)[-2:]) for v in shown]
     return list(zip(first[::step].tolist(), names, strict=True))
+
+
+def host_count(machine: Machine) -> int:
+    """The number of all hosts that :func:`hosts` chooses from."""
+    return int(_hosts(machine)[0].size)
+
+
+def _hosts(machine: Machine) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The hosts, or units that are in none, and the number of the first unit of each."""
+    structure, unit = machine.graph.structure, machine.unit
+    units, nodes = structure.of_type(unit), structure.of_type("node")
+    if not units.size or (structure.size[units] > 1).any():
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    first = np.searchsorted(units, nodes)
+    has_units = (first < units.size) & (units[np.minimum(first, units.size - 1)] < structure.end[nodes])
+    nodes, first = nodes[has_units], first[has_units]
+    return (nodes, first) if nodes.size else (units, np.arange(units.size))
 
 
 def laid_out(start: Sequence[int], end: Sequence[int], size: Sequence[int], units: int) -> list[list[int]]:

@@ -442,7 +442,7 @@ def _ways_out(*, has_stages: bool, is_format: bool, is_every_file: bool) -> str:
     ways = ["commit or release the stages first"] * has_stages
     ways += ["pickle and a store preserve it"] * (is_every_file and not is_format)
     ways += ["another format may preserve more"] * (is_format and not is_every_file)
-    return f"nothing was written; {', '.join([*ways, 'or write without strict (strict=False)'])}"
+    return f"nothing was written; {', '.join([*ways, 'or write without --strict (in Python, strict=False)'])}"
 
 
 def _left_out(held: RecordColumns) -> list[str]:

@@ -227,6 +227,15 @@ def in_message(seconds: float) -> str:
     return format(seconds) if seconds > EPOCH_FROM_S else f"{format(seconds)} s"
 
 
+def to_the_second(seconds: float) -> str:
+    """As :func:`in_message`, without the fraction of a second if it is wall-clock time.
+
+    >>> to_the_second(0.5)
+    '0.5 s'
+    """
+    return in_message(float(math.floor(seconds)) if EPOCH_FROM_S < seconds < math.inf else seconds)
+
+
 def in_words(start: int, end: int) -> str:
     """A window in ticks, for a sentence.
 

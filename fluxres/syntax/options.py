@@ -64,7 +64,8 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("--mem", "--mem-per-cpu"), "request memory in a shape, such as slot=4/[core=2;memory=8GiB]"),
     **dict.fromkeys(("--gres", "--gpus", "-G"), "use --gpus-per-task or --gpus-per-node, or a shape such as slot/[core=2;gpu=1]"),
     "--exclude": "use --requires=-host:node[0-3]",
-    **dict.fromkeys(("--begin", "--begin-time"), "use --start"),
+    **dict.fromkeys(("--begin", "--begin-time", "-b"), "use --start"),
+    **dict.fromkeys(("--job-name", "-J"), "use --job for the id of the job, --name for a name in lists"),
 }
 """Options of Slurm and Flux that have no equal here, and how to say it instead."""
 

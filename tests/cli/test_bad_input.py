@@ -201,8 +201,8 @@ graphs:
     told = fluxres("load", "m.yaml").stderr.splitlines()
     warned = json.loads(fluxres("check", "--json").stdout)["problems"]
     assert told == [f"fluxres: {p['where']}: {p['message']}" if p["where"] else f"fluxres: {p['message']}" for p in warned]
-    assert told[0].startswith("fluxres: /m/node0: draws 1000 W of power: power:/pdu -> /m/node0, which has 900 W")
-    assert told[-1] == "fluxres: 9 pools in all draw more power than they can be given"
+    assert told[0].startswith("fluxres: /m/node0: draws 1 kW of power: power:/pdu -> /m/node0, which has 900 W")
+    assert told[-1] == "fluxres: 9 pools in all draw more power than their suppliers have"
     assert len(told) == limits.WHY_NAMES_MAX + 1
     (place / "m.yaml").write_text(site.replace("900}", "1000}"), encoding="utf-8")
     assert fluxres("load", "m.yaml", "--replace").stderr == ""

@@ -20,7 +20,7 @@ from fluxres.cli.program import COMMANDS, program
 from fluxres.cli.settings import Settings
 from fluxres.graph.kinds import STATES
 from fluxres.syntax.criteria import KEYS
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import MACHINE, Invoke
 
 WAIT_S = 30
 FILE = "(files)"
@@ -64,7 +64,9 @@ def test_values_are_those_of_the_graph_and_of_the_tables(tiny: Invoke) -> None:
     tiny("allocate", "/tiny/rack0/node0", "--job", "j17")
     tiny("stage", "/tiny/rack1", "--job", "j18")
     assert offered("state", "/tiny/rack0", "dr") == ["drain"]
-    assert set(offered("state", "/tiny/rack0", "")) >= set(STATES)
+    assert offered("state", "/tiny/rack0", "") == list(STATES)
+    assert "drain" not in offered("state", "")
+    assert offered("state", "/tiny/rack0", "/tiny/rack1") == ["/tiny/rack1"]
     assert offered("state", "/tiny/ra") == ["/tiny/rack0", "/tiny/rack1"]
     assert offered("info", "--graph", "t") == offered("merge", "t") == ["tiny"]
     assert offered("show", "--subsystem", "") == ["power", "network"]
@@ -77,6 +79,10 @@ def test_values_are_those_of_the_graph_and_of_the_tables(tiny: Invoke) -> None:
     assert offered("simulate", "x", "-Q", "easy-s") == offered("hierarchy", "--queue-policy", "easy-s") == ["easy-sjbf"]
     assert offered("simulate", "x", "-M", "loca") == offered("why", "--match-policy", "loca") == ["locality"]
     assert offered("jobs", "") == offered("log", "--job", "") == offered("copy", "--job", "j") == ["j17"]
+    assert offered("jobs", "--user", "") == offered("jobs", "-u", "a") == ["ada"]
+    tiny("reserve", "/tiny/rack0/node2", "--start", "+2h", "--duration", "1h", "--name", "pump")
+    assert offered("reserve", "--remove", "") == ["pump"]
+    assert offered("allocate", "-w", "node4") == ["node4"]
     assert offered("help", "crit") == ["criteria"]
     assert offered("find", "-o", "p") == ["paths"]
 
@@ -110,6 +116,13 @@ def test_criteria_are_continued(tiny: Invoke, typed: str, then: list[str]) -> No
 
 def test_all_keys_of_criteria_are_offered(tiny: Invoke) -> None:
     assert {word.rstrip("=!<>~") for word in offered("find", "")} == set(KEYS)
+
+
+def test_partitions_are_offered(tiny: Invoke, place: Path) -> None:
+    shutil.copy(MACHINE.with_name("partitions.yaml"), place)
+    tiny("load", str(place / "partitions.yaml"), "--use")
+    for words in (("allocate", "-p"), ("when", "--partition"), ("nodes", "-p")):
+        assert offered(*words, "") == ["batch", "debug", "gpu"]
 
 
 def test_a_store_that_cannot_be_read_offers_nothing(tiny: Invoke, place: Path) -> None:
@@ -185,6 +198,22 @@ def test_bash_completes(tiny: Invoke, bash: Path) -> None:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         os.close(terminal)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_shows_whole_names_and_descriptions(tiny: Invoke, bash: Path) -> None:
+    def completions(line: str) -> list[str]:
+        script = f"fluxres completion fish | source; complete --do-complete '{line}'"
+        return subprocess.run(
+            ["fish", "--no-config", "-c", script], check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+
+    assert completions("fluxres allo") == ["allocate\t" + COMMANDS["allocate"]]
+    assert "node0,node1" in completions("fluxres show node0,node")
+
+
+def test_the_script_for_fish_splits_at_the_first_comma() -> None:
+    assert 'string split -m 1 ","' in shells.script(program, "fish")
 
 
 def _until(terminal: int, text: str) -> str:

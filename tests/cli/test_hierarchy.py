@@ -38,13 +38,17 @@ def test_flat_and_nested_in_one_run() -> None:
         assert one["jobs_per_s_with_boot"] <= one["jobs_per_s"]
 
 
-def test_the_table_and_the_csv_have_the_columns_of_flux_tree(place: Path) -> None:
+def test_the_csv_has_the_columns_of_flux_tree_and_the_table_times_from_its_start_on(place: Path) -> None:
     status, out, _ = finish(process("hierarchy", *SMALL, "-g", "1", "-T", "2", "--no-flat", "-J", "4", "--csv", "rows.csv"))
     assert status == 0
     heading = ["TreeID", "Elapsed", "Begin", "End", "Match(us)", "NJobs", "NNodes", "CPN", "GPN"]
     lines = out.splitlines()
     assert lines[0] == "Topology 2:"
-    assert lines[1].split() == heading
+    titles = "INSTANCE JOBS NODES CORES/NODE GPUS/NODE BEGIN (s) END (s) TIME (s) PER START (µs)"
+    assert " ".join(lines[1].split()) == titles
+    first = lines[2].split()
+    assert first[:6] == ["tree", "4", "4", "2", "1", "0.000"]
+    assert first[6] == first[7]
     rows = list(csv.DictReader((place / "rows.csv").read_text(encoding="utf-8").splitlines()))
     assert [row["TreeID"] for row in rows] == ["tree", "tree.1", "tree.2"]
     assert [(row["NJobs"], row["NNodes"], row["CPN"], row["GPN"]) for row in rows] == [("4", "4", "2", "1")] + [

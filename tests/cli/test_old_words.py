@@ -1,4 +1,4 @@
-"""Words of earlier versions work, are offered nowhere, and are in specs/cli.md.
+"""Words of earlier versions work, are offered nowhere, and are in specs/cli.md; words of other systems name the command here.
 
     python -m tests.cli.test_old_words
 
@@ -14,7 +14,9 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from fluxres.cli.program import COMMANDS, program
-from fluxres.cli.words import OLD_COMMANDS, OLD_OPTIONS, OldOption
+from fluxres.cli.topics import TOPICS
+from fluxres.cli.words import ELSEWHERE, OLD_COMMANDS, OLD_OPTIONS, OldOption
+from tests.cli.conftest import Invoke
 from tests.traceability import ROOT
 
 SPECS = ROOT / "specs" / "cli.md"
@@ -67,6 +69,17 @@ def test_an_old_command_is_not_offered(name: str) -> None:
     assert name not in click.Context(program).get_help()
     assert name not in offered(incomplete=name[:3])
     assert context(name).command.name == name
+
+
+@pytest.mark.parametrize("word", ELSEWHERE)
+def test_a_word_of_another_system_is_refused_with_the_command_here(fluxres: Invoke, word: str) -> None:
+    assert word not in COMMANDS
+    hint = ELSEWHERE[word]
+    for words in ((word, "x"), *[("help", word)] * (word not in TOPICS)):
+        assert f"'{word}' ({hint})" in fluxres(*words, status=2).stderr
+    named = re.findall(r"fluxres ([a-z]+)", hint)
+    assert named
+    assert set(named) <= set(COMMANDS)
 
 
 if __name__ == "__main__":

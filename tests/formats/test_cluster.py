@@ -127,6 +127,46 @@ def test_a_capacity_with_a_unit() -> None:
     assert "expected a known unit, got 'kX'" in str(refusal(text.replace("CAPACITY", "2kX")))
 
 
+DRAWING = """fluxres: 1
+parts: {drawing: {draw: {power: DRAW}}}
+resources: [{type: node, use: drawing}]
+graphs:
+  power:
+    hierarchy: true
+    pools: [{type: feed, size: 60000W, with: [{type: pdu, count: 2, size: 20000W}]}, {type: meter}]
+    edges: [{from: 'power:/feed/pdu0', to: '/*/node'}]
+"""
+
+
+@pytest.mark.parametrize(("drawn", "units"), [("800", 800), ("800W", 800), ("2.5 kW", 2500)])
+def test_a_draw_with_a_unit_is_counted_in_that_of_the_suppliers(drawn: str, units: int) -> None:
+    for named in ("power", "pdu"):
+        text = DRAWING.replace("power: DRAW", f"{named}: {drawn}")
+        assert dict(read(text.removeprefix("fluxres: 1\n")).kind_of(1).properties) == {f"draw.{named}": units}
+
+
+@pytest.mark.parametrize(
+    ("drawn", "told"),
+    [
+        ("0.5W", "expected a whole number of W, got '0.5W' (the nearest are 0 and 1 W)"),
+        ("8GiB", "expected units of one dimension, got GiB (bytes) and W (power)"),
+        ("800 watts", "expected a known unit, got 'watts'"),
+        ("0W", "expected 1 to "),
+        ("9999999999999 EW", "expected 1 to "),
+    ],
+)
+def test_a_draw_that_is_no_number_of_the_units_of_the_suppliers(drawn: str, told: str) -> None:
+    error = refusal(DRAWING.replace("DRAW", drawn))
+    assert "2:33: parts.drawing.draw.power" in error.where
+    assert told in str(error)
+
+
+def test_a_draw_with_a_unit_needs_suppliers_that_count_in_one() -> None:
+    assert "'power' is counted in W and kW, got '1kW'" in str(refusal(DRAWING.replace("20000W", "20kW").replace("DRAW", "1kW")))
+    alone = "fluxres: 1\nresources: [{type: node, draw: {power: 1kW}}]"
+    assert "'power' is counted in no unit by any graph of this file, got '1kW'" in str(refusal(alone))
+
+
 @pytest.mark.parametrize(
     ("pools", "capacity", "expected"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,8 +93,9 @@ def test_what_never_fits_is_refused_even_by_one_who_would_wait(workstation: Work
 
 def test_a_dry_run_records_nothing(workstation: Workstation) -> None:
     shown = json.loads(workstation.command("run", "--resources", "gpus=1 cpus=2", "--dry-run", "--json"))
-    assert [pool["path"] for pool in shown["pools"]] == ["/ws/ws/core0", "/ws/ws/core1", "/ws/ws/gpu0"]
-    assert shown["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
+    *cores, gpu = (pool["path"] for pool in shown["pools"])
+    assert ([path[:-1] for path in cores], gpu[:-1]) == (["/ws/ws/core"] * 2, "/ws/ws/gpu")
+    assert shown["environment"]["CUDA_VISIBLE_DEVICES"] == gpu[-1]
     assert len(workstation.command("log", "--no-header").splitlines()) == 1
 
 
@@ -157,7 +159,9 @@ def test_children_that_outlive_the_program_are_killed_when_it_ends(workstation: 
 
 
 def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(workstation: Workstation) -> None:
-    process, program = workstation.program("--grace", "0.2", script="trap '' TERM; while :; do sleep 0.1; done")
+    ready = workstation.folder / "ready"
+    process, program = workstation.program("--grace", "0.2", script=f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done")
+    wait_until(ready.exists)
     process.terminate()
     assert process.wait() == 137
     assert not is_running(program)
@@ -431,3 +435,34 @@ def test_a_small_campaign_of_kills_leaves_nothing(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ctest_gets_a_specification_of_what_was_allocated(workstation: Workstation) -> None:
+    script = "cat $CTEST_RESOURCE_SPEC_FILE"
+    out = json.loads(workstation.command("run", "-c2", "-g1", "--no-bind", "--ctest", "--", "sh", "-c", script))
+    assert out["local"] == [{"cpus": [{"id": "0", "slots": 1}, {"id": "1", "slots": 1}], "gpus": [{"id": "0", "slots": 1}]}]
+
+
+@pytest.mark.skipif(shutil.which("ctest") is None, reason="needs ctest (apt-get install cmake)")
+def test_the_real_ctest_runs_inside_an_allocation(workstation: Workstation) -> None:
+    (workstation.folder / "CTestTestfile.cmake").write_text(
+        'add_test(one sh -c "echo got=$CTEST_RESOURCE_GROUP_0_GPUS")\n'
+        'set_tests_properties(one PROPERTIES RESOURCE_GROUPS "gpus:1")\n',
+        encoding="utf-8",
+    )
+    out = workstation.command("run", "-g1", "--no-bind", "--ctest", "--", "ctest", "-j2", "-V")
+    assert "got=id:0,slots:1" in out
+
+
+def test_requests_of_other_systems_get_their_variables(workstation: Workstation) -> None:
+    script = "echo $CTEST_RESOURCE_GROUP_COUNT $CTEST_RESOURCE_GROUP_0_GPUS"
+    request = ("--request-format", "ctest", "gpus:1")
+    assert workstation.command("run", *request, "--no-bind", "--", "sh", "-c", script) == "1 id:0,slots:1\n"
+    script = "echo $CANARY_GPU_IDS $CUDA_VISIBLE_DEVICES"
+    request = ("--request-format", "canary", "gpus=1")
+    assert workstation.command("run", *request, "--no-bind", "--wait", "--", "sh", "-c", script) == "0 0\n"
+    script = "echo $HQ_RESOURCE_REQUEST_gpus $HQ_RESOURCE_VALUES_gpus $CUDA_VISIBLE_DEVICES"
+    out = workstation.command("run", "--resources", "gpus=1 cpus=2", "--no-bind", "--", "sh", "-c", script)
+    first, policy, values, shown = out.split()
+    assert (first, policy) == ("1", "compact")
+    assert values == shown in ("0", "1")

@@ -104,7 +104,7 @@ def test_edges_in_another_unit_are_refused() -> None:
 def test_draw_that_can_never_be_supplied_is_a_problem() -> None:
     problems = made("power: 950").check()
     assert len(problems) == 4
-    assert problems[0].message == "draws 950 W of power: power:/feed -> /m/node0, which has 900 W: it can never be given"
+    assert problems[0].message == "draws 950 W of power: power:/feed -> /m/node0, which has 900 W: it can never be allocated"
 
 
 MIXED = """
@@ -122,12 +122,12 @@ graphs:
 def test_suppliers_of_several_types_on_one_path_are_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     graph = fluxres.loads(MIXED.replace("UNIT", "W"))
     assert [(problem.severity, problem.where) for problem in graph.check()] == [("warning", "power:/feed/panel/pdu0")]
-    assert "asked for as 'pdu' are charged to no 'feed'" in graph.check()[0].message
+    assert "a request for units of 'pdu' is not charged to 'feed'" in graph.check()[0].message
     graph.allocate("slot/[node;power=300]", job="j")  # a request by the name of the graph draws from all of them
     assert (graph.pool("power:/feed").available(), graph.pool("power:/feed/panel/pdu0").available()) == (700, 500)
     (tmp_path / "m.yaml").write_text(MIXED.replace("UNIT", "W"))
     assert cli.run(["--store", f"sqlite:///{tmp_path}/m.db", "load", f"{tmp_path}/m.yaml"]) == 0
-    assert "asked for as 'pdu' are charged to no 'feed'" in capsys.readouterr().err
+    assert "a request for units of 'pdu' is not charged to 'feed'" in capsys.readouterr().err
 
 
 def test_suppliers_of_one_type_or_in_several_units_are_no_problem() -> None:

@@ -397,7 +397,7 @@ def test_edge_commands_report_draws_that_became_impossible(
         noted.append(capsys.readouterr().err)
     assert [bool(text) for text in noted] == [False, True, False, False]
     assert f"{node(1)}: draws 400 W of" in noted[1]
-    assert "which has 300 W: it can never be given" in noted[1]
+    assert "which has 300 W: it can never be allocated" in noted[1]
 
 
 def two_nodes(draw: str) -> ResourceGraph:
@@ -602,7 +602,7 @@ def test_partial_copy_without_watts_gives_no_node(text: str, way: str, part: str
     assert {problem.severity for problem in made.check()} == {"warning"}
     first = made.check()[0]
     assert first.where == node
-    assert "which is only a pass-through in this part of the machine: it can never be given" in first.message
+    assert "which is only a pass-through in this part of the machine: it can never be allocated" in first.message
 
 
 def test_partial_copy_with_supplier_units_gives_nodes(site: ResourceGraph) -> None:

@@ -206,7 +206,7 @@ def test_jobs_of_no_length_are_shown_as_starts_per_second(page: Write, tmp_path:
     assert set(found) == {"comparison-throughput_per_s", "over-time"}
     assert "starts per second, log scale" in texts(found["over-time"])
     assert "in use (%)" not in texts(found["over-time"])
-    assert "2 Gantt charts would be empty" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert "2 Gantt charts would be empty and are left out" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
 
 
 def test_power_is_drawn_over_time_with_its_limit(page: Write, tmp_path: Path) -> None:
@@ -265,10 +265,70 @@ def test_a_report_tells_how_it_was_made(page: Write, tmp_path: Path) -> None:
     report.write(study, ResultsFolder(tmp_path / "a"))
     html = Page()
     html.feed((tmp_path / "a" / "report.html").read_text(encoding="utf-8"))
-    for part in ("node=2/core=4: 8 of type core", "seeds0 to 1", "queue_policy: fcfs, easy", "lublin: {jobs: 30, size: 8}"):
+    for part in ("node=2/core=4: 8 cores", "seeds0 to 1", "queue_policy: fcfs, easy", "lublin: {jobs: 30, size: 8}"):
         assert part in html.text
     assert re.search(r"made\d{4}-\d\d-\d\d \d\d:\d\d UTC: fluxres experiment run 'a b\.yaml'", html.text)
     assert f"fluxres{__version__}" in html.text
+
+
+def test_values_that_are_no_defaults_are_told(page: Write, tmp_path: Path) -> None:
+    """A run time of 0 s and one of 1 s, which is the default, are different workloads."""
+    text = {}
+    for run_s in (0, 1):
+        folder = tmp_path / str(run_s)
+        study = page(LEVELS.replace("run_s: 0", f"run_s: {run_s}").replace("jobs: 200", "jobs: 20"))
+        campaign.run(study, folder)
+        report.write(study, ResultsFolder(folder))
+        text[run_s] = (folder / "report.html").read_text(encoding="utf-8")
+    assert "ensemble: {jobs: 20, run_s: 0, distribution: fixed}" in text[0]
+    assert "ensemble: {jobs: 20, distribution: fixed}" in text[1]
+
+
+def test_expected_results_are_in_the_units_of_the_other_tables(page: Write, tmp_path: Path) -> None:
+    study = page(SMALL + "expect:\n  - {metric: utilisation, range: [0.05, 0.995]}\n  - {metric: refused, range: [0, 0]}\n")
+    campaign.run(study, tmp_path / "a")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert re.search(r"<td>utilisation \(%\)</td><td>[\d.]+</td><td>5 to 99.5</td>", text)
+    assert "<td>refused (jobs)</td><td>0</td><td>0</td>" in text
+
+
+def test_decisions_that_take_no_time_have_no_columns_of_zeros(page: Write, tmp_path: Path) -> None:
+    for cost, columns in (("", ["instances (number)", "jobs (number)"]), ("cost: {fixed_s: 0.01}\n", None)):
+        folder = tmp_path / (cost[:4] or "none")
+        study = page(LEVELS.replace("cost: {fixed_s: 0.01}\n", cost).replace("jobs: 200", "jobs: 20"))
+        campaign.run(study, folder)
+        report.write(study, ResultsFolder(folder))
+        text = (folder / "report.html").read_text(encoding="utf-8")
+        section = text[text.index("<h2>Scheduler levels</h2>") :]
+        found = re.findall(r"<th scope=col class=n>([^<]*)</th>", section[: section.index("</table>")])
+        expected = columns or ["instances (number)", "jobs (number)", "decisions (number)", "busy (s)", "busiest (%)"]
+        assert found == expected
+
+
+def test_hosts_stand_in_the_middle_of_their_rows_where_these_are_high() -> None:
+    pytest.importorskip("matplotlib")
+    given = Rectangles(*(np.array([x], float) for x in (0, 5, 0, 8)), np.array([0]))
+
+    def heights(host_count: int) -> list[float]:
+        hosts = [(0, "node0"), (4, "node1")]
+        chart = gantt(given, "few", "few", span=Span(0.0, 10.0), units=Units(8, "core", hosts, host_count))
+        found = [
+            each for each in ET.fromstring(chart.svg).iter("{http://www.w3.org/2000/svg}text") if each.text in ("node0", "node1")
+        ]
+        return [float(each.attrib["y"]) for each in found]
+
+    low, high = heights(0), heights(2)
+    assert low[0] - high[0] == pytest.approx(low[1] - high[1], abs=0.1)
+    assert low[0] - high[0] > 20  # a quarter of the chart, less a part of the text
+
+
+def test_counts_have_no_fractions_on_their_axis() -> None:
+    pytest.importorskip("matplotlib")
+    course = Course("few", np.arange(3.0), {"jobs waiting": np.array([8.0, 3.0])}, {})
+    for is_whole in (False, True):
+        (chart,) = over_time([course], [Quantity("jobs waiting", is_whole=is_whole)], 2.0)
+        assert ("2.5" in texts(chart.svg.decode())) is not is_whole
 
 
 def test_settings_that_refuse_other_jobs_are_marked(page: Write, tmp_path: Path) -> None:

@@ -724,7 +724,7 @@ def test_graph_is_saved_to_bytes_completely() -> None:
         fluxres.dumps(g)
     assert refused.value.hint == (
         "nothing was written; commit or release the stages first, pickle and a store preserve it, "
-        "or write without strict (strict=False)"
+        "or write without --strict (in Python, strict=False)"
     )
     assert list(pickle.loads(pickle.dumps(g)).records.stages) == ["s0"]
     assert fluxres.loads(fluxres.dumps(g, strict=False)).aggregate()["node"] == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -15,7 +15,7 @@ from fluxres.cli.output import answer, answer_granted, answer_granted_together, 
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, os_user, trying
-from fluxres.errors import UsageError
+from fluxres.errors import InputError, UnknownPool, UsageError
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 )
 @click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
 @click.option(
-    "--end", type=Moment(after="start"), metavar="T", help="End time. Default: by the duration of the request, else none."
+    "--end", type=Moment(after="start"), metavar="T", help="End time. Default: from the duration of the request, else none."
 )
 @click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
 @click.option("--grow", is_flag=True, help="Allocate to a job that holds resources already; see also fluxres grow.")
-@click.option("--user", metavar="U", help="User of a new job. Default: who runs the command.")
+@click.option("--user", metavar="U", help="User of a new job. Default: the user who runs the command.")
 @click.option("--name", metavar="NAME", help="Name of a new job, for lists.")
 @click.option("--dry-run", is_flag=True, help="Show what would be allocated, without allocating it.")
 @click.pass_obj
@@ -201,12 +201,22 @@ def free_command(
         if job is None:
             dropped = graph.expire()
         else:
-            graph.free(job, targets(graph, pools) if pools else None, start=start, end=end)
+            graph.free(job, _of_one_job(graph, pools) if pools else None, start=start, end=end)
     if job is not None:
         answer_left(settings, graph, job)
         return
     line = f"purged ended allocations of {', '.join(dropped)}" if dropped else "no allocations have ended"
     answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [line])
+
+
+def _of_one_job(graph: ResourceGraph, pools: Sequence[str]) -> list[tuple[int, int | None]]:
+    try:
+        return targets(graph, pools)
+    except UnknownPool:
+        other = next((word for word in pools if graph.records.is_holder(word)), None)
+        if other is None:
+            raise
+        raise UsageError(f"'{other}' is a job, not a pool", hint="free one job after the other") from None
 
 
 @click.command("grow", cls=RequestCommand, has_time=False, outputs=RECORD_OUTPUTS)
@@ -287,7 +297,7 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
     if change is not None and change.startswith("+"):
         duration = change
     elif change is not None and change != LATEST:
-        end = Moment().convert(change, None, click.get_current_context())
+        end = _new_end(change)
     sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
     length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
     with changing(settings) as graph:
@@ -301,6 +311,21 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
             end, length = before + (length if sign == "+" else -length), None
         graph.set_end(job, end, duration_s=length)
     answer_held(settings, graph, job)
+
+
+def _new_end(word: str) -> float:
+    """Errors: InputError for another word than a time; UsageError with the way to say it for a duration without a sign."""
+    try:
+        return Moment().convert(word, None, click.get_current_context())
+    except InputError as error:
+        from fluxres.syntax import duration
+
+        try:
+            duration.read(word)
+        except InputError:
+            raise error from None
+        hint = f"+{word} moves the end later, -{word} earlier; --duration {word} counts from the start of the job"
+        raise UsageError(f"expected a time, or a duration with its sign, got '{word}'", hint=hint) from None
 
 
 def _require_one(change: str | None, end: float | None, duration: str | None) -> None:

@@ -39,14 +39,14 @@ def diff_command(ctx: click.Context, /, **given: Any) -> None:
 
 @click.command("apply", cls=Command)
 @source_options
-@click.option("--drain", is_flag=True, help="Keep what is gone and held by jobs in state drain; a later apply removes it.")
+@click.option("--drain", is_flag=True, help="Drain pools that are gone but held by jobs; a later apply removes them.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and whether jobs are in the way, without making them.")
 @click.pass_obj
 def apply_command(settings: Settings, /, drain: bool, dry_run: bool, **given: Any) -> None:
     """Bring a changed description onto the graph in use, all or nothing.
 
-    What is new appears. What is gone is removed unless a job holds it. Jobs, reservations, tags, states other than up, and the
-    uuids and ranks of pools that stay are not touched. `fluxres undo` takes it back.
+    New pools appear. Pools that are gone are removed unless jobs hold them. Jobs, reservations, tags, states other than up, and
+    the uuids and ranks of pools that stay are not touched. `fluxres undo` takes it back.
     """
     wanted = read_description(**given)
     with (trying if dry_run else changing)(settings) as graph:

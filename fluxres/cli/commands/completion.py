@@ -13,9 +13,9 @@ from fluxres.cli.program import Command
 def completion_command(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell.
 
-    It completes commands, options, pools, jobs, graphs, states, formats, policies, criteria and files. For bash: eval "$(fluxres
-    completion bash)", which goes into ~/.bashrc for every shell; the same with zsh in ~/.zshrc after compinit. For fish: fluxres
-    completion fish > ~/.config/fish/completions/fluxres.fish
+    It completes commands, options, pools, jobs, users, partitions, graphs, states, formats, policies, criteria and files. For
+    bash, put eval "$(fluxres completion bash)" into ~/.bashrc; for zsh, put it into ~/.zshrc, after compinit, with zsh instead of
+    bash. For fish: fluxres completion fish > ~/.config/fish/completions/fluxres.fish
     """
     from fluxres.cli import shells
 

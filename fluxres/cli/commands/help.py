@@ -9,6 +9,7 @@ import click
 from fluxres.cli import completing
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
+from fluxres.cli.words import ELSEWHERE
 from fluxres.errors import UsageError
 
 
@@ -40,6 +41,8 @@ def _command_context(top: click.Context, words: tuple[str, ...]) -> click.Contex
         if found is None:
             from difflib import get_close_matches
 
+            if (hint := ELSEWHERE.get(word)) is not None and at is top:
+                raise UsageError(f"no command or topic '{word}'", hint=hint)
             known = [*(command.list_commands(at) if isinstance(command, click.Group) else ()), *TOPICS]
             near = get_close_matches(word, known, 1)
             hint = f"perhaps {near[0]}; " if near else ""

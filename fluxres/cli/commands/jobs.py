@@ -22,9 +22,15 @@ from fluxres.render.text import Style
 @click.command("jobs", cls=Command, outputs=RECORD_OUTPUTS)
 @click.argument("job", required=False, shell_complete=completing.job)
 @click.option(
-    "--on", multiple=True, metavar="PATH", shell_complete=completing.pool, help="Only jobs with something on this node or part."
+    "-w",
+    "--on",
+    "--nodelist",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=completing.pool,
+    help="Only jobs with something on this node or part.",
 )
-@click.option("--user", metavar="U", help="Only jobs of this user.")
+@click.option("-u", "--user", metavar="U", shell_complete=completing.user, help="Only jobs of this user.")
 @click.option("--state", type=click.Choice(("running", "planned")), help="Only jobs that run, or that will.")
 @click.option("--pending", is_flag=True, help="Jobs that have not begun, and what they wait for.")
 @click.option(
@@ -54,7 +60,7 @@ def jobs_command(
     wanted = jobs.PLANNED if pending else state
     found = jobs.views(graph, window, job=job, on=vertices(graph, on), user=user, state=wanted)
     if job is not None:
-        _one(settings, graph, found, window)
+        _one(settings, graph, found, window, at)
         return
     waits = jobs.waits(graph, found, now) if pending else []
     if not found:
@@ -84,7 +90,7 @@ def _pools(graph: ResourceGraph, found: list[Any]) -> Any:
     return np.unique(held[held < graph.structure.n]).astype(np.int32)
 
 
-def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tuple[int, int]) -> None:
+def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tuple[int, int], at: float | None) -> None:
     from fluxres.render import documents, jobs, listings
 
     if not found:
@@ -111,6 +117,6 @@ def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tup
         document=document,
         lines=lines,
         pools=lambda: graph.select(_pools(graph, found)),
-        allocations=lambda: [graph.allocation(name)],
+        allocations=lambda: [graph.allocation(name, at)],
         rows=lambda: documents.spans(graph, sorted({v for _, v, *_ in held}), *window, name),
     )

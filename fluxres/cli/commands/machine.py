@@ -16,7 +16,7 @@ from fluxres.cli.sources import load_one
 from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file, store
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
-from fluxres.errors import UsageError
+from fluxres.errors import InsufficientResources, UsageError
 from fluxres.render.text import Style, printable
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: 
 
 
 def _complete_pool_or_state(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-    return [*completing.state(ctx, param, incomplete), *completing.pool(ctx, param, incomplete)]
+    """States once a pool was named, and other pools from their first letter on."""
+    has_pool = bool(ctx.params.get("state"))  # the last word so far is taken for the state
+    states = completing.state(ctx, param, incomplete) if has_pool else []
+    return [*states, *(completing.pool(ctx, param, incomplete) if incomplete or not has_pool else [])]
 
 
 @click.command("state", cls=Command)
@@ -118,8 +121,10 @@ def state_command(
 )
 @click.option("--every", "every_s", type=Duration(), metavar="D", help="Repeat it at this interval, such as 7d.")
 @click.option("--until", type=Moment(), metavar="T", help="Repeat it as long as it begins before this time.")
-@click.option("--user", metavar="U", help="Who reserves. Default: who runs the command.")
-@click.option("--remove", metavar="NAME", help="Remove a reservation, with all of its repetitions.")
+@click.option("--user", metavar="U", help="The user who reserves. Default: the user who runs the command.")
+@click.option(
+    "--remove", metavar="NAME", shell_complete=completing.reservation, help="Remove a reservation, with all of its repetitions."
+)
 @click.pass_obj
 def reserve_command(
     settings: Settings,
@@ -132,9 +137,9 @@ def reserve_command(
     remove: str | None,
     **times: float | None,
 ) -> None:
-    """Reserve pools for maintenance: no job gets anything of them meanwhile. Without pools, list the reservations.
+    """Reserve pools for maintenance: no job gets any of them in that time. Without pools, list the reservations.
 
-    Jobs that end later than the start are a reason to refuse, unless --ignore-running is given.
+    This is refused if jobs there end after its start, unless --ignore-running is given.
     """
     from fluxres.render import reservations
 
@@ -152,16 +157,17 @@ def reserve_command(
         return
     if times["end"] is None and times["duration_s"] is None:
         raise UsageError("a reservation needs an end", hint="give --duration 4h, or --end")
+    if (times["every_s"] is None) != (times["until"] is None):
+        missing = "--until, such as --until +26w" if times["until"] is None else "--every, such as --every 7d"
+        raise UsageError("a reservation that repeats needs both --every and --until", hint=f"add {missing}")
     with changing(settings) as graph:
         vertices = chosen(graph, pools, criteria)
         called = name if name is not None else reservations.free_name(graph)
-        graph.reserve(
-            vertices,
-            name=called,
-            ignore_jobs=ignore_running,
-            user=user or os_user(),
-            **times,
-        )
+        try:
+            graph.reserve(vertices, name=called, ignore_jobs=ignore_running, user=user or os_user(), **times)
+        except InsufficientResources as error:
+            error.hint = "with --ignore-running, jobs keep what they hold until they end, and nothing new starts there"
+            raise
     _list_reservations(settings, graph, called)
 
 
@@ -244,7 +250,7 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
 )
 @click.pass_obj
 def unlink_command(settings: Settings, path: str, hierarchy: str | None) -> None:
-    """Remove a pool and everything below it. Pools that are in no hierarchy any more are deleted."""
+    """Remove a pool and everything below it. Pools that are then in no hierarchy are deleted."""
     with changing(settings) as graph:
         before = len(graph)
         graph.unlink(path, hierarchy)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("ps", cls=Command, outputs=TABLE_OUTPUTS)
-@click.option("--user", metavar="U", help="Only jobs of this user.")
+@click.option("-u", "--user", metavar="U", shell_complete=completing.user, help="Only jobs of this user.")
 @click.pass_obj
 @watchable
 def ps_command(settings: Settings, user: str | None) -> None:

@@ -85,6 +85,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--job", metavar="J", shell_complete=completing.job, help="Id of the job. Default: a new one."),
         click.option("--name", metavar="NAME", help="Name of the job, for lists."),
         click.option("--dry-run", is_flag=True, help="Show what it would get and its environment, without running it."),
+        click.option("--ctest", is_flag=True, help="Make a resource specification file of what it gets, for ctest."),
         click.option("--no-bind", is_flag=True, help="Do not bind the program to its cores."),
         click.option(
             "--grace",
@@ -155,6 +156,7 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
         given["grace"],
         given["lease"],
         not given["no_bind"],
+        given["ctest"],
         settings.command,
     )
     graph = settings.graph or opened.address.graph or opened.default or _load_this_machine(settings, opened)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     "--ahead",
     type=click.IntRange(0),
     metavar="N",
-    help="Maximal queue length of an innermost instance before it gets further jobs; 0 for no limit.",
+    help="Number of queued jobs up to which an innermost instance gets more; 0 for no limit.",
 )
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
@@ -157,9 +157,10 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     from datetime import UTC, datetime
 
     from fluxres import __version__, clock
+    from fluxres.experiments.figures import counted
 
     source = given["machine"] or machine.graph.name
-    size = f"{machine.count:,} of type {machine.unit}"
+    size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
@@ -241,7 +242,7 @@ def _lines(jobs: Workload, result: Result, fitted: str | None, made: dict[str, s
     metrics = result.metrics
     for key in ("workload", "machine", "scheduler"):
         yield f"{key:22} {made[key]}"
-    ended = ", ".join(f"{number} {what}" for what, number in sorted(metrics.results.items()))
+    ended = ", ".join(f"{number:,} {what}" for what, number in sorted(metrics.results.items()))
     yield f"{'jobs that ran':22} {metrics.jobs:,} ({ended or 'none'})"
     if result.left:
         yield f"{'jobs never started':22} {result.left:,}"

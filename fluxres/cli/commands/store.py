@@ -220,7 +220,7 @@ def check_command(ctx: click.Context, source: str | None) -> None:
 @click.command("log", cls=Command, outputs=TABLE_OUTPUTS)
 @click.option("--job", metavar="J", shell_complete=completing.job, help="Only events of this job.")
 @click.option("--path", metavar="PATH", shell_complete=completing.pool, help="Only events that name this pool or one below it.")
-@click.option("--user", metavar="U", help="Only events that this user caused.")
+@click.option("-u", "--user", metavar="U", shell_complete=completing.user, help="Only events that this user caused.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the latest N events.")
 @click.pass_obj
 def log_command(settings: Settings, job: str | None, path: str | None, user: str | None, limit: int | None) -> None:
@@ -238,12 +238,12 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
     columns = [
         Column("NUMBER", right=True, drop=2),
         Column("TIME"),
-        Column("USER", drop=3),
+        Column("USER"),
         Column("EVENT"),
         Column("WHAT"),
         Column("COMMAND", drop=1),
     ]
-    rows = [[str(e.seq), when(e.time), e.user, e.event["event"], events.details(e.event), e.command] for e in entries]
+    rows = [[str(e.seq), when(e.time), e.user, events.word(e.event), events.details(e.event), e.command] for e in entries]
     answer_table(
         settings,
         columns,

@@ -49,7 +49,7 @@ def timeline_command(
 ) -> None:
     """Draw which jobs hold which nodes over the next day, with maintenance and nodes that take no work.
 
-    Nodes with the same future share a row. Names at the start of a bar are those of jobs.
+    Nodes with the same future share a row. Each bar begins with the name of its job.
     """
     from fluxres.render import timeline
 

@@ -265,6 +265,8 @@ class Entries:
         self._entries: dict[int, Entry] = {}
         self._recipes: list[Recipe] = []
         self._children: dict[tuple[int, Chain], tuple[Recipe, ...]] = {}
+        #: units in which the pools of auxiliary graphs count, by the name of the graph and by type
+        self._units: dict[str, set[str]] = {}
         self._made = 0
 
     def where(self, recipe: Recipe, key: str = "") -> str:
@@ -314,6 +316,31 @@ class Entries:
         """The recipe of the root pool; it has an id only if one is written."""
         entry = self._parts.entry(Layer(resource, document, path))
         return self._recipe(entry, DefaultIds([self._identity(entry)]), (), root_name=name, is_root=True)
+
+    def note_units(self, graph: str, pools: Iterable[Recipe]) -> None:
+        """Keep the units in which the pools of a graph count, for draws in text that are read later."""
+        for recipe in pools:
+            if recipe.unit is not None:
+                self._units.setdefault(graph, set()).add(recipe.unit)
+                self._units.setdefault(recipe.type, set()).add(recipe.unit)
+            self.note_units(graph, recipe.children)
+
+    def _drawn(self, entry: Entry, name: str, drawn: int | str) -> int:
+        """What a pool draws, in the unit of its suppliers. Errors: InputError for a text that is no whole number of these."""
+        if isinstance(drawn, int):
+            return drawn
+        units = sorted(self._units.get(name, ()))
+        with ErrorPlace(lambda: entry.layer("draw").where("draw", name)):
+            unit.parse(drawn)
+            if len(units) != 1:
+                counted = f"is counted in {' and '.join(units)}" if units else "is counted in no unit by any graph of this file"
+                raise InputError(
+                    f"{name!r} {counted}, got {excerpt(drawn)}", hint="write a number, in the units of the suppliers"
+                )
+            found = unit.exactly(drawn, units[0])
+            if not 1 <= found <= limits.SIZE_MAX:
+                raise InputError(f"expected 1 to {limits.SIZE_MAX} {units[0]}, got {excerpt(drawn)}")
+        return found
 
     def require_supplied(self, draws: Draws) -> None:
         """Refuse entries that draw from a supplier that does not exist. Draws written as properties (draw.power) are left to
@@ -379,7 +406,8 @@ class Entries:
             if fields.get("size", 1) != 1:
                 hint = "put the draw on a pool of one unit that contains these"
                 raise InputError("only a pool of one unit can have a draw", where=entry.where("draw"), hint=hint)
-            fields["properties"] = {**fields.get("properties", {}), **{DRAW + name: units for name, units in draw.items()}}
+            drawn = {DRAW + name: self._drawn(entry, name, units) for name, units in draw.items()}
+            fields["properties"] = {**fields.get("properties", {}), **drawn}
         state = entry.get("state")
         if state is not UNSET:
             fields["state"] = "null" if state is None else state

@@ -149,11 +149,11 @@ def _recipes(document: Document, mistakes: Mistakes) -> _Recipes:
     tree = [path for path in wrong if path[:1] not in apart or "pools" in path[:3]]
     before = len(mistakes)
     entries = Entries(Parts(document, cluster, tree, mistakes), mistakes)
+    outside, roots = _outside(document, cluster, entries, mistakes)
     root: Recipe | None = None
     # That there is no tree follows from a key of the top level that is wrong or misspelt.
     with Mistakes() if any(len(path) <= 1 for path in tree) else mistakes:
         root = _root(document, cluster, entries)
-    outside, roots = _outside(document, cluster, entries, mistakes)
     if root is None or tree or len(mistakes) > before:
         if root is not None:
             with mistakes:
@@ -228,6 +228,7 @@ def _outside(document: Document, cluster: Cluster, entries: Entries, mistakes: M
     declared.extend((name, graph.pools, ("graphs", name, "pools")) for name, graph in graphs.items() if graph.pools is not UNSET)
     for name, pools, path in declared:
         made = entries.recipes(pools, document, path)
+        entries.note_units(name, made)
         recipes.extend(made)
         roots[name] = sum(recipe.count for recipe in made)
     return recipes, roots

@@ -98,11 +98,11 @@ class Resource(Struct, forbid_unknown_fields=True):
         ),
     ] = UNSET
     draw: Annotated[
-        dict[Word, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]] | UnsetType,
+        dict[Word, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)] | Word] | UnsetType,
         Meta(
             description="Units that each pool draws from its suppliers, by their type or the name of the graph, whichever job "
-            "holds it; the same as a property such as draw.power.",
-            examples=[{"power": 400}],
+            "holds it: a number of their units, or a text with a number and a unit. The same as a property such as draw.power.",
+            examples=[{"power": 400}, {"power": "2.5 kW"}],
         ),
     ] = UNSET
     tags: Annotated[Tags | UnsetType, Meta(description="Tags: keys with a text or null, or a list of keys.")] = UNSET

@@ -1,0 +1,74 @@
+"""What a program gets, by what was allocated: devices of each vendor, threads, CPUs, memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres.launch import environment
+from fluxres.launch.environment import Setting
+
+CPUS = sorted(os.sched_getaffinity(0))
+
+
+def machine(*gpus: dict[str, Any], cores: int = 2) -> fluxres.ResourceGraph:
+    inside: list[dict[str, Any]] = [
+        {"type": "core", "id": n, "properties": {"cpus": str(CPUS[n % len(CPUS)])}} for n in range(cores)
+    ]
+    inside += [{"type": "gpu", "id": n, "properties": said} for n, said in enumerate(gpus)]
+    inside.append({"type": "memory", "size": 64, "unit": "MiB"})
+    return fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "hosts": "ws", "with": inside}]})
+
+
+def setting(graph: fluxres.ResourceGraph, wanted: str, given: dict[str, str] | None = None) -> Setting:
+    return environment.setting(graph, graph.allocate(wanted, job="j"), binds=True, given=given or {})
+
+
+NVIDIA, AMD, INTEL = ({"vendor": name} for name in ("nvidia", "amd", "intel"))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "wanted", "variables"),
+    [
+        ([{}, {}], "slot/[core;gpu]", {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ([{}, {}], "slot/core", {"CUDA_VISIBLE_DEVICES": ""}),
+        ([NVIDIA, NVIDIA], "slot/[core;gpu=2]", {"CUDA_VISIBLE_DEVICES": "0,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ([{"vendor": "nvidia", "visible": "GPU-7"}], "gpu", {"CUDA_VISIBLE_DEVICES": "GPU-7", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ([AMD, AMD], "slot/[core;gpu]", {"ROCR_VISIBLE_DEVICES": "0"}),
+        ([INTEL, INTEL], "slot/[core;gpu=2]", {"ZE_AFFINITY_MASK": "0,1"}),
+        ([AMD, NVIDIA], "slot/[core;gpu]", {"ROCR_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": ""}),
+        ([{"vendor": "acme"}], "slot/[core;gpu]", {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ([], "slot/core", {}),
+    ],
+)
+def test_devices_are_shown_by_vendor(gpus: list[dict[str, Any]], wanted: str, variables: dict[str, str]) -> None:
+    shown = setting(machine(*gpus), "slot/gpu" if wanted == "gpu" else wanted).variables
+    assert {key: value for key, value in shown.items() if key != "OMP_NUM_THREADS"} == variables
+
+
+def test_threads_are_the_cores_unless_they_are_set() -> None:
+    assert setting(machine(), "slot/core=2").variables["OMP_NUM_THREADS"] == "2"
+    assert "OMP_NUM_THREADS" not in setting(machine(), "slot/core=2", {"OMP_NUM_THREADS": "7"}).variables
+
+
+def test_cpus_are_those_of_the_cores() -> None:
+    assert setting(machine(), "slot/core").cpus == (CPUS[0],)
+    assert setting(machine(), "slot/node{x}").cpus == tuple(CPUS[:2])
+    graph = machine()
+    assert environment.setting(graph, graph.allocate("slot/core", job="j"), binds=False, given={}).cpus is None
+
+
+def test_cores_that_are_no_cpus_of_this_process_are_not_bound() -> None:
+    inside = [{"type": "core", "id": 100_000}]
+    graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "hosts": "ws", "with": inside}]})
+    found = setting(graph, "slot/core")
+    assert (found.cpus, found.notes) == (None, ["not bound to cores: /ws/ws/core100000 is no CPU that this process may use"])
+
+
+def test_memory_is_in_bytes() -> None:
+    assert setting(machine(), "slot/[core;memory=16]").memory_bytes == 16 << 20
+    assert setting(machine(), "slot/node{x}").memory_bytes == 64 << 20
+    assert setting(machine(), "slot/core").memory_bytes is None
