@@ -274,9 +274,10 @@ class Search:
 
     def room(self, nodes: Int64, needs: dict[int, int]) -> Int64:
         """How many times what is needed fits into each node; doubtful nodes are inspected."""
-        room = np.full(len(nodes), np.iinfo(np.int64).max)
+        most = np.iinfo(np.int64).max
+        room = np.full(len(nodes), most)
         for kind, units in needs.items():
-            room = np.minimum(room, self.node_table.capacity(kind)[0][nodes] // units)
+            room = np.minimum(room, self.node_table.capacity(kind)[0][nodes] // min(units, most))
         for at in self.doubtful(nodes).tolist():
             room[at] = self.fits_into(int(nodes[at]), needs)
         return room

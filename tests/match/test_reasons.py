@@ -8,7 +8,8 @@ import fluxres
 from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.recipe import Recipe
-from fluxres.match import Matcher, Refusal
+from fluxres.match import Matcher
+from fluxres.match.reasons import Refusal
 from fluxres.model import ResourceGraph
 from tests import sites
 from tests.match.machines import matcher, request
