@@ -328,6 +328,15 @@ class Structure:
         graphs = (graph for graph in self.subsystems.values() if graph.name != PARTITIONS or not self.partitions)
         return [feeds for feeds in (Feeds(self.accounts, graph) for graph in graphs) if len(feeds.below)]
 
+    @cached_property
+    def linked_types(self) -> frozenset[int]:
+        """Numbers of the types with a pool at an edge of an auxiliary graph, or outside the containment tree.
+
+        Only such pools supply others: a request for other types does not read the graphs.
+        """
+        ends = [self.type[pools] for graph in self.subsystems.values() for pools in (graph.src, graph.dst)]
+        return frozenset(np.unique(np.concatenate([self.type[self.tree_end :], *ends])).tolist())
+
     # -- partitions --------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -98,7 +98,7 @@ class _Reader:
         draws = typology.drawn_by_itself if typology.structure.kinds.may_draw else {}
         if not draws:
             return {}
-        said = typology.said({typology.numbers.get(vertex.type, -1) for vertex in preorder(vertices)})
+        said = typology.said({typology.number(vertex.type) for vertex in preorder(vertices)})
         return {kind: name for kind, name in draws.items() if kind not in said}
 
     def read(
@@ -127,7 +127,7 @@ class _Reader:
 
     def _instead_of(self, vertex: Vertex) -> str:
         """What to write for a type that the graph does not have, as a hint."""
-        known = self.typology.numbers
+        known = self.typology.graphs | self.typology.types
         if vertex.type == "core" and "node" in known:
             return "slot/node requests nodes without cores"
         if vertex.children and AT in vertex.type:
@@ -140,10 +140,14 @@ class _Reader:
 
     def demand(self, vertex: Vertex, place: str, slots: tuple[int, ...], in_node: bool, in_whole: bool) -> Demand:
         typology = self.typology
-        numbers = typology.graphs if vertex.is_directed else typology.numbers
-        kind = -1 if vertex.is_slot else numbers.get(vertex.type, -1)
+        if vertex.is_slot:
+            kind = -1
+        elif vertex.is_directed:
+            kind = typology.graphs.get(vertex.type, -1)
+        else:
+            kind = typology.number(vertex.type)
         if vertex.is_directed and kind < 0:
-            where = f"to '{vertex.to}'" if vertex.to is not None else "between nodes"
+            numbers, where = typology.graphs, f"to '{vertex.to}'" if vertex.to is not None else "between nodes"
             raise _infeasible(
                 f"no graph '{vertex.type}' that could carry units {where}",
                 place,
@@ -152,7 +156,7 @@ class _Reader:
         if kind < 0 and not vertex.is_slot:
             message = f"no pool of type '{vertex.type:.{limits.NAME_LENGTH_MAX}}' in this graph"
             raise UnknownType(message, where=place, hint=self._instead_of(vertex), reasons={place: message})
-        flow = kind in typology.flows
+        flow = typology.is_flow(kind)
         if flow and (vertex.children or vertex.ids is not None or vertex.properties):
             raise InputError(
                 f"units of the graph '{vertex.type}' have no ids and properties, and contain nothing",
@@ -172,7 +176,7 @@ class _Reader:
             None if vertex.children else vertex.unit,
             whole=vertex.is_exclusive if vertex.children else bool(vertex.exclusive),
             shared=not vertex.is_exclusive and not vertex.children and not flow,
-            upstream=not vertex.children and kind in typology.paths.channels,
+            upstream=not vertex.children and typology.is_distributed(kind),
             channel=kind,
             to=vertex.to,
             flow=flow,

@@ -221,16 +221,36 @@ class Typology:
         self.structure = structure
         self.dead = dead
         self.accounts = structure.accounts
-        self.numbers = {name: number for number, name in enumerate(structure.types)}
-        #: Units requested by the name of a graph are drawn from everything that carries or gives something in it.
-        self.flows = {feeds.kind: feeds for feeds in structure.feeds}
-        self.graphs = {feeds.graph.name: kind for kind, feeds in self.flows.items()}
-        self.numbers = self.graphs | self.numbers
-        self.node = self.numbers.get(NODE, -1)
+        self.types = {name: number for number, name in enumerate(structure.types)}
+        self.node = self.types.get(NODE, -1)
         self._vertices: dict[int, NDArray[np.int32]] = {}
         self._facts: dict[int, TypeFacts] = {}
         self._meetings: dict[int, Meetings] = {}
         self._supplies: dict[tuple[frozenset[int], int], Supply] = {}
+
+    @cached_property
+    def flows(self) -> dict[int, Feeds]:
+        """The graphs by type number: units requested by the name of one are drawn from all that carries or gives some in it."""
+        return {feeds.kind: feeds for feeds in self.structure.feeds}
+
+    @cached_property
+    def graphs(self) -> dict[str, int]:
+        """The type numbers of the graphs by name."""
+        return {feeds.graph.name: kind for kind, feeds in self.flows.items()}
+
+    def number(self, name: str) -> int:
+        """The number of a type, or else of the graph of this name; -1 for neither."""
+        found = self.types.get(name)
+        return self.graphs.get(name, -1) if found is None else found
+
+    def is_flow(self, kind: int) -> bool:
+        """Whether a number is that of a graph."""
+        return kind >= len(self.types)
+
+    def is_distributed(self, kind: int) -> bool:
+        """Whether pools of a type supply others, or whether the number is that of a graph."""
+        may_be = self.is_flow(kind) or (kind != self.node and kind in self.structure.linked_types)
+        return may_be and kind in self.paths.channels
 
     def vertices(self, kind: int) -> NDArray[np.int32]:
         """The pools of a type, ascending; edges with a capacity have type numbers of their own."""
@@ -264,7 +284,7 @@ class Typology:
 
     def is_drawn_in_nodes(self, kind: int) -> bool:
         """Whether units of a type, or of a graph requested by name, may be drawn from pools in nodes."""
-        flow = self.flows.get(kind)
+        flow = self.flows.get(kind) if self.is_flow(kind) else None
         return kind in self.in_node if flow is None else not self.in_node.isdisjoint(flow.counted)
 
     @cached_property
@@ -292,7 +312,7 @@ class Typology:
     def drawn_by_itself(self) -> dict[int, str]:
         """Type numbers of which pools draw units on their own, as far as anything supplies them, with their names."""
         names = self.draws.types if self._with_draws else ()
-        return {kind: name for name in names if (kind := self.numbers.get(name, -1)) in self.paths.channels}
+        return {kind: name for name in names if (kind := self.number(name)) in self.paths.channels}
 
     def draws_of(self, v: int, kind: int, but: Callable[[int], bool] | None = None) -> list[tuple[int, int]]:
         """(pool, units) that a pool and everything in it draw of a type, grouped by the nodes in it.
@@ -378,7 +398,7 @@ class Typology:
 
     def drawn_from(self, kind: int) -> NDArray[np.int32]:
         """What units of a type come from: its pools; for a graph, its edges with a capacity and its pools of counted types."""
-        flow = self.flows.get(kind)
+        flow = self.flows.get(kind) if self.is_flow(kind) else None
         if flow is None:
             return self.vertices(kind)
         return np.concatenate([*map(self.vertices, sorted(flow.counted)), self.vertices(kind)])

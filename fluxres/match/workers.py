@@ -325,7 +325,7 @@ class Workers:
     def measured(self, variants: Sequence[Variant]) -> int:
         """The type that measures how full a node is: that of the first resource."""
         first = next((ask.name for variant in variants for ask in variant.asks), None)
-        return -1 if first is None else self.typology.numbers.get(type_of(first, self.types), -1)
+        return -1 if first is None else self.typology.number(type_of(first, self.types))
 
     def resources(self, variant: Variant) -> tuple[Vertex, ...]:
         """The nearest that a jobspec says to a variant on this machine."""
@@ -349,7 +349,7 @@ class Workers:
 
     def _laid_out(self, node: int, name: str) -> Layout | None:
         s = self.structure
-        kind = self.typology.numbers.get(type_of(name, self.types), -1)
+        kind = self.typology.number(type_of(name, self.types))
         if not 0 <= kind < len(s.types):
             return None
         every = self.typology.vertices(kind)
@@ -572,7 +572,7 @@ class Workers:
             return room
         at = level.vertices.searchsorted(nodes)
         for ask in variant.asks:
-            kind = self.typology.numbers.get(type_of(ask.name, self.types), -1)
+            kind = self.typology.number(type_of(ask.name, self.types))
             if not 0 <= kind < len(self.structure.types):
                 return np.zeros(len(nodes), np.bool_)
             sizes = self.typology.sizes(kind)

@@ -53,7 +53,7 @@ def _check_draw(structure: Structure, draws: Draws, name: str) -> Iterator[Probl
     from fluxres.match.typology import Typology  # only these checks need the matcher
 
     typology = Typology(structure)
-    kind, found = typology.numbers[name], 0
+    kind, found = typology.number(name), 0
     for v in np.flatnonzero(draws.own(name)).tolist():
         message = _short_of(typology, v, kind, int(draws.own(name)[v]), name)
         found += message != ""

@@ -29,7 +29,7 @@ def fold(names: Iterable[str]) -> str:
     """
     found = list(names)
     if len(found) == 1 and found[0][:1] not in _QUOTES:
-        return hostlist.fold(found)
+        return found[0] if hostlist.is_name(found[0]) else repr(found[0])
     texts: list[str] = []
     for is_listed, group in groupby(found, is_plain):
         neighbours = list(group)

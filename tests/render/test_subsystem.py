@@ -19,20 +19,20 @@ def test_edge_groups_are_the_edges(machine: Machine) -> None:
     for shown in structure.subsystems.values():
         found: Counter[tuple[int, int, str]] = Counter()
         for sources, arrow, targets, row in tree.edge_groups(structure, shown):
-            text = tree.edge_text(shown, row)
+            text = tree.edge_text(structure, shown, row)
             for a in sources.tolist():
                 for b in targets.tolist():
                     found[a, b, text] += 1
                     if arrow == "↔":
                         found[b, a, text] += 1
-        edges = Counter((int(shown.src[row]), int(shown.dst[row]), tree.edge_text(shown, row)) for row in range(len(shown)))
+        edges = Counter((int(shown.src[row]), int(shown.dst[row]), tree.edge_text(structure, shown, row)) for row in range(len(shown)))
         assert set(found) == set(edges)
         for v in shown.members.tolist():
             near = set()
             for sources, arrow, targets, row in tree.edge_groups(structure, shown, v):
                 pairs = {(a, b) for a in sources.tolist() for b in targets.tolist()}
                 pairs |= {(b, a) for a, b in pairs} if arrow == "↔" else set()
-                near |= {(a, b, tree.edge_text(shown, row)) for a, b in pairs}
+                near |= {(a, b, tree.edge_text(structure, shown, row)) for a, b in pairs}
             assert near == {edge for edge in edges if v in edge[:2]}
 
 
