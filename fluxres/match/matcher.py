@@ -559,10 +559,9 @@ class Matcher:
         found = self._compiled.get(what)
         if found is not None and not found[0].is_routed:
             return found
-        plan, known = compile_plan(request, self.typology), self.typology
-        if plan.is_routed:  # routes avoid every pool out of service
+        if any(vertex.is_directed for vertex in request.vertices()):  # routes avoid every pool out of service
             self.follow_suppliers(routed=True)
-            plan = plan if self.typology is known else compile_plan(request, self.typology)
+        plan = compile_plan(request, self.typology)
         has_form = plan.between < 0 and self._node_table.is_flat
         found = plan, form(plan, self.typology) if has_form else None
         _keep(self._compiled, what, found)

@@ -72,7 +72,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
     """The options of both commands."""
     options = [
         click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool),
-        click.option("--resources", metavar="TEXT", help="The request in the words of HyperQueue, such as 'gpus=1 cpus=8'."),
+        click.option("--resources", metavar="WORDS", help="The request in the words of HyperQueue, such as 'gpus=1 cpus=8'."),
         click.option(
             "--wait",
             "patience",
