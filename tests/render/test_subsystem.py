@@ -25,7 +25,9 @@ def test_edge_groups_are_the_edges(machine: Machine) -> None:
                     found[a, b, text] += 1
                     if arrow == "↔":
                         found[b, a, text] += 1
-        edges = Counter((int(shown.src[row]), int(shown.dst[row]), tree.edge_text(structure, shown, row)) for row in range(len(shown)))
+        edges = Counter(
+            (int(shown.src[row]), int(shown.dst[row]), tree.edge_text(structure, shown, row)) for row in range(len(shown))
+        )
         assert set(found) == set(edges)
         for v in shown.members.tolist():
             near = set()
