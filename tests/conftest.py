@@ -24,9 +24,14 @@ settings.load_profile("untimed")
 # Tests start hundreds of processes; without bytecode on disk, each would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# A suite that a shell runs in the background ignores SIGINT, and so would the processes that tests interrupt.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A suite in the background of a shell, or under nohup, ignores these, and so would the processes to which tests send them.
+for number, default in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, default)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

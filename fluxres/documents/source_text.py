@@ -157,7 +157,7 @@ def opened(source: str | Path | bytes, file: str | None = None) -> tuple[bytes, 
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text is ASCII without control characters, so that :func:`decode` of its bytes gives it back.
+    r"""Whether a text is ASCII without control characters, so that :func:`decode` of its bytes gives it back.
 
     >>> is_plain('{"a":\n1}'), is_plain("\x00"), is_plain("ä")
     (True, False, False)

@@ -99,7 +99,7 @@ WORDS = st.text("abcdefgh-_.", min_size=1, max_size=5).filter(lambda word: word 
 
 
 @st.composite
-def hosts(draw: Any, number: int, *, sizes: bool, plain: bool) -> Recipe:
+def hosts(draw: Any, number: int, *, sizes: bool, plain: bool, of_jqm: bool) -> Recipe:
     """A node of cores, GPUs with labels of all sorts, and amounts."""
     parts = [Recipe("core", draw(st.integers(1, 4)))]
     if draw(st.booleans()):
@@ -111,12 +111,13 @@ def hosts(draw: Any, number: int, *, sizes: bool, plain: bool) -> Recipe:
         parts.append(Recipe("fpga", len(names), ids=None, names=names, word_for_word=True))
     if draw(st.booleans()):
         parts.append(Recipe("mem", ids=None, size=draw(st.integers(1, 1000))))
-    return Recipe("node", ids=number, children=tuple(parts))
+    # Reading a file of JQM marks each node as one of JQM.
+    return Recipe("node", ids=number, children=tuple(parts), properties={"json:file:managers": "{}"} if of_jqm else {})
 
 
 @st.composite
-def sites(draw: Any, *, sizes: bool = False, count: int = 3, plain: bool = False) -> Structure:
-    nodes = tuple(draw(hosts(number, sizes=sizes, plain=plain)) for number in range(draw(st.integers(1, count))))
+def sites(draw: Any, *, sizes: bool = False, count: int = 3, plain: bool = False, of_jqm: bool = False) -> Structure:
+    nodes = tuple(draw(hosts(number, sizes=sizes, plain=plain, of_jqm=of_jqm)) for number in range(draw(st.integers(1, count))))
     return expand(Recipe("cluster", children=nodes), origin=ORIGIN)
 
 
@@ -149,7 +150,7 @@ def test_rule_s1_ctest_expresses_such_machines(structure: Structure) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
-@given(structure=sites())
+@given(structure=sites(of_jqm=True))
 def test_rule_s1_jqm_expresses_such_machines(structure: Structure) -> None:
     comes_back(structure, "jqm")
 

@@ -331,8 +331,8 @@ class Entries:
             return drawn
         units = sorted(self._units.get(name, ()))
         with ErrorPlace(lambda: entry.layer("draw").where("draw", name)):
-            unit.parse(drawn)
             if len(units) != 1:
+                unit.parse(drawn)  # an unknown unit comes first
                 counted = f"is counted in {' and '.join(units)}" if units else "is counted in no unit by any graph of this file"
                 raise InputError(
                     f"{name!r} {counted}, got {excerpt(drawn)}", hint="write a number, in the units of the suppliers"
