@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -73,6 +75,34 @@ _TICKETS: Final = """CREATE TABLE IF NOT EXISTS tickets (
 """Requests that wait for resources (:mod:`fluxres.store.tickets`); a store without this table gets it in the same way."""
 
 
+_OPENING: Final = threading.Lock()
+_CONNECTIONS: Final = Counter[tuple[int, int]]()
+"""Connections of this process by device and inode of their files.
+
+SQLite tells other processes by POSIX locks that it has a file open. These belong to the process, and the system drops them all
+when it closes the file once, whoever opened it: another process would then take the write-ahead log away. So nothing else may
+open a file while there is a connection to it.
+"""
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that is counted."""
+
+    identity: tuple[int, int] | None = None
+
+    def close(self) -> None:
+        super().close()
+        with _OPENING:
+            if self.identity is not None:
+                _CONNECTIONS[self.identity] -= 1
+                self.identity = None
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Translate errors of SQLite and the system about this file into StoreError, with a hint."""
@@ -131,8 +161,11 @@ def exists(path: Path) -> bool:
 def _check_head(path: Path) -> None:
     # SQLite considers a file of a few bytes an empty database and would overwrite it. A file whose first page was being
     # written at a power failure is valid only together with its journal, from which SQLite repairs it.
-    with translated(path), path.open("rb") as file:
-        head = file.read(len(_MAGIC))
+    with _OPENING, translated(path):
+        if _CONNECTIONS[_identity(path)]:
+            return
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
     if head and head != _MAGIC and not path.with_name(path.name + "-journal").exists():
         raise StoreError("is not a SQLite database", where=str(path), hint="name another file, or move this one away")
 
@@ -202,9 +235,10 @@ def begin(path: Path, *, private: bool = False, shared: bool = False) -> sqlite3
     Errors: StoreError.
     """
     with translated(path):
-        if not path.exists():
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if private else 0o666))
-            sync_folder(path.parent)
+        with _OPENING:
+            if not path.exists():
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if private else 0o666))
+                sync_folder(path.parent)
         db = _connect(path, shared=shared)
         try:
             has_tables = _check_version(db, path)
@@ -267,7 +301,12 @@ def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
         # Write-ahead logging keeps two files beside the database; if they do not exist and cannot be created, there is no writer.
         options = "mode=ro&immutable=1"
     address = f"file:{quote(str(path))}?{options}"
-    db = sqlite3.connect(address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=not shared)
+    with _OPENING:
+        db = sqlite3.connect(
+            address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=not shared, factory=_Connection
+        )
+        db.identity = _identity(path)
+        _CONNECTIONS[db.identity] += 1
     try:
         db.execute("PRAGMA synchronous = FULL")
     except BaseException:
