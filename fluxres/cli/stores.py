@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from fluxres.clock import Clock
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
-    from fluxres.store import Holder, SqliteStore
+    from fluxres.store import Holder, Store
     from fluxres.store.files import SaveReport
 
 
-def store(settings: Settings, *, is_quiet: bool = False) -> SqliteStore:
+def store(settings: Settings, *, is_quiet: bool = False) -> Store:
     """The store given by --store, or the default one; it is not read yet.
 
     Args:

@@ -47,7 +47,7 @@ from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
     from fluxres.model import Allocation, ResourceGraph
-    from fluxres.store import SqliteStore, Transaction
+    from fluxres.store import Store, Transaction
     from fluxres.syntax.jobspec import Request
 
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -112,7 +112,7 @@ class Run:
         reporter: tells the user.
     """
 
-    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter) -> None:
+    def __init__(self, store: Store, graph: str, order: Order, reporter: Reporter) -> None:
         self.store, self.graph, self.order, self.reporter = store, graph, order, reporter
         self._mark = os.urandom(12).hex()
         self._job = ""
@@ -388,7 +388,7 @@ class Plan(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def plan(store: SqliteStore, name: str, order: Order) -> Plan:
+def plan(store: Store, name: str, order: Order) -> Plan:
     """What a run would get now; nothing is recorded.
 
     Errors: InsufficientResources, InfeasibleRequest, UsageError.

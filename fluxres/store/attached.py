@@ -31,9 +31,9 @@ from fluxres.errors import FluxresError, StoreError, UsageError
 from fluxres.model.events import Event, PatientSink
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records
+from fluxres.store.database import Durability
 from fluxres.store.lock import Notify
-from fluxres.store.schema import Durability
-from fluxres.store.sqlite import WEIGHT_MAX, Change, SqliteStore, open_store
+from fluxres.store.store import WEIGHT_MAX, Change, Store, open_store
 from fluxres.store.url import is_store_url
 
 _SNAPSHOT_PART: Final = 16
@@ -83,9 +83,7 @@ class Attached(PatientSink):
     Errors: UnknownGraph, StoreBusy, StoreError.
     """
 
-    def __init__(
-        self, store: SqliteStore, name: str | None, durability: Durability, command: str, wait_s: float, clock: Clock
-    ) -> None:
+    def __init__(self, store: Store, name: str | None, durability: Durability, command: str, wait_s: float, clock: Clock) -> None:
         self.store, self.command, self._wait_s = store, command, wait_s
         self._user = journal.os_user()
         self._process = os.getpid()

@@ -15,7 +15,8 @@ import fluxres
 from fluxres import clock
 from fluxres.errors import FluxresError
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, attached, files, open_store, sqlite
+from fluxres.store import Store, attached, files, open_store
+from fluxres.store import store as stores
 from tests.store.graphs import change, fingerprint, machine
 
 MAIN, OTHER = "main", "other"
@@ -32,7 +33,7 @@ class Writer:
         fd: where the lines go.
     """
 
-    def __init__(self, store: SqliteStore, state: State, random: Random, first: int, fd: int) -> None:
+    def __init__(self, store: Store, state: State, random: Random, first: int, fd: int) -> None:
         self.store, self.state, self.random, self.number, self.fd = store, dict(state), random, first, fd
         self.graph: ResourceGraph | None = None
         self._attached: ResourceGraph | None = None
@@ -205,6 +206,6 @@ class Writer:
 
 def main(path: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
     """Write to the store until killed; snapshots after every `weight_max` pools."""
-    sqlite.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
+    stores.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
     attached.WEIGHT_MAX = weight_max  # type: ignore[misc]
     Writer(open_store(path), state, Random(seed), first, fd).run()
