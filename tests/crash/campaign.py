@@ -62,9 +62,9 @@ def life(path: Path, state: State, first: int, random: Random, longest_s: float)
             traceback.print_exc()
             os._exit(1)
     os.close(fd)
-    said = b""
+    said = os.read(reader, 1 << 16)  # its life begins with its first operation, however long it took to start
     deadline = time.monotonic() + life_s
-    while (left_s := deadline - time.monotonic()) > 0:
+    while said and (left_s := deadline - time.monotonic()) > 0:
         if select.select([reader], [], [], left_s)[0]:
             more = os.read(reader, 1 << 16)
             if not more:
