@@ -104,7 +104,7 @@ class Worker:
         return made
 
     def grants(self, asked: Mapping[str, Any], got: Allocation, *, ascending: bool = False) -> list[variables.Grant]:
-        return variables.grants(self.request(asked).variants[0], got, ascending=ascending)
+        return variables.grants(self.request(asked).chooser.variants[0], got, ascending=ascending)
 
     def _pools(self, name: str) -> Any:
         structure = self.graph.structure
@@ -275,7 +275,7 @@ def launch(case: Case) -> Iterator[str | None]:
             hyperqueue_request.variant(hyperqueue_request.of_value(name, value) for name, value in each.items())
             for each in listed
         ]
-        request = peer_requests.hyperqueue(hyperqueue_request.variants(variants))
+        request = peer_requests.hyperqueue(hyperqueue_request.chooser.variants(variants))
         got = graph.allocate(request, job="task")
         made = variables.environment(
             request,

@@ -107,5 +107,5 @@ def test_a_jobspec_keeps_the_request() -> None:
     request = ask("gpus=0.5 cpus=2 tight! | cpus=all")
     task = {"command": ["a"], "slot": "task", "count": {"per_slot": 1}}
     again = Request.parse({**jobspec.to_plain(request), "tasks": [task]})
-    assert again.variants == request.variants
-    assert len(again.variants) == 2
+    assert again.chooser.variants == request.chooser.variants
+    assert len(again.chooser.variants) == 2
