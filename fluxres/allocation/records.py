@@ -78,7 +78,7 @@ def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
     total = Counter[int]()
     for v, amount in targets:
         total[v] += amount
-    return tuple(sorted(total.items()))
+    return tuple(total.items())
 
 
 class Records:

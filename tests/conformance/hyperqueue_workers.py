@@ -275,7 +275,7 @@ def launch(case: Case) -> Iterator[str | None]:
             hyperqueue_request.variant(hyperqueue_request.of_value(name, value) for name, value in each.items())
             for each in listed
         ]
-        request = peer_requests.hyperqueue(hyperqueue_request.chooser.variants(variants))
+        request = peer_requests.hyperqueue(hyperqueue_request.variants(variants))
         got = graph.allocate(request, job="task")
         made = variables.environment(
             request,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres import limits
@@ -55,7 +55,7 @@ class Booking:
 
     def need(self, rules: Rules) -> int:
         """How much of a manager's resource the job takes. Errors: InputError for a need that is not a number."""
-        return jqm.consumption(rules, {}, dict(self.parameters))
+        return _need(rules, self.parameters)
 
     def pollers(self, situation_or_graph: Situation | ResourceGraph) -> Sequence[Poller]:
         """The pollers of its queue. Errors: UsageError for a queue that the machine does not have."""
@@ -116,6 +116,12 @@ class Booking:
             else:
                 picked.append(Picked(0, int(manager.pools[0]), need))
         return picked
+
+
+@lru_cache(maxsize=1024)
+def _need(rules: Rules, parameters: tuple[tuple[str, Any], ...]) -> int:
+    """Worked out once for all jobs alike: a poll asks for each job, once for each manager that it looks at."""
+    return jqm.consumption(rules, {}, dict(parameters))
 
 
 def _ideal(rules: Rules) -> int:
