@@ -230,11 +230,13 @@ def placed(choice: Choice | None, offer: Offer, counts: tuple[int, ...]) -> Plac
     drawn = offer.drawn(taken.items())
     if drawn is None:
         return None
-    own = sorted(taken)
-    for account, units in drawn.units.items():
-        taken[account] = taken.get(account, 0) + units
-    vertices = np.array(sorted(taken) if drawn.units else own, np.int32)
-    amounts = np.array([taken[v] for v in vertices.tolist()], np.int64)
+    own = every = sorted(taken)
+    if drawn.units:
+        for account, units in drawn.units.items():
+            taken[account] = taken.get(account, 0) + units
+        every = sorted(taken)
+    vertices = np.array(every, np.int32)
+    amounts = np.array([taken[v] for v in every], np.int64)
     slots = _one_slot(vertices, own) if choice.slots == 1 and not covers else _slots(choice, vertices, covers)
     return Placement(
         vertices,
