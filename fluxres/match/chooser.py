@@ -10,7 +10,7 @@ request.  Nodes are left to the rule, so it also skips those whose suppliers can
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -46,8 +46,7 @@ class Picked(NamedTuple):
     units: int
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The answer of a chooser.
 
     Args:
@@ -255,8 +254,17 @@ def placed(choice: Choice | None, offer: Offer, counts: tuple[int, ...]) -> Plac
 
 
 def _one_slot(vertices: Int32, own: Sequence[int]) -> SlotGroup:
-    picks = np.arange(len(own)) if len(own) == len(vertices) else vertices.searchsorted(np.array(own, np.int32))
-    return SlotGroup(None, np.array([0, len(own)]), picks)
+    if len(own) == len(vertices):
+        return _everything(len(own))
+    return SlotGroup(None, np.array([0, len(own)]), vertices.searchsorted(np.array(own, np.int32)))
+
+
+@lru_cache(maxsize=256)
+def _everything(number: int) -> SlotGroup:
+    """One slot with all of so many pools."""
+    starts, picks = np.array([0, number]), np.arange(number)
+    starts.flags.writeable = picks.flags.writeable = False
+    return SlotGroup(None, starts, picks)
 
 
 def _slots(choice: Choice, vertices: Int32, covers: list[tuple[int, int]]) -> SlotGroup:
