@@ -14,10 +14,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from fluxres.clock import Clock
 from fluxres.errors import StoreBusy, StoreError, UsageError
@@ -28,8 +29,7 @@ _POLL_S: Final = (0.005, 0.05)
 _TEXT_BYTES_MAX: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """The process that holds the lock.
 
     Args:

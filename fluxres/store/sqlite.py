@@ -11,7 +11,6 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -41,8 +40,7 @@ _OLD: Final = "(SELECT blob FROM {} WHERE graph = ?)"
 _EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
 
 
-@dataclass(frozen=True, slots=True)
-class GraphRow:
+class GraphRow(msgspec.Struct, frozen=True):
     """What the store knows about a graph without reading it.
 
     Args:
@@ -243,7 +241,7 @@ class Rows:
             raise self._damaged(row, "its previous version")
         if self.oldest(row) > snapshot_seq + 1:
             raise self._undoable(row)
-        then = replace(row, seq=before, snapshot_seq=snapshot_seq)
+        then = msgspec.structs.replace(row, seq=before, snapshot_seq=snapshot_seq)
         marks = marks if marks is not None else self._blob("snapshots", row)
         graph = self._replayed(then, shape if shape is not None else self._blob("shapes", row), marks, clock)
         return graph, list(self.entries(row, after=before))
@@ -354,8 +352,7 @@ class Rows:
             self.db.execute("DELETE FROM events WHERE graph = ? AND seq <= ?", (row.number, last))
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """A state of a graph in a store, to detect whether the graph has changed since.
 
     Args:
@@ -370,8 +367,7 @@ class Position:
         return f"store:{self.uid}@{self.seq}"
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(msgspec.Struct):
     """A graph that is being changed in a store.
 
     Args:
@@ -384,7 +380,7 @@ class Transaction:
     graph: ResourceGraph
     position: Position
     tickets: Tickets
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
 
 
 class SqliteStore:
