@@ -76,7 +76,7 @@ class Order(msgspec.Struct, frozen=True):
         grace_s: between SIGTERM and SIGKILL.
         lease_s: life of the lease, which the launcher renews; None for no lease.
         binds: whether to bind the program to its cores.
-        is_ctest: whether the program is `ctest`, or runs it, and gets a resource specification file of what was allocated.
+        reader: `ctest` or `canary` if the program is that, or runs it, and gets a file of what was allocated in its format.
         command: for the journal.
     """
 
@@ -91,7 +91,7 @@ class Order(msgspec.Struct, frozen=True):
     grace_s: float = limits.RUN_GRACE_SECONDS_DEFAULT
     lease_s: float | None = None
     binds: bool = True
-    is_ctest: bool = False
+    reader: str | None = None
     command: str = ""
 
 
@@ -166,18 +166,20 @@ class Run:
     @contextmanager
     def _files(self, granted: Allocation, setting: Setting) -> Iterator[tuple[str, ...]]:
         """The program with its arguments, and the files that it reads, for as long as it runs."""
-        if not self.order.is_ctest:
+        if self.order.reader is None:
             yield self.order.argv
             return
         import tempfile
 
+        from fluxres.formats.peers.canary import environment as canary
         from fluxres.formats.peers.ctest import environment as ctest
 
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="fluxres-", suffix=".json") as file:
-            file.write(ctest.spec_file(granted))
+            is_ctest = self.order.reader == "ctest"
+            file.write(ctest.spec_file(granted) if is_ctest else canary.pool_file(granted))
             file.flush()
-            setting.variables |= ctest.spec_environment(file.name)
-            yield tuple(ctest.with_spec_file(self.order.argv, file.name))
+            setting.variables |= (ctest.spec_environment if is_ctest else canary.pool_environment)(file.name)
+            yield tuple((ctest.with_spec_file if is_ctest else canary.with_pool_file)(self.order.argv, file.name))
 
     def _ask(self) -> ResourceGraph | None:
         """Ask for the resources, and return the graph if they were granted; otherwise, there is a ticket in the queue.
