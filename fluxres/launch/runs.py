@@ -46,6 +46,7 @@ from fluxres.store import Ticket
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
+    from fluxres.launch.gate import Gate
     from fluxres.model import Allocation, ResourceGraph
     from fluxres.store import SqliteStore, Transaction
     from fluxres.syntax.jobspec import Request
@@ -110,10 +111,12 @@ class Run:
         graph: name of the graph.
         order: what to run.
         reporter: tells the user.
+        gate: which it has passed; it leaves it once it has its place in the queue.
     """
 
-    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter) -> None:
+    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter, gate: Gate) -> None:
         self.store, self.graph, self.order, self.reporter = store, graph, order, reporter
+        self._gate = gate
         self._mark = os.urandom(12).hex()
         self._job = ""
         self._status: int | None = None
@@ -149,6 +152,7 @@ class Run:
         box = Mailbox(self.store.path, self._mark) if self.order.wait_s else None
         try:
             graph = self._ask()
+            self._gate.leave()
             if graph is None:
                 assert box is not None
                 wait = Wait(self.store, self.graph, self._job, self.order.wait_s, self.reporter, self._loop, box)

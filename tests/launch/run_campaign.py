@@ -177,7 +177,7 @@ def _look(folder: Path, store: Path, outcome: Outcome) -> None:
     outcome.idle_s = idle.by_journal(open_store(str(store)).log(), "gpu", DEVICES)
     if outcome.idle_s >= IDLE_MAX_S:
         outcome.problems.append(f"a device was idle for {outcome.idle_s:.2f} s while a run waited for one")
-    sockets = list((folder / "campaign.db.run").glob("*"))
+    sockets = [file for file in (folder / "campaign.db.run").iterdir() if file.is_socket()]
     outcome.problems += [f"{len(sockets)} sockets are left"] * bool(sockets)
     violations = folder / "violations"
     outcome.problems += violations.read_text().splitlines() if violations.exists() else []

@@ -345,7 +345,7 @@ def test_rule_h2_a_waiting_run_starts_as_soon_as_there_is_room(workstation: Work
     out, err = second.communicate()
     assert out == "r2 0\n"
     assert err.startswith("fluxres: job r2 waits for resources: place 1 of 1, its start is not known\n")
-    assert list((workstation.folder / "ws.db.run").iterdir()) == []
+    assert [file for file in (workstation.folder / "ws.db.run").iterdir() if file.is_socket()] == []
 
 
 def test_a_waiting_run_starts_when_launcher_and_guardian_are_killed(workstation: Workstation) -> None:

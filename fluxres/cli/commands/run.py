@@ -142,6 +142,10 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     elif not asked.is_given:
         asked = asked.instead(sizes={"n": "1"})
     patience = given["patience"]
+    from fluxres.launch.gate import Gate
+    from fluxres.store import url
+
+    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     opened = store(settings, is_quiet=True)
     from fluxres.launch.runs import Order, Run, plan
 
@@ -164,7 +168,7 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     if given["dry_run"]:
         _show(settings, plan(opened, graph, order))
         return
-    ctx.exit(Run(opened, graph, order, _Terminal()).run())
+    ctx.exit(Run(opened, graph, order, _Terminal(), gate).run())
 
 
 def _reader_of(given: Mapping[str, Any]) -> str | None:
