@@ -63,7 +63,7 @@ def kill_rest(launch: Launch) -> None:
         return
     from fluxres.launch import lifeline
 
-    cgroup.kill(launch.mark)
+    cgroup.remove(launch.mark)
     lifeline.kill_marked(launch.mark, lifeline.RUN)
 
 

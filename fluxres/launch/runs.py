@@ -259,7 +259,8 @@ class Run:
         raise InsufficientResources(f"{plural(number, 'request')} before it in the queue", hint="--wait queues this one too")
 
     def _release(self) -> None:
-        """Free what the job holds, and take its ticket out of the queue."""
+        """Free what the job holds, and take its ticket out of the queue; nothing of the program runs any more."""
+        cgroup.remove(self._mark)
         with self.store.writing(self.graph, command=self.order.command, wait_s=_LOCK_WAIT_S) as transaction:
             graph = transaction.graph
             attendance = waiting.Attendance(transaction, self.store.path)
@@ -300,7 +301,6 @@ class Run:
         while self._status is None:
             self._loop.turn()
         self._terminal.take_back()
-        cgroup.remove(group)
         try:
             self._release()
         except FluxresError as error:

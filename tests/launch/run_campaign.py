@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 
 import fluxres
+from fluxres.launch import cgroup
 from fluxres.store import open_store
 from tests.launch import idle
 
@@ -174,7 +175,10 @@ def _look(folder: Path, store: Path, outcome: Outcome) -> None:
     outcome.problems += [f"{ticket.job} waits" for ticket in tickets]
     outcome.problems += [f"process {pid} runs" for pid in _left(store)]
     outcome.problems += [str(problem) for problem in graph.check()]
-    outcome.idle_s = idle.by_journal(open_store(str(store)).log(), "gpu", DEVICES)
+    entries = open_store(str(store)).log()
+    marks = [entry.event["launch"]["mark"] for entry in entries if entry.event["event"] == "allocate"]
+    outcome.problems += [f"the cgroup {mark} is left" for mark in marks if cgroup.folder_of(mark) is not None]
+    outcome.idle_s = idle.by_journal(entries, "gpu", DEVICES)
     if outcome.idle_s >= IDLE_MAX_S:
         outcome.problems.append(f"a device was idle for {outcome.idle_s:.2f} s while a run waited for one")
     sockets = [file for file in (folder / "campaign.db.run").iterdir() if file.is_socket()]
