@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -190,6 +191,7 @@ class Run:
 
         Errors: InsufficientResources if it may not wait; InfeasibleRequest.
         """
+        import_module("fluxres.match")  # now, and not at its first use, when others wait for the store
         with self.store.writing(self.graph, command=self.order.command, wait_s=_LOCK_WAIT_S) as transaction:
             graph = transaction.graph
             attendance = waiting.Attendance(transaction, self.store.path)
