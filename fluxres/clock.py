@@ -66,6 +66,20 @@ def stopwatch() -> float:
     return time.perf_counter()
 
 
+def monotonic_ns() -> int:
+    """Nanoseconds since this machine started: the same for all of its processes, and never set back."""
+    return time.monotonic_ns()
+
+
+def processor_time() -> float:
+    """Seconds that this thread has run, without the time of others on this machine.
+
+    >>> 0 <= processor_time() - processor_time() + 1
+    True
+    """
+    return time.thread_time()
+
+
 def fixed(now_s: float = 0.0) -> Clock:
     """A clock that stands still at `now_s`.
 
