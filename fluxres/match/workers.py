@@ -16,11 +16,12 @@ The choice is a `Placement` like any other.  A request gets everything or nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -258,8 +259,7 @@ def is_sum(structure: Structure, vertices: NDArray[Any]) -> bool:
     return len(vertices) == 1 and is_bare and structure.end.item(first) == first + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(msgspec.Struct, frozen=True):
     """Why a variant has no match in any node, beyond what the pools of each type say: a sentence for a refusal.
 
     Args:
@@ -336,9 +336,9 @@ class Workers:
             if self.structure.kind_of(int(pools[0])).unit == FRACTION_UNIT:
                 in_parts.add(name)
             elif ask.fraction and (is_sum(self.structure, pools) or SHARE not in self.types):
-                ask = replace(ask, amount=(ask.units + 1) * PER_UNIT)
+                ask = msgspec.structs.replace(ask, amount=(ask.units + 1) * PER_UNIT)
             asks.append(ask)
-        return resources(replace(variant, asks=tuple(asks)), types=self.types, sums=in_parts)
+        return resources(msgspec.structs.replace(variant, asks=tuple(asks)), types=self.types, sums=in_parts)
 
     def layout(self, node: int, name: str) -> Layout | None:
         """The pools of a resource in a node; None if it has none."""
