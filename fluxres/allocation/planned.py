@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +23,7 @@ Piece = tuple[int, int, int, int]
 """A vertex, an amount of its units, and the window (start, end) over which they are freed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Everything that one job holds, over one window: the match of a job that held nothing before.
 
     Args:
@@ -40,7 +39,7 @@ class Batch:
     covered: list[int]
     start: int
     end: int
-    drawn: Rows = field(default_factory=lambda: NO_ROWS)
+    drawn: Rows = msgspec.field(default_factory=lambda: NO_ROWS)
 
     def pieces(self) -> list[Piece]:
         """The pieces that free everything."""
@@ -48,8 +47,7 @@ class Batch:
         return [(v, amount, *window) for v, amount in zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)]
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct):
     """One checked step of an allocation: units of one pool.
 
     Args:
@@ -62,7 +60,7 @@ class Change:
     amount: int
     covers: list[tuple[int, int]]
     absorbs: list[tuple[int, int, int]]
-    implied: list[tuple[int, int]] = field(default_factory=list)
+    implied: list[tuple[int, int]] = msgspec.field(default_factory=list)
 
 
 Planned = tuple[tuple[int, int], list[Change]]
@@ -86,8 +84,7 @@ class StagedWindow(NamedTuple):
     drawn: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(msgspec.Struct, frozen=True):
     """A temporary lock on pools while a job is considered (RFC 4, "Staged").
 
     Args:
@@ -130,7 +127,7 @@ class Staged:
         rows = [(int(consumers[v]), int(accounts[account]), units) for v, account, units in self.drawn]
         apart = [(s, e, int(consumers[v]), int(accounts[account]), units) for s, e, v, account, units in self.apart]
         relied_on = [(int(accounts[v]), s, e) for v, s, e in self.relied_on]
-        return replace(
+        return msgspec.structs.replace(
             self,
             targets=tuple((int(accounts[v]), amount) for v, amount in self.targets if accounts[v] >= 0),
             drawn=tuple(row for row in rows if row[0] >= 0 and row[1] >= 0),

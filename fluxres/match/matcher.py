@@ -24,7 +24,6 @@ from fluxres.match.admission import Objection
 from fluxres.match.chooser import Offer, Returned, placed
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
-from fluxres.match.earliest import Failures, WindowSkipper, earliest
 from fluxres.match.form import Form, NeedsTraverser, form
 from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import plan as compile_plan
@@ -33,16 +32,19 @@ from fluxres.match.policy import Policy, policy
 from fluxres.match.query import Query
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible, Situation
-from fluxres.match.together import Below, Together
-from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
 from fluxres.match.vector import Search
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
 
+# What few requests need is imported by the first one that does: the traverser, routes between nodes, requests for amounts.
 if TYPE_CHECKING:
+    from fluxres.match.earliest import Failures
     from fluxres.match.reasons import Holders, PartReport, Refusal
+    from fluxres.match.together import Below, Together
+    from fluxres.match.traverser import Budget
+    from fluxres.match.workers import Returned
 
 MULTINODE: Final = "allow_multinode"
 """canary: whether a test may use several nodes of the pool; a property of the root."""
@@ -176,6 +178,8 @@ class Matcher:
                 return Search(query, start, end).settle()
             except NeedsTraverser:
                 pass
+        from fluxres.match.traverser import Traverser
+
         plan, situation, budget = query.plan, query.situation(start, end), self._budget(query.plan)
         return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, query.policy, budget).match())
 
@@ -273,6 +277,8 @@ class Matcher:
         if not 0 <= after < FOREVER:
             raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
+        from fluxres.match.earliest import WindowSkipper, earliest
+
         within = request if partition is None else self._within_limits(request, partition)
         query = self._query(within, how, partition)
         if partition is not None and admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
@@ -436,6 +442,8 @@ class Matcher:
         if query.form is not None and not reference:
             with suppress(NeedsTraverser):
                 return Search(query, start, end).fits(counts)
+        from fluxres.match.traverser import Traverser
+
         situation, budget = query.situation(start, end), self._budget(query.plan)
         return Traverser(situation, query.plan, counts, query.policy, budget).match() is not None
 
@@ -447,6 +455,8 @@ class Matcher:
         return reasons.enough(query.plan, lambda counts: self._fits(query, counts, start, end))
 
     def _meeting(self, query: Query, *, reference: bool = False) -> Together:
+        from fluxres.match.together import Together
+
         return Together(query, self._below_meetings, self._budget, reference=reference)
 
     def _widest(self, plan: Plan) -> Plan:
@@ -457,6 +467,8 @@ class Matcher:
     # -- caches ------------------------------------------------------------------------------------------------------
 
     def _budget(self, plan: Plan) -> Budget:
+        from fluxres.match.traverser import Budget
+
         # Where suppliers overlap, very many choices of nodes are equivalent, and each costs a walk over its suppliers.
         steps = limits.MATCH_STEPS_MAX // 20 if plan.charged else limits.MATCH_STEPS_MAX + 8 * self.structure.n
         return Budget(steps, of_one_part=plan.is_of_one_type)
@@ -524,6 +536,8 @@ class Matcher:
     def _failures_of(self, eligible: Eligible, kind: object) -> Failures:
         found = self._failures.get((eligible, kind))
         if found is None:
+            from fluxres.match.earliest import Failures
+
             found = self._failures[eligible, kind] = Failures(self.planner)
         return found
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -351,7 +352,7 @@ def of_ways(
         short: tuple[PartReport, ...] = ()
         if way.asked is not None:
             plan = compile_plan(way.asked, query.node_table.typology)
-            reports = explain(replace(query, plan=plan), plan, start, end, holders)
+            reports = explain(msgspec.structs.replace(query, plan=plan), plan, start, end, holders)
             reports = tuple(each for each in reports if each.type != SLOT or each.asked > 1)  # nodes are left to the rule
             short = tuple(report for report in reports if report.is_short)
             if len(ways) == 1:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +23,7 @@ _NO_POOLS: Final[Int32] = np.zeros(0, np.int32)
 _NO_INSTANCES: Final[Int64] = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SlotGroup:
+class SlotGroup(msgspec.Struct, frozen=True, eq=False):
     """The instances of one slot of the request.
 
     Args:
@@ -41,8 +40,7 @@ class SlotGroup:
         return len(self.starts) - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, eq=False):
     """Pools that satisfy a request over a window.
 
     Args:
@@ -76,7 +74,7 @@ class Placement:
     policy: str = "first"
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
-    drawn: Int64 = field(default_factory=lambda: NO_ROWS)
+    drawn: Int64 = msgspec.field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
     picked: tuple[tuple[int, int, int], ...] = ()
     variant: int | None = None

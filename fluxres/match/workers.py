@@ -22,6 +22,7 @@ from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -363,9 +364,9 @@ class Workers:
             if self.structure.kind_of(int(pools[0])).unit == FRACTION_UNIT:
                 in_parts.add(name)
             elif ask.fraction and (is_sum(self.structure, pools) or SHARE not in self.types):
-                ask = replace(ask, amount=(ask.units + 1) * PER_UNIT)
+                ask = msgspec.structs.replace(ask, amount=(ask.units + 1) * PER_UNIT)
             asks.append(ask)
-        return resources(replace(variant, asks=tuple(asks)), types=self.types, sums=in_parts)
+        return resources(msgspec.structs.replace(variant, asks=tuple(asks)), types=self.types, sums=in_parts)
 
     def layout(self, node: int, name: str) -> Layout | None:
         """The pools of a resource in a node; None if it has none."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from msgspec import structs
 
 from fluxres.allocation import plans, reserved, steps, together
 from fluxres.allocation.chosen import Chosen
@@ -355,7 +355,9 @@ def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window:
             most[v] = max(most.get(v, 0), amount)
     drawn = np.concatenate([of_part for _, _, of_part in parts])
     staged = Staged(graph.new_stage_id(), job, tuple(sorted(most.items())), *window, expires, relied_on=relied_on)
-    staged = replace(staged, drawn=tuple(row[2:] for row in rows)) if len(parts) == 1 else replace(staged, apart=rows)
+    staged = (
+        structs.replace(staged, drawn=tuple(row[2:] for row in rows)) if len(parts) == 1 else structs.replace(staged, apart=rows)
+    )
     return _stage(graph, staged, drawn, frozenset[int]().union(*(implicit(charged, of_part) for _, charged, of_part in parts)))
 
 

@@ -26,6 +26,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+import msgspec
+
 from fluxres import limits
 from fluxres.clock import Length, positive_ticks, seconds
 from fluxres.documents.document import Document, Key, Place, excerpt, path_text
@@ -53,8 +55,7 @@ At = Callable[..., Place]
 """The place of keys from the top of a document, for messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What a dialect allows; the base is RFC 14."""
 
     count: Literal["rfc14", "fluxion"] = "rfc14"
@@ -83,10 +84,8 @@ class Rules:
         """Refuse tasks (already read) that this dialect does not have."""
 
 
-class _V1(Rules):
+class _V1(Rules, frozen=True):
     """RFC 25: slot>core or node>slot>core, optionally with gpus, with fixed counts; one task."""
-
-    __slots__ = ()
 
     def check_version(self, version: int, at: At) -> None:
         if version != 1:
@@ -128,10 +127,8 @@ class _V1(Rules):
             raise at("tasks", 0, "count", "per_slot").expected("1", tasks[0].number)
 
 
-class _Fluxion(Rules):
+class _Fluxion(Rules, frozen=True):
     """What Fluxion reads and can match: no counts as text, nothing shared below a slot, no two siblings of one type."""
-
-    __slots__ = ()
 
     def check_version(self, version: int, at: At) -> None:
         if version > _FLUXION_VERSION_MAX:
@@ -410,7 +407,9 @@ def _of_all_nodes(resources: Sequence[Vertex]) -> tuple[str, ...]:
 
 
 def _without_properties(resources: Sequence[Vertex]) -> tuple[Vertex, ...]:
-    return tuple(replace(vertex, properties=(), children=_without_properties(vertex.children)) for vertex in resources)
+    return tuple(
+        msgspec.structs.replace(vertex, properties=(), children=_without_properties(vertex.children)) for vertex in resources
+    )
 
 
 def _of_document(source: str | bytes | Path) -> Request:
