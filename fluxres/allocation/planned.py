@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.steps import Steps
 from fluxres.graph.auxiliary import Int32
@@ -93,6 +94,7 @@ class Staged(msgspec.Struct, frozen=True):
         drawn: (pool, account, units) of what is drawn for pools, as in :data:`fluxres.allocation.drawn.Rows`.
         apart: (start, end, pool, account, units) instead, if the job draws some of it already for a part of the time.
         relied_on: (pool, start, end) of pools that the job holds exclusively, so that nothing is drawn for them a second time.
+        variant: the chosen alternative of a request for amounts; the targets are then in the order in which they were chosen.
     """
 
     stage: str
@@ -105,6 +107,15 @@ class Staged(msgspec.Struct, frozen=True):
     drawn: tuple[tuple[int, int, int], ...] = ()
     apart: tuple[tuple[int, int, int, int, int], ...] = ()
     relied_on: tuple[tuple[int, int, int], ...] = ()
+    variant: int | None = None
+
+    @property
+    def chosen(self) -> Chosen | None:
+        """The order of the pools of a request for amounts."""
+        if self.variant is None:
+            return None
+        suppliers = {account for _, account, _ in self.drawn}
+        return Chosen(tuple(v for v, _ in self.targets if v not in suppliers), self.variant)
 
     def renumbered(self, consumers: Int32, accounts: Int32) -> Staged:
         """The stage on another structure, without pools that were removed.

@@ -78,7 +78,7 @@ def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
     total = Counter[int]()
     for v, amount in targets:
         total[v] += amount
-    return tuple(sorted(total.items()))
+    return tuple(total.items())
 
 
 class Records:
@@ -610,6 +610,7 @@ class Records:
         for (window, changes), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
             self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # a stage does not record routes
+        self.note_chosen(staged.job, staged.chosen)
 
     def release(self, stage: str) -> Staged:
         """Free what a stage locks, and return the stage."""

@@ -386,7 +386,7 @@ class GraphInventory:
 def _signature(request: Request) -> object:
     """Equal for requests with the same answer at any time."""
     queue = request.system.get("queue", "") if request.attributes else ""
-    return request.resources, request.constraint, queue, request.chooser, request.variants
+    return request.resources, request.constraint, queue, request.chooser
 
 
 class GraphHold(Hold):

@@ -60,8 +60,7 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
         fallback: whether the reference traverser had to answer.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
         picked: (slot, vertex, units) of each item of a request that a `Chooser` answered, in the order of the items.
-        order: of a request for amounts, the vertices in the order in which they were chosen.
-        variant: of such a request, which variant was chosen.
+        variant: which alternative of such a request was chosen; then the order of the items is recorded, too. None for others.
     """
 
     vertices: Int32
@@ -78,8 +77,7 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
     drawn: Int64 = msgspec.field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
     picked: tuple[tuple[int, int, int], ...] = ()
-    order: tuple[int, ...] = ()
-    variant: int = 0
+    variant: int | None = None
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -99,12 +97,17 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
         raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
 
     @property
+    def order(self) -> tuple[int, ...]:
+        """The pools in the order in which they were chosen, if that is recorded."""
+        return () if self.variant is None else tuple([v for _, v, _ in self.picked])
+
+    @property
     def targets(self) -> list[tuple[int, int]]:
         """(vertex, amount) of every record and of what they imply, in the form that the writer takes."""
         records = zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)
-        if self.order:
+        if self.variant is not None:
             units = dict(records)
-            return [(v, units[v]) for v in self.order]
+            return [*((v, units.pop(v)) for v in self.order), *units.items()]
         return sorted([*records, *self.implied]) if self.implied else list(records)
 
     @property
@@ -127,7 +130,7 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
             and np.array_equal(self.shared, other.shared)
             and self.implied == other.implied
             and np.array_equal(self.drawn, other.drawn)
-            and (self.order, self.variant) == (other.order, other.variant)
+            and (self.picked, self.variant) == (other.picked, other.variant)
             and len(self.slots) == len(other.slots)
             and all(
                 a.label == b.label and np.array_equal(a.starts, b.starts) and np.array_equal(a.picks, b.picks)

@@ -55,7 +55,6 @@ def stamped(graph: ResourceGraph, found: Placement) -> Match:
         found.drawn,
         found.is_routed,
         found.picked,
-        found.order,
         found.variant,
         graph=graph,
         generation=graph.generation,

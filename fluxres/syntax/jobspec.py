@@ -37,7 +37,6 @@ from fluxres.syntax import count as counts
 from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.count import Count
-from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
@@ -205,8 +204,6 @@ class Request:
     """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
     say.
     """
-    variants: tuple[Variant, ...] = ()
-    """Amounts within one node, in order of preference, as HyperQueue asks for them; `resources` is the nearest to the first."""
 
     @classmethod
     def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
@@ -285,16 +282,6 @@ def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
     if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
         return None
     found: Chooser | None = import_module(_PEERS).chooser(user)
-    return found
-
-
-def _variants(attributes: Mapping[str, Any]) -> tuple[Variant, ...]:
-    """The variants of a request that was written in the language of HyperQueue, which its jobspec keeps as text."""
-    user = attributes.get("user")
-    asked = user.get("asked") if isinstance(user, Mapping) else None
-    if not isinstance(asked, Mapping) or asked.get("format") != "hyperqueue" or not isinstance(asked.get("text"), str):
-        return ()
-    found: tuple[Variant, ...] = import_module(_PEERS).variants(asked["text"])
     return found
 
 
@@ -597,7 +584,6 @@ class _Reader:
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
             chooser=_chooser(attributes),
-            variants=_variants(attributes),
         )
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:

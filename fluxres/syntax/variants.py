@@ -1,8 +1,8 @@
 """What a task needs of one node, as HyperQueue says it: amounts of named resources, a policy for each, and alternatives.
 
 A jobspec asks for pools.  A task of HyperQueue asks for amounts, whatever kind of pool holds them: indices, parts of an index, or
-units of a sum.  It also says which groups of a node it prefers, and several variants in order of preference.  A `Request` carries
-these next to its resources, and the matcher follows them (:mod:`fluxres.match.workers`).
+units of a sum.  It also says which groups of a node it prefers, and several variants in order of preference.  They are the rule
+of its `Request` (:class:`fluxres.match.workers.Amounts`).
 """
 
 from __future__ import annotations
