@@ -20,9 +20,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
+
+import msgspec
 
 from fluxres import clock as clocks
 from fluxres import limits
@@ -54,8 +55,7 @@ class _Thread(threading.local):
     depth = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(msgspec.Struct, eq=False):
     """A change that waits for its commit.
 
     Attributes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -396,8 +395,7 @@ class Rows:
         return oldest
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct):
     """What is written for one change: all of it, or nothing.
 
     Args:
@@ -423,8 +421,7 @@ class Change:
         return cls([journal.body(event, user) for event in events], sum(map(journal.weight, events)), time, text, pools)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """A state of a graph in a store, to detect whether the graph has changed since.
 
     Args:
@@ -552,8 +549,7 @@ class Link:
         return row
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(msgspec.Struct):
     """A graph that is being changed in a store.
 
     Args:
@@ -566,7 +562,7 @@ class Transaction:
     graph: ResourceGraph
     position: Position
     tickets: Tickets
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
 
 
 class Store:
