@@ -257,7 +257,10 @@ class Attached(PatientSink):
         with self._gate:
             self._members -= 1
             if self._members == 0:
-                self._lock.release()
+                try:
+                    self._lock.release()
+                except StoreError:  # it was lost with its connection
+                    self._lock.close()
                 self._has_lock = self._is_closing = False
                 self._gate.notify_all()
 
@@ -319,8 +322,9 @@ class Attached(PatientSink):
         """
         if self._loss is not None:
             self._reload()
-        elif self._link.has_moved():
-            self._loss = StoreError("the changes of other processes could not be read", where=self.store.url)
+            return
+        self._loss = StoreError("the changes of other processes could not be read", where=self.store.url)
+        if self._link.has_moved():
             news = self._link.news()
             if news is None or sum(journal.weight(entry.event) for entry in news) > _REPLAY_MAX:
                 self._reload()
@@ -332,7 +336,7 @@ class Attached(PatientSink):
             finally:
                 self._thread.depth -= 1
             self._since_snapshot = self._link.row.weight
-            self._loss = None
+        self._loss = None
 
     def refresh(self) -> None:
         self._require_process()

@@ -68,11 +68,14 @@ class Database(Protocol):
 
     Attributes:
         url: its address, for messages.
-        path: a file of this machine that stands for the store; sockets of processes that wait are beside it.
     """
 
     url: str
-    path: Path
+
+    @property
+    def path(self) -> Path:
+        """A file of this machine that stands for the store; sockets of processes that wait are beside it."""
+        ...
 
     def exists(self) -> bool:
         """Whether there is something to open.  Errors: StoreError."""
@@ -126,6 +129,10 @@ class Database(Protocol):
 
     def version(self, db: Connection, graph: int) -> int:
         """A number that changes whenever another connection has changed this graph, and possibly at other times."""
+        ...
+
+    def is_lost(self, db: Connection) -> bool:
+        """Whether the server has ended the connection."""
         ...
 
     def lock(self, clock: Clock, notify: Notify | None) -> Lock:

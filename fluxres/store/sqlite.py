@@ -112,8 +112,12 @@ class SqliteDatabase:
     """
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
-        self.path, self.private = path, private
+        self._path, self.private = path, private
         self.url = f"sqlite://{path}"
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     def exists(self) -> bool:
         """Whether there is a file to open.
@@ -228,6 +232,9 @@ class SqliteDatabase:
     def version(self, db: Connection, graph: int) -> int:
         (version,) = db.execute("PRAGMA data_version").fetchone()
         return int(version)
+
+    def is_lost(self, db: Connection) -> bool:
+        return False
 
     def lock(self, clock: Clock, notify: Notify | None) -> WriterLock:
         path = self.path.with_name(self.path.name + ".lock")

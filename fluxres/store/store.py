@@ -27,7 +27,7 @@ from fluxres.store.database import Connection, Database, Durability, Lock, end
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify
 from fluxres.store.tickets import Ticket, Tickets
-from fluxres.store.url import StoreUrl, parse
+from fluxres.store.url import ServerUrl, StoreUrl, parse
 from fluxres.store.url import default as default_url
 
 WEIGHT_MAX: Final = 256
@@ -444,13 +444,13 @@ class Link:
     Args:
         rows: on a connection outside of a transaction.
         name: of the graph; the default one if None.
-        database: of the connection.
+        database, durability: of the connection.
 
     Errors: UnknownGraph, StoreError.
     """
 
-    def __init__(self, rows: Rows, name: str | None, database: Database) -> None:
-        self._rows, self._database = rows, database
+    def __init__(self, rows: Rows, name: str | None, database: Database, durability: Durability) -> None:
+        self._rows, self._database, self._durability = rows, database, durability
         with database.translated():
             row = rows.graph(name)
             self._log_first, self._log_bytes = rows.log_extent(row)
@@ -496,6 +496,8 @@ class Link:
 
     def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
         """The stored graph, and whether its shape is still that of the last read."""
+        if self._database.is_lost(self._rows.db):
+            self._rows.db = self._database.attach(self._durability)
         with self._snapshot() as rows:
             row = self._current(rows)
             graph, shape_seq = rows.read(row, clock), rows.shape_seq(row)
@@ -574,15 +576,20 @@ class Store:
         notify: called with the holder of the lock when a write has to wait for more than half a second.
     """
 
-    def __init__(self, url: StoreUrl, *, clock: Clock = clocks.system, notify: Notify | None = None) -> None:
+    def __init__(self, url: StoreUrl | ServerUrl, *, clock: Clock = clocks.system, notify: Notify | None = None) -> None:
         self.address = url
         self.database = database_of(url)
-        self.path, self.url = self.database.path, self.database.url
+        self.url = self.database.url
         self.clock = clock
         self.notify = notify
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file, or a file of this machine that stands for the store of a server."""
+        return self.database.path
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -672,7 +679,7 @@ class Store:
         with self._lock(command, wait_s):
             db = self.database.attach(durability)
         try:
-            return Link(self._rows(db), name, self.database)
+            return Link(self._rows(db), name, self.database, durability)
         except BaseException:
             db.close()
             raise
@@ -921,8 +928,12 @@ def _check_name(name: str) -> None:
         raise UsageError(f"the name of a graph has 1 to {limits.NAME_LENGTH_MAX} printable characters, got {name!r}")
 
 
-def database_of(url: StoreUrl) -> Database:
+def database_of(url: StoreUrl | ServerUrl) -> Database:
     """Where the tables of the store at this address are."""
+    if isinstance(url, ServerUrl):
+        from fluxres.store.postgresql import PostgresqlDatabase
+
+        return PostgresqlDatabase(url.address, url.path)
     from fluxres.store.sqlite import SqliteDatabase
 
     return SqliteDatabase(url.path, private=url.private)
@@ -932,8 +943,8 @@ def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: 
     """The store at this address; nothing is read or created yet.
 
     Args:
-        url: ``sqlite:///path/to/file.db`` with or without ``?graph=NAME``, or a path; by default ``$FLUXRES_STORE``, else the
-            SQLite file in the XDG data directory.
+        url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/name``, with or without ``?graph=NAME``, or a path; by
+            default ``$FLUXRES_STORE``, else the SQLite file in the XDG data directory.
         clock: gives the time of journal entries, and "now" of the graphs.
         notify: called with the holder of the lock when a write waits for more than half a second.
 
