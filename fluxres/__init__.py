@@ -13,20 +13,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fluxres.errors import (
         FluxresError,
+        Forbidden,
         InfeasibleRequest,
         InputError,
         InputWarning,
         InsufficientResources,
+        KeyReused,
         LimitExceeded,
         MergeConflict,
         NotHeld,
         PolicyError,
+        RevisionConflict,
         RunFailed,
         StaleHandle,
         StillHeld,
         StoreBusy,
         StoreConflict,
         StoreError,
+        Unauthorized,
+        Unavailable,
         UnknownGraph,
         UnknownJob,
         UnknownPool,
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from fluxres.match import Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.model.match import Match
+    from fluxres.service.client import connect
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
@@ -51,6 +57,7 @@ __all__ = [
     "AuxiliaryGraph",
     "Edge",
     "FluxresError",
+    "Forbidden",
     "Hostlist",
     "IDset",
     "InfeasibleRequest",
@@ -59,6 +66,7 @@ __all__ = [
     "Instance",
     "InsufficientResources",
     "Job",
+    "KeyReused",
     "LimitExceeded",
     "Match",
     "MergeConflict",
@@ -72,6 +80,7 @@ __all__ = [
     "Resource",
     "ResourceGraph",
     "ResourceSet",
+    "RevisionConflict",
     "RunFailed",
     "Selection",
     "Span",
@@ -81,6 +90,8 @@ __all__ = [
     "StoreBusy",
     "StoreConflict",
     "StoreError",
+    "Unauthorized",
+    "Unavailable",
     "UnknownGraph",
     "UnknownJob",
     "UnknownPool",
@@ -88,6 +99,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "build",
+    "connect",
     "dumps",
     "load",
     "loads",
@@ -98,6 +110,7 @@ _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
     **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
+    "connect": "fluxres.service.client",
     "Match": "fluxres.model.match",
     "Policy": "fluxres.match",
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),

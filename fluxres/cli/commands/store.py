@@ -109,6 +109,8 @@ def graphs_command(ctx: click.Context) -> None:
 
 
 def _list(settings: Settings) -> None:
+    from fluxres.render import documents
+
     opened = store(settings)
     in_use, found = opened.default, opened.graphs()
     columns = [
@@ -121,9 +123,7 @@ def _list(settings: Settings) -> None:
     rows = [[g.name, "yes" if g.name == in_use else "", str(g.pools), str(g.seq), when(g.created)] for g in found]
 
     def document() -> dict[str, Any]:
-        keys = ("graph", "in_use", "pools", "events", "created")
-        values = [(g.name, g.name == in_use, g.pools, g.seq, g.created) for g in found]
-        return {"store": opened.url, "graphs": [dict(zip(keys, value, strict=True)) for value in values]}
+        return {"store": opened.url, "graphs": documents.graphs(found, in_use)}
 
     answer_table(settings, columns, rows, document)
 
@@ -228,7 +228,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
 
     Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
-    from fluxres.render import events
+    from fluxres.render import documents, events
 
     if path is not None and not names_pool(path):  # the journal has complete names
         from fluxres.model.targets import spelled_out
@@ -248,9 +248,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
         settings,
         columns,
         rows,
-        lambda: {
-            "log": [{"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event} for e in entries]
-        },
+        lambda: {"log": [documents.entry(e) for e in entries]},
         lambda: [
             {
                 "number": e.seq,
