@@ -57,6 +57,7 @@ COMMANDS: Final = {
     "undo": "Undo the last change of the graph.",
     "edge": "Add, change or remove an edge of an auxiliary graph.",
     "save": "Write the graph to a file or another store.",
+    "serve": "Serve the graphs of the store over HTTP.",
     "simulate": "Simulate a workload on a machine.",
     "experiment": "Run the simulations described by a study, and compare them.",
     "instance": "Run the jobs of a workload in one instance, in real time.",
@@ -73,7 +74,7 @@ GROUPS: Final = {
     "Ask about requests and jobs": ("when", "why", "jobs", "timeline", "log"),
     "Hold and release resources": ("allocate", "free", "grow", "shrink", "extend"),
     "Run programs": ("run", "shell", "ps", "wait", "cancel"),
-    "Operate the machine": ("state", "reserve", "tag", "merge", "unlink", "move", "edge", "copy", "undo", "check"),
+    "Operate the machine": ("state", "reserve", "tag", "merge", "unlink", "move", "edge", "copy", "undo", "check", "serve"),
     "Simulate and run schedulers": ("simulate", "experiment", "instance", "hierarchy", "stage"),
     "Files, shell and help": ("save", "convert", "formats", "completion", "help"),
 }
