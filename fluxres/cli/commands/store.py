@@ -13,7 +13,7 @@ from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings, no_output
 from fluxres.cli.sources import read_description, source_options
-from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
+from fluxres.cli.stores import answer_report, note_supply, reading, save_file, source, store
 from fluxres.documents.document import plural
 from fluxres.errors import MergeConflict, StoreError, UsageError
 from fluxres.render.text import Column, when
@@ -111,7 +111,7 @@ def graphs_command(ctx: click.Context) -> None:
 def _list(settings: Settings) -> None:
     from fluxres.render import documents
 
-    opened = store(settings)
+    opened = source(settings)
     in_use, found = opened.default, opened.graphs()
     columns = [
         Column("GRAPH"),
@@ -142,7 +142,7 @@ def use(settings: Settings, name: str) -> None:
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
     """Remove a graph from the store, with its jobs and its journal."""
-    store(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
+    source(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"graph {name!r} removed"])
 
 
@@ -234,7 +234,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
         from fluxres.model.targets import spelled_out
 
         path = spelled_out(reading(settings).structure, path)
-    entries = store(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
+    entries = source(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
     columns = [
         Column("NUMBER", right=True, drop=2),
         Column("TIME"),
