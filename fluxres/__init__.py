@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.model.match import Match
     from fluxres.service.client import connect
+    from fluxres.store.attached import open
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
@@ -103,6 +104,7 @@ __all__ = [
     "dumps",
     "load",
     "loads",
+    "open",
     "save",
 ]
 
@@ -111,6 +113,7 @@ _MODULE = {
     **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     "connect": "fluxres.service.client",
+    "open": "fluxres.store.attached",
     "Match": "fluxres.model.match",
     "Policy": "fluxres.match",
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),

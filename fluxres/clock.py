@@ -66,6 +66,11 @@ def stopwatch() -> float:
     return time.perf_counter()
 
 
+def monotonic_ns() -> int:
+    """Nanoseconds since this machine started: the same for all of its processes, and never set back."""
+    return time.monotonic_ns()
+
+
 def fixed(now_s: float = 0.0) -> Clock:
     """A clock that stands still at `now_s`.
 
