@@ -62,6 +62,11 @@ class Gate:
             await self.app(scope, body, answer)
         except FluxresError as error:
             await answer.problem(error)
+        except ConnectionAbortedError:
+            raise  # ends the connection
+        except Exception as error:  # noqa: BLE001 - a mistake of the service is no reason to tell its inside
+            _log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+            await answer.problem(problems.of_unexpected(error), 500)
         finally:
             took = stopwatch() - begun
             handler = scope.get("route_handler")
@@ -150,14 +155,15 @@ class _Answer:
         except TimeoutError:
             raise ConnectionAbortedError("the client does not read") from None
 
-    async def problem(self, error: FluxresError) -> None:
+    async def problem(self, error: FluxresError, status: int | None = None) -> None:
         """Answer with a problem, unless an answer has begun."""
         if self.status:
             return
-        body = problems.body(error)
+        status = problems.status_of(error) if status is None else status
+        body = problems.body(error, status)
         headers = {"content-type": problems.MEDIA_TYPE, "content-length": str(len(body)), **problems.headers(error)}
-        if problems.status_of(error) == 413:
+        if status == 413:
             headers["connection"] = "close"  # the rest of the body is not read
         encoded = [(key.encode(), value.encode()) for key, value in headers.items()]
-        await self({"type": "http.response.start", "status": problems.status_of(error), "headers": encoded})
+        await self({"type": "http.response.start", "status": status, "headers": encoded})
         await self({"type": "http.response.body", "body": body})

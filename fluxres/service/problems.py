@@ -45,7 +45,8 @@ def body(error: FluxresError, status: int | None = None) -> bytes:
     status = status_of(error) if status is None else status
     facts = {key: value for key, value in _worded(error).to_dict().items() if value is not None}
     phrase = HTTPStatus(status).phrase
-    return msgspec.json.encode({"type": TYPE + error.code, "title": phrase, "status": status, "detail": str(error), **facts})
+    document = {"type": TYPE + error.code, "title": phrase, "status": status, "detail": str(error), **facts}
+    return msgspec.json.encode(document, enc_hook=str)  # a place in a text is a text with more to it
 
 
 def headers(error: FluxresError) -> dict[str, str]:

@@ -67,7 +67,9 @@ class _Server(uvicorn.Server):
         self._gate.is_draining = True
         for served in self._site.open_graphs:
             served.feed.close()
-        super().handle_exit(sig, frame)
+        # Unlike its base class, it does not raise the signal again at the end: to be told to stop is no failure.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def serve(store: str | None, access: Access, listening: Listening, tell: Callable[[str], None]) -> None:
@@ -99,6 +101,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             timeout_keep_alive=75,
             timeout_graceful_shutdown=round(limits.SERVICE_DRAIN_SECONDS),
             ws="none",
+            proxy_headers=False,
             ssl_certfile=listening.certificate,
             ssl_keyfile=listening.key,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -168,7 +169,9 @@ class Connection:
 
     def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
         opened = self._of_thread()
-        opened.request(method, path, body, dict(headers))
+        # A server refuses a body that is too long before all of it is sent; its answer says so.
+        with suppress(BrokenPipeError):
+            opened.request(method, path, body, dict(headers))
         answer: HTTPResponse = opened.getresponse()
         content = answer.read()
         if answer.status >= 400:
