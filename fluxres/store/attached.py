@@ -391,10 +391,10 @@ def open(  # noqa: A001 - it is what one does with a store
     >>> site = f"sqlite:///{tempfile.mkdtemp()}/site.db"
     >>> _ = fluxres.save(fluxres.load({"fluxres": 1, "name": "demo", "resources": [{"type": "node", "count": 4}]}), site)
     >>> with fluxres.open(site) as g:
-    ...     _ = g.allocate("node", job="j1")
+    ...     _ = g.allocate("slot/node", job="j1")
     ...     with g.batch():
     ...         g.free("j1")
-    ...         _ = g.allocate("-N2", job="j2")
+    ...         _ = g.allocate("slot=2/node", job="j2")
     >>> fluxres.load(site).jobs()
     ['j2']
 
