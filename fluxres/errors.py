@@ -352,6 +352,12 @@ class Unavailable(StoreError):
         self.retry_after_s = retry_after_s
 
 
+class ServiceFault(StoreError):
+    """A mistake of the service itself; its log has the details."""
+
+    code = "fault"
+
+
 class Unauthorized(FluxresError):
     """A request to the service without a token, or with one that it does not know."""
 
@@ -393,6 +399,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StoreConflict: (4, 409),
     RevisionConflict: (4, 412),
     Unavailable: (4, 503),
+    ServiceFault: (4, 500),
     Unauthorized: (2, 401),
     Forbidden: (2, 403),
     KeyReused: (2, 409),

@@ -129,7 +129,7 @@ class Pool(_Answer):
     allocated: int
     jobs: list[str]
     shared: list[str]
-    staged: list[str]
+    staged: bool
 
 
 class Pools(_Answer):

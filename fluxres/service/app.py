@@ -82,6 +82,7 @@ def _openapi() -> OpenAPIConfig:
         summary="The resource model of Flux RFC 4 and RFC 16 as a service.",
         path="/schema",
         render_plugins=[],
+        use_handler_docstrings=True,
         components=Components(security_schemes={"token": scheme}),
         security=[{"token": []}, {}],
     )
@@ -92,7 +93,7 @@ def _guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHan
     role = handler.opt.get("role")
     if role is None:
         return
-    caller: Caller = connection.scope["fluxres.caller"]  # type: ignore[typeddict-item]
+    caller: Caller = connection.scope["fluxres.caller"]  # type: ignore[typeddict-item]  # the gate put it there
     caller.require_role(role)
     graph = connection.path_params.get("graph")
     if graph is not None:

@@ -11,6 +11,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -76,6 +77,8 @@ class Feed:
             if found is None:
                 found = await loop.run_in_executor(None, self._read, last)
             if found:
+                if found[0][0] > last + 1:
+                    yield _gap(last + 1, found[0][0] - 1)
                 last = found[-1][0]
                 yield b"".join(text for _, text in found)
                 continue
@@ -83,6 +86,8 @@ class Feed:
                 await asyncio.wait_for(changed.wait(), _COMMENT_EVERY_S)
             except TimeoutError:
                 yield b": still there\n\n"
+        with suppress(FluxresError):  # what was done before the end
+            yield b"".join(text for _, text in await loop.run_in_executor(None, self._read, last))
 
     def _since(self, last: int) -> list[Told] | None:
         """The events after a number, if they are in memory."""
@@ -125,6 +130,11 @@ class Feed:
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+
+def _gap(first: int, last: int) -> bytes:
+    """What is sent instead of events that the journal has forgotten."""
+    return b"event: gap\ndata: %b\n\n" % msgspec.json.encode({"name": "gap", "context": {"first": first, "last": last}})
 
 
 def _told(entry: Entry) -> Told:

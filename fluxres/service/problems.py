@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fluxres.errors import STATUS, FluxresError, InfeasibleRequest, InsufficientResources, Unauthorized, Unavailable
+from fluxres.errors import STATUS, FluxresError, InfeasibleRequest, InsufficientResources, ServiceFault, Unauthorized, Unavailable
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE: Final = "urn:fluxres:error:"
@@ -71,4 +71,4 @@ def of_unexpected(error: BaseException) -> FluxresError:
     """What a caller learns of an error that is a mistake of the service or of its machine: nothing of its inside."""
     if isinstance(error, MemoryError):
         return Unavailable("not enough memory", hint="ask for less at once")
-    return FluxresError("the service made a mistake; its log has the details")
+    return ServiceFault("the service made a mistake", hint="its log has the details")

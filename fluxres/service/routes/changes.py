@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from litestar import Response, post
+from litestar.params import JSONBody
 
 from fluxres.errors import Forbidden, InputError, UsageError
 from fluxres.model import ResourceGraph, targets
@@ -13,6 +14,7 @@ from fluxres.render import documents
 from fluxres.service import answers, requests, scopes
 from fluxres.service.access import Role
 from fluxres.service.replies import Asked, Keys, T, caller_of, json, site_of
+from fluxres.service.routes.questions import OfGraph
 
 SCHEDULER: Final = {"role": Role.SCHEDULER}
 ADMIN: Final = {"role": Role.ADMIN}
@@ -42,7 +44,7 @@ def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:
 
 
 @post("/allocate", opt=SCHEDULER, status_code=200, operation_id="allocate")
-async def allocate(request: Asked, graph: str, data: requests.Allocate) -> Response[answers.Granted]:
+async def allocate(request: Asked, graph: OfGraph, data: JSONBody[requests.Allocate]) -> Response[answers.Granted]:
     """Allocate pools, or what a request asks for, to a job; with `or_reserve` at the earliest start if not now."""
     caller = caller_of(request)
 
@@ -65,7 +67,7 @@ async def allocate(request: Asked, graph: str, data: requests.Allocate) -> Respo
 
 
 @post("/allocate_all", opt=SCHEDULER, status_code=200, operation_id="allocateAll")
-async def allocate_all(request: Asked, graph: str, data: requests.AllocateAll) -> Response[answers.GrantedAll]:
+async def allocate_all(request: Asked, graph: OfGraph, data: JSONBody[requests.AllocateAll]) -> Response[answers.GrantedAll]:
     """Allocate to several jobs at one start: all of them, or none."""
     caller = caller_of(request)
 
@@ -86,7 +88,7 @@ async def allocate_all(request: Asked, graph: str, data: requests.AllocateAll) -
 
 
 @post("/free", opt=SCHEDULER, status_code=200, operation_id="free")
-async def free(request: Asked, graph: str, data: requests.Free) -> Response[answers.Left]:
+async def free(request: Asked, graph: OfGraph, data: JSONBody[requests.Free]) -> Response[answers.Left]:
     """Free what a job holds: everything, some pools, or units of them."""
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -97,7 +99,7 @@ async def free(request: Asked, graph: str, data: requests.Free) -> Response[answ
 
 
 @post("/grow", opt=SCHEDULER, status_code=200, operation_id="grow")
-async def grow(request: Asked, graph: str, data: requests.Grow) -> Response[answers.Granted]:
+async def grow(request: Asked, graph: OfGraph, data: JSONBody[requests.Grow]) -> Response[answers.Granted]:
     """Allocate more to a job that holds something, until it ends."""
     caller = caller_of(request)
 
@@ -109,7 +111,7 @@ async def grow(request: Asked, graph: str, data: requests.Grow) -> Response[answ
 
 
 @post("/shrink", opt=SCHEDULER, status_code=200, operation_id="shrink")
-async def shrink(request: Asked, graph: str, data: requests.Shrink) -> Response[answers.Shrunk]:
+async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.Shrink]) -> Response[answers.Shrunk]:
     """Free a part of what a job holds: pools, units of them, or what a request finds in it."""
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -124,7 +126,7 @@ async def shrink(request: Asked, graph: str, data: requests.Shrink) -> Response[
 
 
 @post("/extend", opt=SCHEDULER, status_code=200, operation_id="extend")
-async def extend(request: Asked, graph: str, data: requests.Extend) -> Response[answers.Held]:
+async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]) -> Response[answers.Held]:
     """Move the end of what a job holds: of all of it, or of nothing."""
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -135,14 +137,14 @@ async def extend(request: Asked, graph: str, data: requests.Extend) -> Response[
 
 
 @post("/expire", opt=SCHEDULER, status_code=200, operation_id="expire")
-async def expire(request: Asked, graph: str, data: requests.Expire) -> Response[answers.Ended]:
+async def expire(request: Asked, graph: OfGraph, data: JSONBody[requests.Expire]) -> Response[answers.Ended]:
     """Drop the records that have ended, and stages that have expired."""
     caller_of(request).require_whole("to expire records")
     return await change(request, graph, answers.Ended, lambda g: {"ended": g.expire(data.before)})
 
 
 @post("/set_state", opt=ADMIN, status_code=200, operation_id="setState")
-async def set_state(request: Asked, graph: str, data: requests.SetState) -> Response[answers.Changed]:
+async def set_state(request: Asked, graph: OfGraph, data: JSONBody[requests.SetState]) -> Response[answers.Changed]:
     """Set the state of pools; the name of the token is noted with the reason."""
     name = caller_of(request).name
 
@@ -155,7 +157,7 @@ async def set_state(request: Asked, graph: str, data: requests.SetState) -> Resp
 
 
 @post("/tag", opt=SCHEDULER, status_code=200, operation_id="tag")
-async def tag(request: Asked, graph: str, data: requests.Tag) -> Response[answers.Changed]:
+async def tag(request: Asked, graph: OfGraph, data: JSONBody[requests.Tag]) -> Response[answers.Changed]:
     """Tag pools."""
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -167,7 +169,7 @@ async def tag(request: Asked, graph: str, data: requests.Tag) -> Response[answer
 
 
 @post("/untag", opt=SCHEDULER, status_code=200, operation_id="untag")
-async def untag(request: Asked, graph: str, data: requests.Untag) -> Response[answers.Changed]:
+async def untag(request: Asked, graph: OfGraph, data: JSONBody[requests.Untag]) -> Response[answers.Changed]:
     """Remove a tag from pools that have it."""
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -179,7 +181,7 @@ async def untag(request: Asked, graph: str, data: requests.Untag) -> Response[an
 
 
 @post("/stage", opt=SCHEDULER, status_code=200, operation_id="stage")
-async def stage(request: Asked, graph: str, data: requests.MakeStage) -> Response[answers.Stage]:
+async def stage(request: Asked, graph: OfGraph, data: JSONBody[requests.MakeStage]) -> Response[answers.Stage]:
     """Lock pools, or what a request asks for, while a job is considered."""
     caller = caller_of(request)
 
@@ -193,13 +195,13 @@ async def stage(request: Asked, graph: str, data: requests.MakeStage) -> Respons
 
 
 @post("/commit", opt=SCHEDULER, status_code=200, operation_id="commit")
-async def commit(request: Asked, graph: str, data: requests.EndStage) -> Response[answers.Granted]:
+async def commit(request: Asked, graph: OfGraph, data: JSONBody[requests.EndStage]) -> Response[answers.Granted]:
     """Turn a stage into an allocation of its job."""
     return await change(request, graph, answers.Granted, lambda g: documents.granted(g.commit(data.stage)))
 
 
 @post("/release", opt=SCHEDULER, status_code=200, operation_id="release")
-async def release(request: Asked, graph: str, data: requests.EndStage) -> Response[answers.Released]:
+async def release(request: Asked, graph: OfGraph, data: JSONBody[requests.EndStage]) -> Response[answers.Released]:
     """Release what a stage locks."""
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -218,7 +220,7 @@ _TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag"))
 
 
 @post("/events", opt=SCHEDULER, status_code=200, operation_id="applyEvents")
-async def apply_events(request: Asked, graph: str, data: requests.Events) -> Response[answers.Applied]:
+async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.Events]) -> Response[answers.Applied]:
     """Make the events that a command decided on, if they can be made: all of them, or none.
 
     With If-Match, only on the revision that it decided on. Events that change the shape are refused.

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from litestar import Response, delete, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import JSONBody, QueryParameter
 
 from fluxres import clock, limits
 from fluxres.errors import InputWarning, UsageError
@@ -15,7 +15,7 @@ from fluxres.render import documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
 from fluxres.service.replies import Asked, Keys, caller_of, json, site_of
-from fluxres.service.routes.questions import READ
+from fluxres.service.routes.questions import READ, MaybeText, OfGraph
 from fluxres.store import encoding, records
 from fluxres.store.files import bytes_of, loads
 
@@ -44,9 +44,11 @@ async def graphs(request: Asked) -> Response[answers.Graphs]:
 )
 async def load(
     request: Asked,
-    name: Annotated[str | None, Parameter(description="Of the graph; the name in the document by default.")] = None,
-    document_format: Annotated[str | None, Parameter(query="format", description="Of the document; detected by default.")] = None,
-    replace: Annotated[bool, Parameter(description="Replace a graph of this name; its allocations are lost.")] = False,
+    name: Annotated[str | None, QueryParameter(description="Of the graph; the name in the document by default.")] = None,
+    document_format: Annotated[
+        str | None, QueryParameter(name="format", description="Of the document; detected by default.")
+    ] = None,
+    replace: Annotated[bool, QueryParameter(description="Replace a graph of this name; its allocations are lost.")] = False,
 ) -> Response[answers.Summary]:
     """Load the description of a machine, the body of the request, in any format that `fluxres formats` lists.
 
@@ -73,14 +75,14 @@ async def load(
 
 
 @get("/", opt=READ, operation_id="summary")
-async def summary(request: Asked, graph: str) -> Response[answers.Summary]:
+async def summary(request: Asked, graph: OfGraph) -> Response[answers.Summary]:
     """A graph in numbers: totals by type, states, jobs."""
     caller_of(request).require_whole("the summary")
     return json(answers.Summary, *await site_of(request).ask(graph, documents.summary))
 
 
 @delete("/", opt=ADMIN, operation_id="drop", status_code=200)
-async def drop(request: Asked, graph: str) -> Response[answers.Dropped]:
+async def drop(request: Asked, graph: OfGraph) -> Response[answers.Dropped]:
     """Remove a graph from the store, with its jobs and its journal."""
     caller_of(request).require_whole("to drop a graph")
     site, command = site_of(request), f"{request.method} {request.url.path}"
@@ -89,7 +91,7 @@ async def drop(request: Asked, graph: str) -> Response[answers.Dropped]:
 
 
 @post("/copy", opt=ADMIN, operation_id="copy", status_code=201)
-async def copy(request: Asked, graph: str, data: requests.Copy) -> Response[answers.Summary]:
+async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) -> Response[answers.Summary]:
     """Put what is free below a path, or what a job holds, into the store as a graph of its own."""
     caller_of(request).require_whole("to copy")
     caller_of(request).require_graph(data.name)
@@ -109,14 +111,16 @@ async def copy(request: Asked, graph: str, data: requests.Copy) -> Response[answ
     "/document",
     opt=READ,
     operation_id="save",
-    responses={200: ResponseSpec(bytes, media_type="application/octet-stream", description="The document.")},
+    responses={
+        200: ResponseSpec(bytes, media_type="application/octet-stream", description="The document.", generate_examples=False)
+    },
 )
 async def document(
     request: Asked,
-    graph: str,
-    document_format: Annotated[str, Parameter(query="format", description="One that `fluxres formats` lists.")] = "cluster",
-    path: Annotated[str, Parameter(description="Only this pool and everything below it.")] = "/",
-    strict: Annotated[bool, Parameter(description="Refuse, if the format cannot express everything.")] = False,
+    graph: OfGraph,
+    document_format: Annotated[str, QueryParameter(name="format", description="One that `fluxres formats` lists.")] = "cluster",
+    path: Annotated[str, QueryParameter(description="Only this pool and everything below it.")] = "/",
+    strict: Annotated[bool, QueryParameter(description="Refuse, if the format cannot express everything.")] = False,
 ) -> Response[bytes]:
     """The graph, or a part of it, as a file in any format."""
     caller = caller_of(request)
@@ -137,9 +141,9 @@ async def document(
     "/snapshot",
     opt=READ,
     operation_id="snapshot",
-    responses={200: ResponseSpec(bytes, media_type=SNAPSHOT, description="Shape and marks as a store has them.")},
+    responses={200: ResponseSpec(bytes, media_type=SNAPSHOT, description="Shape and marks.", generate_examples=False)},
 )
-async def snapshot(request: Asked, graph: str) -> Response[bytes]:
+async def snapshot(request: Asked, graph: OfGraph) -> Response[bytes]:
     """The complete state of a graph, for a client that goes on with it; its revision is the ETag."""
     caller_of(request).require_whole("a snapshot")
 
@@ -155,12 +159,12 @@ async def snapshot(request: Asked, graph: str) -> Response[bytes]:
 @get("/log", opt=READ, operation_id="log")
 async def log(
     request: Asked,
-    graph: str,
-    after: Annotated[int, Parameter(ge=0, le=2**53, description="Only events with a higher number.")] = 0,
-    job: str | None = None,
-    path: str | None = None,
-    user: str | None = None,
-    limit: Annotated[int, Parameter(ge=1, le=limits.SERVICE_PAGE_MAX, description="The latest ones, at most.")] = 100,
+    graph: OfGraph,
+    after: Annotated[int, QueryParameter(ge=0, le=2**53, description="Only events with a higher number.")] = 0,
+    job: MaybeText = None,
+    path: MaybeText = None,
+    user: MaybeText = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=limits.SERVICE_PAGE_MAX, description="The latest ones, at most.")] = 100,
 ) -> Response[answers.Log]:
     """Events of the journal, oldest first."""
     caller_of(request).require_whole("the log")

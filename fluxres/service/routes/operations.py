@@ -36,7 +36,9 @@ async def ready(request: Asked) -> Response[answers.Ready]:
     "/metrics",
     opt=READ,
     operation_id="metrics",
-    responses={200: ResponseSpec(str, media_type="text/plain", description="In the format of Prometheus.")},
+    responses={
+        200: ResponseSpec(str, media_type="text/plain", description="In the format of Prometheus.", generate_examples=False)
+    },
 )
 async def metrics(request: Asked) -> Response[bytes]:
     """Requests, changes, streams and graphs, for Prometheus."""

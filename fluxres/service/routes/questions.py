@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 from litestar import Response, get, post
-from litestar.params import Parameter
+from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds
@@ -19,11 +19,14 @@ from fluxres.service.access import Caller, Role
 from fluxres.service.replies import Asked, caller_of, json, site_of
 
 READ: Final = {"role": Role.READ_ONLY}
-Limit = Annotated[int, Parameter(ge=1, le=limits.SERVICE_PAGE_MAX, description="Items of a page.")]
-After = Annotated[str | None, Parameter(description="`next` of the page before.")]
-At = Annotated[str | None, Parameter(description="A moment: seconds since 1970, or text such as +1h; now by default.")]
-Length = Annotated[str | None, Parameter(description="A length of time: seconds, or text such as 90m.")]
-Path = Annotated[str, Parameter(description="A pool by path, URI, uuid or short name.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=limits.SERVICE_PAGE_MAX, description="Items of a page.")]
+After = Annotated[str | None, QueryParameter(description="`next` of the page before.")]
+At = Annotated[str | None, QueryParameter(description="A moment: seconds since 1970, or text such as +1h; now by default.")]
+Length = Annotated[str | None, QueryParameter(description="A length of time: seconds, or text such as 90m.")]
+Text = Annotated[str, QueryParameter()]
+MaybeText = Annotated[str | None, QueryParameter()]
+OfGraph = Annotated[str, PathParameter(description="A graph of the store.")]
+Path = Annotated[str, QueryParameter(description="A pool by path, URI, uuid or short name.")]
 PAGE: Final = limits.SERVICE_PAGE_DEFAULT
 
 
@@ -31,7 +34,7 @@ PAGE: Final = limits.SERVICE_PAGE_DEFAULT
 
 
 @post("/match", opt=READ, status_code=200, operation_id="match")
-async def match(request: Asked, graph: str, data: requests.Question) -> Response[answers.Matched]:
+async def match(request: Asked, graph: OfGraph, data: JSONBody[requests.Question]) -> Response[answers.Matched]:
     """What a request would get at a moment."""
     caller = caller_of(request)
 
@@ -43,7 +46,7 @@ async def match(request: Asked, graph: str, data: requests.Question) -> Response
 
 
 @post("/when", opt=READ, status_code=200, operation_id="when")
-async def when(request: Asked, graph: str, data: requests.Question) -> Response[answers.Matched]:
+async def when(request: Asked, graph: OfGraph, data: JSONBody[requests.Question]) -> Response[answers.Matched]:
     """The earliest start of a request, and what it would get then."""
     caller = caller_of(request)
 
@@ -59,7 +62,7 @@ async def when(request: Asked, graph: str, data: requests.Question) -> Response[
 
 
 @post("/why", opt=READ, status_code=200, operation_id="why")
-async def why(request: Asked, graph: str, data: requests.Question) -> Response[answers.Refusal]:
+async def why(request: Asked, graph: OfGraph, data: JSONBody[requests.Question]) -> Response[answers.Refusal]:
     """Why a request has no match at a moment; `matches` is true if it has one."""
     caller = caller_of(request)
 
@@ -71,7 +74,7 @@ async def why(request: Asked, graph: str, data: requests.Question) -> Response[a
 
 
 @post("/satisfiable", opt=READ, status_code=200, operation_id="satisfiable")
-async def satisfiable(request: Asked, graph: str, data: requests.Question) -> Response[answers.Satisfiability]:
+async def satisfiable(request: Asked, graph: OfGraph, data: JSONBody[requests.Question]) -> Response[answers.Satisfiability]:
     """Whether a request could ever be matched, with everything up and nothing held."""
     caller = caller_of(request)
 
@@ -109,7 +112,7 @@ def _page(found: Selection, after: str | None, limit: int, window: tuple[int, in
 
 @get("/pools", opt=READ, operation_id="find")
 async def find(
-    request: Asked, graph: str, criteria: str, at: At = None, after: After = None, limit: Limit = PAGE
+    request: Asked, graph: OfGraph, criteria: Text, at: At = None, after: After = None, limit: Limit = PAGE
 ) -> Response[answers.Pools]:
     """Pools that meet the criteria (specs/criteria.md), page by page."""
     caller = caller_of(request)
@@ -122,7 +125,7 @@ async def find(
 
 @get("/available", opt=READ, operation_id="available")
 async def available(
-    request: Asked, graph: str, at: At = None, duration_s: Length = None, after: After = None, limit: Limit = PAGE
+    request: Asked, graph: OfGraph, at: At = None, duration_s: Length = None, after: After = None, limit: Limit = PAGE
 ) -> Response[answers.Pools]:
     """Pools with units free at a moment, or throughout a time, page by page."""
     caller = caller_of(request)
@@ -134,7 +137,7 @@ async def available(
 
 
 @get("/pool", opt=READ, operation_id="pool")
-async def pool(request: Asked, graph: str, path: Path, at: At = None) -> Response[answers.Pool]:
+async def pool(request: Asked, graph: OfGraph, path: Path, at: At = None) -> Response[answers.Pool]:
     """One pool."""
     caller = caller_of(request)
 
@@ -149,10 +152,10 @@ async def pool(request: Asked, graph: str, path: Path, at: At = None) -> Respons
 @get("/walk", opt=READ, operation_id="walk")
 async def walk(
     request: Asked,
-    graph: str,
+    graph: OfGraph,
     path: Path = "/",
-    order: str = "pre",
-    hierarchy: str | None = None,
+    order: Text = "pre",
+    hierarchy: MaybeText = None,
     after: After = None,
     limit: Limit = PAGE,
 ) -> Response[answers.Pools]:
@@ -182,12 +185,12 @@ def _require_place(graph: ResourceGraph, caller: Caller, path: str, hierarchy: s
 @get("/aggregate", opt=READ, operation_id="aggregate")
 async def aggregate(
     request: Asked,
-    graph: str,
+    graph: OfGraph,
     path: Path = "/",
     at: At = None,
     duration_s: Length = None,
-    every: Annotated[bool, Parameter(query="all", description="Include types of which nothing is free.")] = False,
-    hierarchy: str | None = None,
+    every: Annotated[bool, QueryParameter(name="all", description="Include types of which nothing is free.")] = False,
+    hierarchy: MaybeText = None,
 ) -> Response[answers.Aggregate]:
     """Free units by type at and below a pool."""
     caller = caller_of(request)
@@ -204,7 +207,7 @@ async def aggregate(
 
 @get("/nodes", opt=READ, operation_id="nodes")
 async def nodes_by_state(
-    request: Asked, graph: str, at: At = None, after: After = None, limit: Limit = PAGE
+    request: Asked, graph: OfGraph, at: At = None, after: After = None, limit: Limit = PAGE
 ) -> Response[answers.Nodes]:
     """The nodes and the state of each, page by page; `counts` are of all of them."""
     caller = caller_of(request)
@@ -228,12 +231,12 @@ async def nodes_by_state(
 @get("/jobs", opt=READ, operation_id="jobs")
 async def list_jobs(
     request: Asked,
-    graph: str,
-    on: Annotated[str | None, Parameter(description="Only jobs with something on these pools.")] = None,
-    user: str | None = None,
-    job_state: Annotated[str | None, Parameter(query="state", description="Only those that are running, or planned.")] = None,
+    graph: OfGraph,
+    on: Annotated[str | None, QueryParameter(description="Only jobs with something on these pools.")] = None,
+    user: MaybeText = None,
+    job_state: Annotated[str | None, QueryParameter(name="state", description="Only those that are running, or planned.")] = None,
     at: At = None,
-    after: Annotated[int, Parameter(ge=0, le=2**53, description="`next` of the page before.")] = 0,
+    after: Annotated[int, QueryParameter(ge=0, le=2**53, description="`next` of the page before.")] = 0,
     limit: Limit = PAGE,
 ) -> Response[answers.Jobs]:
     """Jobs that hold something now or later, or at a moment, running ones first; page by page."""
@@ -260,7 +263,7 @@ def _all_within(graph: ResourceGraph, own: Any, vertices: Any) -> bool:
 
 
 @get("/job", opt=READ, operation_id="job")
-async def one_job(request: Asked, graph: str, job: str, at: At = None) -> Response[answers.OneJob]:
+async def one_job(request: Asked, graph: OfGraph, job: Text, at: At = None) -> Response[answers.OneJob]:
     """A job with everything that it holds."""
     caller = caller_of(request)
 
@@ -283,10 +286,10 @@ async def one_job(request: Asked, graph: str, job: str, at: At = None) -> Respon
 @get("/resource_set", opt=READ, operation_id="resourceSet")
 async def resource_set(
     request: Asked,
-    graph: str,
-    job: str,
+    graph: OfGraph,
+    job: Text,
     at: At = None,
-    scheduling: Annotated[bool, Parameter(description="With the graph of the pools (RFC 40).")] = False,
+    scheduling: Annotated[bool, QueryParameter(description="With the graph of the pools (RFC 40).")] = False,
 ) -> Response[answers.ResourceSet]:
     """R of a job (RFC 20): of all that it holds, or of one moment."""
     caller = caller_of(request)
@@ -301,7 +304,7 @@ async def resource_set(
 
 
 @get("/stages", opt=READ, operation_id="stages")
-async def stages(request: Asked, graph: str) -> Response[answers.Stages]:
+async def stages(request: Asked, graph: OfGraph) -> Response[answers.Stages]:
     """The stages that have not expired."""
     caller = caller_of(request)
     caller.require_whole("the list of stages")
@@ -314,7 +317,7 @@ async def stages(request: Asked, graph: str) -> Response[answers.Stages]:
 
 
 @get("/check", opt=READ, operation_id="check")
-async def check(request: Asked, graph: str) -> Response[answers.Check]:
+async def check(request: Asked, graph: OfGraph) -> Response[answers.Check]:
     """Check all rules on the live data."""
     caller_of(request).require_whole("a check")
 

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 
 from litestar import get
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from fluxres import limits
 from fluxres.errors import Unavailable, UsageError
 from fluxres.service.replies import Asked, caller_of, site_of
-from fluxres.service.routes.questions import READ
+from fluxres.service.routes.questions import READ, OfGraph
 
 MEDIA_TYPE: Final = "text/event-stream"
 
@@ -26,12 +26,13 @@ MEDIA_TYPE: Final = "text/event-stream"
 )
 async def events(
     request: Asked,
-    graph: str,
+    graph: OfGraph,
     after: Annotated[
-        int | None, Parameter(ge=0, le=2**53, description="The number of the last event that is known; by default the latest.")
+        int | None,
+        QueryParameter(ge=0, le=2**53, description="The number of the last event that is known; else the latest."),
     ] = None,
     last_event_id: Annotated[
-        str | None, Parameter(header="Last-Event-ID", description="As `after`, when a stream is resumed.")
+        str | None, HeaderParameter(name="Last-Event-ID", description="As `after`, when a stream is resumed.")
     ] = None,
 ) -> Stream:
     """The events of a graph, those after a number and then each as it happens, in the form of RFC 18.
