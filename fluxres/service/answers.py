@@ -137,7 +137,7 @@ class Pools(_Answer):
 
     count: int
     pools: list[Pool]
-    next: int | None
+    next: str | None
 
 
 class Aggregate(_Answer):
@@ -253,7 +253,7 @@ class Nodes(_Answer):
 
     counts: dict[str, int]
     nodes: list[dict[str, Any]]
-    next: int | None
+    next: str | None
 
 
 class Log(_Answer):

@@ -17,7 +17,7 @@ from fluxres.model import ResourceGraph, Selection, targets
 from fluxres.model.node_states import nodes_of
 from fluxres.service.access import Caller
 from fluxres.syntax import constraint
-from fluxres.syntax.hostlist import Hostlist
+from fluxres.syntax.idset import IDset
 from fluxres.syntax.jobspec import as_request
 
 
@@ -46,15 +46,15 @@ def nodes(graph: ResourceGraph, caller: Caller) -> Int32:
 def restricted(graph: ResourceGraph, caller: Caller, wanted: Any) -> Any:
     """A request that finds pools only in the parts that a token is for; pools by name remain as they are.
 
-    Errors: Forbidden for a part without nodes: hosts are what a request can be restricted to.
+    Errors: Forbidden for a part without nodes: ranks are what a request can be restricted to.
     """
     if caller.paths is None or not targets.is_request(wanted, graph):
         return wanted
-    names = [graph.structure.name(v) for v in nodes(graph, caller).tolist()]
-    if not names:
-        raise Forbidden(f"token '{caller.name}' is for a part without nodes", hint="name pools instead of a request")
+    ranks = graph.structure.rank[nodes(graph, caller)]
+    if not len(ranks) or (ranks < 0).any():
+        raise Forbidden(f"token '{caller.name}' is for a part without ranks", hint="name pools instead of a request")
     request = as_request(wanted)
-    within: constraint.Constraint = constraint.Hostlist((str(Hostlist(names)),))
+    within: constraint.Constraint = constraint.Ranks((str(IDset(ranks.tolist())),))  # names of nodes may repeat
     if request.constraint is not None:
         within = constraint.And((request.constraint, within))
     return replace(request, constraint=within)

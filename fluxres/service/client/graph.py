@@ -18,7 +18,7 @@ import msgspec
 
 from fluxres import clock, limits
 from fluxres.clock import Length, Time
-from fluxres.errors import UnknownGraph
+from fluxres.errors import FluxresError, UnknownGraph
 from fluxres.model.values import Span
 from fluxres.service.client.connection import Connection, address, of_graph
 from fluxres.service.client.values import (
@@ -45,10 +45,15 @@ def connect(url: str, *, graph: str | None = None, token: str | None = None, tim
     """
     at = address(url)
     connection = Connection(at, token, timeout_s)
-    listed = connection.get("/v1/graphs").document()["graphs"]
+    try:
+        listed = connection.get("/v1/graphs").document()["graphs"]
+    except FluxresError:
+        connection.close()
+        raise
     name = graph or at.graph or next((one["graph"] for one in listed if one["in_use"]), None)
     known = [one["graph"] for one in listed]
     if name is None or name not in known:
+        connection.close()
         said = f"no graph '{name}'" if name is not None else "no graph is in use"
         raise UnknownGraph(said, where=str(at), hint=f"there is {', '.join(known) or 'none'}")
     return RemoteGraph(connection, name)
