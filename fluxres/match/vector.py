@@ -135,8 +135,17 @@ class Search:
         """Vertices of the pools that a request takes of a node, ascending."""
         if single.takes_node:
             return self.level.vertices[node : node + 1]
-        found = [part.pools[self.pools(node, part)[0][: single.needs[part.demand.kind]]] for part in self.form.parts]
+        found = [self._first_of(node, part, single.needs[part.demand.kind]) for part in self.form.parts]
         return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(single.amounts) > 1 else found[0]
+
+    def _first_of(self, node: int, part: LeafDemand, number: int) -> NDArray[np.int32]:
+        """Vertices of the first pools for a part in one node, in the order of the policy."""
+        kind, policy = part.demand.kind, self.policy
+        if policy.score is None and self._are_free(node, part):
+            first, stop = self.level.edges(kind)
+            at = stop.item(node) - number if policy.descending else first.item(node)
+            return part.pools[at : at + number]
+        return part.pools[self.pools(node, part)[0][:number]]
 
     def match(self, counts: tuple[int, ...]) -> Placement | None:
         """The match for fixed counts.
@@ -516,6 +525,11 @@ class Search:
             units = np.where(up[first:stop], units, 0)
         ordinals = units.nonzero()[0]
         return ordinals + first, units[ordinals]
+
+    def _are_free(self, node: int, part: LeafDemand) -> bool:
+        """Whether all pools for a part in one node are known to be free, each with one unit."""
+        kind = part.demand.kind
+        return part.is_single and not self.is_doubtful(node, (kind,)) and self.node_table.up_pools(kind) is None
 
     def _inner_order(self, part: LeafDemand, ordinals: Int64) -> Int64 | slice | None:
         policy, is_varied = self.policy, self.node_table.is_varied

@@ -161,27 +161,27 @@ class Level:
     def change(self, runs: Changes, start: int, end: int) -> None:
         """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
         types, sizes, ordinal_of = self._columns.type, self._columns.size, self._ordinal_of
-        #: By pool of the level, the units by type.
-        below: dict[int, dict[int, int]] = {}
+        #: By pool of the level and type, the units below it.
+        below: dict[tuple[int, int], int] = {}
         for v, length, amount in runs:
-            kind = types[v]
+            kind, pool = types[v], ordinal_of[v]
             # A run is within one pool of the level, or is one of such pools, or goes on beyond the last one.
-            is_within = ordinal_of[v] == ordinal_of[v + length - 1]
-            for u, number in [(v, length)] if is_within else [(u, 1) for u in range(v, v + length)]:
+            if pool >= 0 and kind != self.kind and (length == 1 or ordinal_of[v + length - 1] == pool):
+                below[pool, kind] = below.get((pool, kind), 0) + length * amount
+                continue
+            for u in range(v, v + length):
                 pool = ordinal_of[u]
                 if kind == self.kind:
                     self._roof_one(pool, amount > 0, start, end)
                 elif pool >= 0:
-                    units = below.setdefault(pool, {})
-                    units[kind] = units.get(kind, 0) + number * amount
+                    below[pool, kind] = below.get((pool, kind), 0) + amount
                 elif sizes[u] == 1:
-                    for w in range(u, u + number):
-                        self.cover(w, amount > 0, start, end)
-        for pool, units in below.items():
-            for kind, amount in units.items():
-                counts = self._counts.get(kind) or self.open(kind)
-                counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
-            if amount > 0:
+                    self.cover(u, amount > 0, start, end)
+        for (pool, kind), amount in below.items():
+            counts = self._counts.get(kind) or self.open(kind)
+            counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
+        for pool in {pool for pool, _ in below}:
+            if runs[0][2] > 0:
                 self.touched.mark_one(pool, True, start, end)
             else:
                 self._clear_one(pool, self.roof.gaps(pool, start, end))
