@@ -1,10 +1,10 @@
 """Marked pools of one level over time, such as which nodes are taken: one bit per node and one row per breakpoint.
 
 The planner's own rows (`block.py`) contain the use of each pool, in small blocks so that a change touches little.  A matcher asks
-the opposite question: of *all* nodes, which are unmarked through a window?  So here a row spans the level.  It is a Python integer,
-bit k of which is pool k: rows share what a breakpoint does not change, a mark is one operation on an integer, and a window is
-folded by `|`.  The number of marks in each row is stored with it: a window whose fullest row leaves too few nodes is skipped
-without reading it.
+the opposite question: of *all* nodes, which are unmarked through a window?  So here a row spans the level.  It is an integer, bit
+k of which is pool k: adjacent rows share it until one of them changes, a mark is one operation on it, and a window is folded with
+`|`.  With few rows that is much cheaper than NumPy, and not dearer with hundreds of rows of ten thousand bits.  The number of
+marks in each row is stored with it: a window whose fullest row leaves too few nodes is skipped without reading it.
 
 Marks are set and cleared, not counted: before it clears one, the caller must ensure that nothing else marks the pool
 (`level.py` does).
@@ -22,33 +22,35 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres.clock import FOREVER
-from fluxres.planner.block import BEGINNING, WORD, Breakpoints, Ints, Words, unpack
+from fluxres.planner.block import BEGINNING, WORD, Breakpoints, Ints, unpack
+
+Bits = int
+"""Pools of a level as the bits of an integer, by ordinal."""
 
 
 class Marks(Breakpoints):
     """Bits of `length` pools over time.
 
     >>> marks = Marks(3)
-    >>> marks.mark(marks.words([0, 2]), True, 5, 9)
-    >>> marks.folded(0, 6).tolist(), marks.folded(9, 12).tolist(), marks.runs(2)
-    ([5], [0], [(5, 9)])
+    >>> marks.mark(marks.bits([0, 2]), True, 5, 9)
+    >>> bin(marks.folded(0, 6)), bin(marks.folded(9, 12)), marks.runs(2)
+    ('0b101', '0b0', [(5, 9)])
     """
 
-    __slots__ = ("length", "ones", "rows", "width")
+    __slots__ = ("length", "ones", "rows")
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self.width = (length + 63) // 64
         super().__init__()
-        self.rows = [0]
+        self.rows: list[Bits] = [0]
         #: The number of marks in each row.
         self.ones = array("q", [0])
 
-    def words(self, ordinals: npt.ArrayLike) -> Words:
+    def bits(self, ordinals: npt.ArrayLike) -> Bits:
         """These pools as bits."""
-        flags = np.zeros(64 * self.width, np.uint8)
-        flags[np.asarray(ordinals, np.int64)] = 1
-        return np.packbits(flags, bitorder="little").view(WORD)
+        flags = np.zeros(self.length, np.bool_)
+        flags[np.asarray(ordinals, np.int64)] = True
+        return bits_of(flags)
 
     # -- changes ----------------------------------------------------------------------------------------------
 
@@ -64,10 +66,10 @@ class Marks(Breakpoints):
             if rows[k] == rows[k - 1]:
                 del self.times[k], rows[k], self.ones[k]
 
-    def mark(self, words: Words, on: bool, start: int, end: int) -> None:
+    def mark(self, bits: Bits, on: bool, start: int, end: int) -> None:
         """Mark these pools over the window, or clear their marks.  Cost: the rows of the window."""
         i, j = self._cut(*self.window(start, end), start, end, 2)
-        rows, bits = self.rows, _as_integer(words)
+        rows = self.rows
         for k in range(i, j):
             row = rows[k] = rows[k] | bits if on else rows[k] & ~bits
             self.ones[k] = row.bit_count()
@@ -90,11 +92,10 @@ class Marks(Breakpoints):
 
     # -- queries ----------------------------------------------------------------------------------------------
 
-    def folded(self, start: int, end: int) -> Words:
-        """Pools marked at any moment of the window; must not be written to."""
+    def folded(self, start: int, end: int) -> Bits:
+        """Pools marked at any moment of the window."""
         i, j = self.window(start, end)
-        row = self.rows[i] if j - i == 1 else reduce(or_, self.rows[i:j])
-        return np.frombuffer(row.to_bytes(8 * self.width, "little"), WORD)
+        return self.rows[i] if j - i == 1 else reduce(or_, self.rows[i:j])
 
     def runs(self, ordinal: int, start: int = BEGINNING, end: int = FOREVER) -> list[tuple[int, int]]:
         """(start, end) where one pool is marked within a window, by default at any time; adjacent ones are merged."""
@@ -125,7 +126,7 @@ class Marks(Breakpoints):
                 return None
         return start
 
-    def blocked_until(self, wanted: Words, need: int, start: int, end: int) -> int:
+    def blocked_until(self, wanted: Bits, need: int, start: int, end: int) -> int:
         """The end of the last row that, together with the rows after it in the window, leaves fewer than `need` of the wanted
         pools.
 
@@ -133,17 +134,19 @@ class Marks(Breakpoints):
         that the window itself fails.  Cost: mostly the last rows of the window.
         """
         i, j = self.window(start, end)
-        left, rows = _as_integer(wanted), self.rows
+        rows = self.rows
         for k in range(j - 1, i, -1):
-            left &= ~rows[k]
-            if left.bit_count() < need:
-                return self.end_of(k)
+            lost = wanted & rows[k]
+            if lost:
+                wanted ^= lost
+                if wanted.bit_count() < need:
+                    return self.end_of(k)
         return self.end_of(i)
 
     @property
     def nbytes(self) -> int:
         """Bytes of rows and breakpoints."""
-        return 8 * self.width * len(self.rows) + 16 * len(self.times)
+        return len(self.rows) * (self.length // 8) + 16 * len(self.times)
 
     def check(self) -> list[str]:
         """What is wrong inside; empty when nothing is."""
@@ -158,18 +161,24 @@ class Marks(Breakpoints):
         return found
 
 
-def _as_integer(words: Words) -> int:
-    return int.from_bytes(words.tobytes(), "little")
+def bits_of(flags: npt.NDArray[np.bool_]) -> Bits:
+    """The pools with a flag as bits.
+
+    >>> bits_of(np.array([True, False, True]))
+    5
+    """
+    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
-def ordinals_of(words: Words, length: int) -> Ints:
+def ordinals_of(bits: Bits, length: int) -> Ints:
     """The positions of the set bits, ascending.
 
-    >>> ordinals_of(np.array([13], np.uint64), 64).tolist()
+    >>> ordinals_of(13, 64).tolist()
     [0, 2, 3]
     """
+    words = np.frombuffer(bits.to_bytes((length + 63) // 64 * 8, "little"), WORD)
     busy = words.nonzero()[0]
     if busy.size * 4 < words.size:
-        bits = unpack(words[busy]).view(np.bool_).nonzero()[0]
-        return np.asarray(busy[bits >> 6] << 6 | bits & 63)
-    return np.asarray(unpack(words)[:length].view(np.bool_).nonzero()[0])
+        found = unpack(words[busy]).view(np.bool_).nonzero()[0]
+        return np.asarray(busy[found >> 6] << 6 | found & 63)
+    return np.asarray(unpack(words).view(np.bool_).nonzero()[0])

@@ -285,7 +285,7 @@ def joined(requests: Sequence[Request]) -> Request:
 def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
     """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
     user = attributes.get("user")
-    if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
+    if user is None or not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
         return None
     found: Chooser | None = import_module(_PEERS).chooser(user)
     return found
@@ -294,6 +294,8 @@ def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
 def _variants(attributes: Mapping[str, Any]) -> tuple[Variant, ...]:
     """The variants of a request that was written in the language of HyperQueue, which its jobspec keeps as text."""
     user = attributes.get("user")
+    if user is None:
+        return ()
     asked = user.get("asked") if isinstance(user, Mapping) else None
     if not isinstance(asked, Mapping) or asked.get("format") != "hyperqueue" or not isinstance(asked.get("text"), str):
         return ()

@@ -1,11 +1,12 @@
 """Compare the processor time of two commits: `python tests/bench/compare.py OLD NEW [--nodes 1024] [--rounds 60]`.
 
-OLD and NEW are worktrees, each with fluxres installed in its `.venv`. Each gets a process, pinned to the same core, and the two take
-turns: a round is a few calls in one, then the same calls in the other, so that a slow phase of the machine slows both. A figure is
-the least of all calls. Ratios are valid on any machine; microseconds are not.
+OLD and NEW are worktrees, each with fluxres installed in its `.venv`. Each gets a process, pinned to the same core, and the two
+take turns: a round is a few calls in one, then the same calls in the other, so that a slow phase of the machine slows both. A
+figure is the least of all calls. Ratios are valid on any machine; microseconds are not.
 
-An operation goes from the text of a jobspec to R as JSON. "Unseen" texts are new in each call: command, duration and environment differ.
-The queue is that of the matching benchmark: a call allocates or reserves all of its jobs, and a figure is the mean of a job.
+An operation goes from the text of a jobspec to R as JSON. "Unseen" texts are new in each call: command, duration and
+environment differ. The queue is that of the matching benchmark: a call allocates or reserves all of its jobs, and a figure is the
+mean of a job.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ class Tree:
         python = path / ".venv" / "bin" / "python"
         command = [str(python), str(Path(__file__).resolve()), "--serve", "--shape", shape, "--nodes", str(nodes)]
         environment = {**os.environ, "PYTHONPATH": str(path)}
-        self.process = subprocess.Popen(command, cwd=path, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            command, cwd=path, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.operations: list[str] = self._answer()
 
     def _answer(self) -> Any:
@@ -151,7 +154,8 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        return serve(options.shape, options.nodes)
+        serve(options.shape, options.nodes)
+        return
     if len(options.trees) != 2:
         parser.error("two worktrees are needed")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
