@@ -215,21 +215,23 @@ class Allocation(Tabular):
 
         Errors: UsageError for another form of the graph.
         """
-        from fluxres.allocation import resource_set
+        from fluxres.allocation.resource_set import resource_set
 
         held = vertices, amounts = self.held
         accounts, n = self._structure.accounts, self._structure.n
         if accounts.n > n:  # R has no edges
             is_pool = vertices < n
             vertices, amounts = vertices[is_pool], amounts[is_pool]
-        r = resource_set.resource_set(self._structure, vertices, amounts, *self.window, self._nslots)
+        r = resource_set(self._structure, vertices, amounts, *self.window, self._nslots)
         if not scheduling:
             return r
+        from fluxres.allocation.resource_set import scheduling as graph_of
+
         linked = accounts.linked
         asked = [(v, amount) for v, amount in self._implied if linked is not None and linked[v]]
         if asked:
             held = columns([*zip(held[0].tolist(), held[1].tolist(), strict=True), *asked])
-        return {**r, "scheduling": resource_set.scheduling(self._structure, *held, "jgf" if scheduling is True else scheduling)}
+        return {**r, "scheduling": graph_of(self._structure, *held, "jgf" if scheduling is True else scheduling)}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Allocation):

@@ -226,10 +226,14 @@ class Block(Breakpoints):
             if (max(values) + amount > limit) if amount > 0 else (min(values) + amount < 0):
                 return False
             first, last = values[0], values[-1]
+        known = len(times)
         i, j = self._cut(i, j, start, end, room)
         flat, rows, changes = self._flat, self.rows, self.changes
         if within_row:
             flat[rows[i] * width + column] += amount << shift
+            if len(times) == known + 2:  # the row goes on before and after
+                changes[i] = changes[j] = number
+                return True
         else:
             self._add_to_column(column, amount << shift, i, j)
         before: int = flat[rows[i - 1] * width + column] >> shift & mask

@@ -180,7 +180,7 @@ class Level:
         for (pool, kind), amount in below.items():
             counts = self._counts.get(kind) or self.open(kind)
             counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
-        for pool in {pool for pool, _ in below}:
+        for pool in {pool for pool, _ in below} if below else ():
             if runs[0][2] > 0:
                 self.touched.mark_one(pool, True, start, end)
             else:

@@ -77,12 +77,19 @@ class Marks(Breakpoints):
 
     def mark_one(self, ordinal: int, on: bool, start: int, end: int) -> None:
         """Mark one pool over the window, or clear its mark."""
-        rows, bit = self.rows, 1 << ordinal
+        times, rows, ones = self.times, self.rows, self.ones
+        bit, step = 1 << ordinal, 1 if on else -1
         i, j = self.window(start, end)
-        if j - i == 1 and (rows[i] & bit != 0) == on:  # most windows are within a row
-            return
+        if j - i == 1:  # as most windows are
+            row, number = rows[i], ones[i]
+            if (row & bit != 0) == on:
+                return
+            if times[i] < start and end < (times[j] if j < len(times) else FOREVER):  # the row goes on before and after
+                times[j:j] = array("q", (start, end))
+                rows[j:j] = row ^ bit, row
+                ones[j:j] = array("q", (number + step, number))
+                return
         i, j = self._cut(i, j, start, end, 2)
-        ones, step = self.ones, 1 if on else -1
         for k in range(i, j):
             row = rows[k]
             if (row & bit == 0) == on:
