@@ -66,6 +66,15 @@ def stopwatch() -> float:
     return time.perf_counter()
 
 
+def processor_time() -> float:
+    """Seconds that this thread has run, without the time of others on this machine.
+
+    >>> 0 <= processor_time() - processor_time() + 1
+    True
+    """
+    return time.thread_time()
+
+
 def fixed(now_s: float = 0.0) -> Clock:
     """A clock that stands still at `now_s`.
 

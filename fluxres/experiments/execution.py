@@ -11,7 +11,7 @@ import csv
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,10 +74,14 @@ class ByInstance:
         """No-op: nothing is buffered."""
 
     def metrics(self, row: InstanceRow) -> Metrics:
-        """The metrics of this instance; utilisation is relative to its own size."""
+        """The metrics of this instance; utilisation and throughput are relative to its own size and its own time."""
         own = self.running.get(row.number) or RunningMetrics(0)
         own.size = row.size
-        return own.metrics()
+        found, length_s = own.metrics(), row.end_s - row.begin_s
+        if length_s <= 0 or not found.jobs:
+            return found
+        area = (found.utilisation or 0.0) * (found.makespan_s or 0.0)
+        return replace(found, utilisation=area / length_s, throughput_per_s=found.jobs / length_s)
 
 
 def execute(run: Run, folder: Path, progress: Callable[[float], None] | None = None) -> Outcome:
@@ -122,6 +126,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
             hierarchy=levels,
             inventory=run.page.inventory,
             cost=fit or cost,
+            event_order=run.page.event_order,
             sinks=sinks,
             keep=False,
         )

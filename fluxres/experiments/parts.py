@@ -106,7 +106,7 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
     if len(given) != 1:
         raise UsageError("expected one of file, ensemble, lublin and bursts", where="workload")
     if entry.file is not None:
-        return reading.read(str(run.folder / entry.file))
+        return reading.read(str(run.folder / entry.file), processors=entry.processors)
     if entry.jobs is not None or entry.days is not None:
         word = "jobs" if entry.jobs is not None else "days"
         message = f"'{word}' cannot be combined with a model, which has its own number of jobs or days"
@@ -296,4 +296,4 @@ def cost(entry: CostEntry | str) -> Cost | None:
         return Measured(entry.measured.factor)
     part = entry.fitted
     assert part is not None  # one of the three is there
-    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s)
+    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s)

@@ -33,8 +33,8 @@ def study_of(
         workload: a file or a model with its parameters.
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
-        options: `hierarchy`, `boot`, `ahead`, `match_policy`, `cost`, `inventory` and `cut` of `fluxres simulate`; None for the
-            default.
+        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `match_policy`, `cost`, `inventory`, `event_order`,
+            `processors` and `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -57,9 +57,10 @@ def study_of(
         "machine": int(machine) if machine.isdecimal() else str(Path(machine).resolve()) if Path(machine).exists() else machine,
         "unit": unit,
         "inventory": options.get("inventory") or "auto",
-        "workload": _entry(workload, cut=bool(options.get("cut"))),
+        "workload": _entry(workload, options),
         "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
         "cost": _cost(options.get("cost")),
+        "event_order": options.get("event_order") or "sequential",
         "repeats": repeats,
         "seed": seed,
         "vary": {"hierarchy.queue_policy": names},
@@ -70,10 +71,11 @@ def study_of(
     return of_document(yaml_document.load(text.encode()), Path.cwd())
 
 
-def _entry(workload: str, *, cut: bool) -> dict[str, Any]:
+def _entry(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
     name, _, rest = workload.partition(":")
+    cut = bool(options.get("cut"))
     if name not in reading.MODELS:
-        return {"file": str(Path(workload).resolve()), "cut": cut}
+        return {"file": str(Path(workload).resolve()), "cut": cut, "processors": options.get("processors") or "requested"}
     given, days = reading.model_values(name, rest)
     return {name: given | ({"days": days} if days else {}), "cut": cut}
 

@@ -87,6 +87,7 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     load: Above = 1.0
     request: Word | None = None
     cut: bool = False
+    processors: Literal["requested", "allocated", "larger"] = "requested"
 
 
 class HierarchyEntry(Struct, forbid_unknown_fields=True):
@@ -109,6 +110,7 @@ class FittedCost(Struct, forbid_unknown_fields=True):
     considered_s: Seconds = 0.0
     queued_s: Seconds = 0.0
     size_s: Seconds = 0.0
+    unit_s: Seconds = 0.0
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
@@ -148,6 +150,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     inventory: Word = "auto"
     hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
     cost: Literal["none", "measured"] | CostEntry = "none"
+    event_order: Literal["sequential", "batched"] = "sequential"
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}

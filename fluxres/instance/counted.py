@@ -150,13 +150,13 @@ class CountedInventory:
         at = 0
         if free < ask:
             for at, hold in enumerate(holds):
+                if ends[at] >= FOREVER:  # the rest have no end
+                    return None
                 free += hold.count
                 if free >= ask:
                     start, at = ends[at], at + 1
                     break
             else:
-                return None
-            if start >= FOREVER:
                 return None
             while at < len(ends) and ends[at] == start:
                 free += holds[at].count

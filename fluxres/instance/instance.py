@@ -443,6 +443,8 @@ class Instance(Tabular):
             self.announce(limit)
         if self._log:
             self._log_event(job, "start")
+        with Guard(self.policy):
+            self.policy.started(job, seconds(self.now))
         try:
             self.runner.start(job)
         except (StoreError, PolicyError):

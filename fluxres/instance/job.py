@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fluxres.clock import FOREVER, Clock, seconds
 from fluxres.errors import FluxresError, LimitExceeded, UsageError
+from fluxres.instance.inventory import requested_units
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -140,6 +141,7 @@ class Job:
     """
 
     __slots__ = (
+        "_requested",
         "ask",
         "child",
         "claim",
@@ -198,10 +200,23 @@ class Job:
         self.dependencies: tuple[Dependency, ...] = ()
         self.exceptions: tuple[Failure, ...] = ()
         self.events: list[JobEvent] | None = None
+        self._requested: tuple[str, int] | None = None
+        """A type, and the units of it that the request is for."""
 
     @property
     def id(self) -> JobId:
         return JobId(self.number)
+
+    @property
+    def size(self) -> int:
+        """The units that the job holds, or requests at least before it starts, of the type in which its instance measures."""
+        inventory = self.instance.inventory
+        if self.claim is not None:
+            return inventory.count(self.claim)
+        measure = inventory.measure
+        if self._requested is None or self._requested[0] != measure:
+            self._requested = measure, requested_units(self.request, measure)
+        return self._requested[1]
 
     @property
     def duration_s(self) -> float:

@@ -198,11 +198,11 @@ class NamedInventory:
         ends, holds = self.running.ends, self.running.holds
         count, is_whole = self.free_count, self._usable == self._all
         for at, hold in enumerate(holds):
+            if ends[at] >= FOREVER:  # the rest have no end
+                return None
             count += hold.count if is_whole else self._usable_count(hold.units)
             if count >= ask:
                 start, stop = ends[at], at + 1
-                if start >= FOREVER:
-                    return None
                 while stop < len(ends) and ends[stop] == start:
                     count += self._usable_count(holds[stop].units)
                     stop += 1

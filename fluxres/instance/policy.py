@@ -18,18 +18,16 @@ It can be used as `queue_policy="shortest-first"` if its package has an entry po
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
-from itertools import islice
-from math import isfinite, nan
+from math import isfinite, log, nan
 from operator import attrgetter
 from typing import Any, Final
 
-from fluxres.clock import Length, length_s, seconds
+from fluxres.clock import Length, length_s
 from fluxres.errors import FluxresError, UsageError
-from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
 from fluxres.instance.queue import Queue, QueuePolicy
 
@@ -150,7 +148,7 @@ class Easy(QueuePolicy):
 
     Args:
         depth: the number of jobs with a reservation.
-        queue_depth: the number of waiting jobs that a pass considers; 0 for all.
+        queue_depth: the number of jobs that a pass considers and leaves waiting; 0 for all.
     """
 
     name = "easy"
@@ -169,22 +167,24 @@ class Easy(QueuePolicy):
             queue.unreserve()
         return True
 
-    def candidates(self, queue: Queue) -> Iterator[Job]:
-        """The jobs to consider in a pass."""
-        if not self.queue_depth:
-            return queue.candidates()
-        return islice(queue, self.queue_depth)
-
     def schedule(self, queue: Queue) -> None:
         if not self.begin_pass(queue):
             return
-        for job in self.candidates(queue):
+        waiting = 0
+        for job in queue if self.queue_depth else queue.candidates():
             if queue.start(job):
                 continue
-            if queue.reserved < self.depth:
-                queue.reserve(job)
-            elif queue.is_full:
+            waiting += 1
+            if (not self.reserve(queue, job) and queue.is_full) or waiting == self.queue_depth:
                 break
+
+    def reserve(self, queue: Queue, job: Job) -> bool:
+        """Reserve for a job that cannot start, unless enough jobs have a reservation.
+
+        Returns: whether it has one. If not, and nothing is free, a pass may end: no other job can start, and what is freed later
+        causes a pass over all jobs.
+        """
+        return queue.reserved < self.depth and queue.reserve(job) is not None
 
 
 class Hybrid(Easy):
@@ -212,12 +212,11 @@ class EasyCount(Easy):
         if not self.begin_pass(queue):
             return
         for job in queue.candidates():
-            if queue.start(job):
-                continue
-            if not queue.reserved:
-                queue.reserve_count(job)
-            elif queue.is_full:
+            if not queue.start(job) and not self.reserve(queue, job) and queue.is_full:
                 break
+
+    def reserve(self, queue: Queue, job: Job) -> bool:
+        return not queue.reserved and queue.reserve_count(job) is not None
 
 
 class EasySjbf(Easy):
@@ -234,7 +233,7 @@ class EasySjbf(Easy):
         waiting = queue.candidates()
         if not queue.reserved:
             for job in waiting:
-                if not queue.start(job) and queue.reserve(job) is not None:
+                if not queue.start(job) and (queue.reserve(job) is not None or queue.is_full):
                     break
         for job in () if queue.is_full else sorted(waiting, key=attrgetter("duration")):
             if not queue.start(job) and queue.is_full:
@@ -260,11 +259,40 @@ class Conservative(QueuePolicy):
                 queue.start(job)
 
 
+class Usage:
+    """What a user has used, in units times seconds, decaying exponentially, and what the running jobs of the user add to it.
+
+    >>> usage = Usage()
+    >>> usage.charge(4, 0.0, 1e9); usage.charge(-4, 10.0, 1e9)
+    >>> round(usage.at(10.0, 1e9), 3), round(usage.at(20.0, 10.0), 3)
+    (40.0, 20.0)
+    """
+
+    __slots__ = ("amount", "rate", "since_s")
+
+    def __init__(self) -> None:
+        self.amount = 0.0
+        """At `since_s`."""
+        self.rate = 0
+        """Units held since then."""
+        self.since_s = 0.0
+
+    def at(self, now_s: float, half_life_s: float) -> float:
+        """The usage now."""
+        kept: float = 0.5 ** ((now_s - self.since_s) / half_life_s)
+        return self.amount * kept + self.rate * half_life_s / log(2.0) * (1.0 - kept)
+
+    def charge(self, change: int, now_s: float, half_life_s: float) -> None:
+        """Count more units from now on, or fewer."""
+        self.amount, self.since_s = self.at(now_s, half_life_s), now_s
+        self.rate += change
+
+
 class Multifactor(Easy):
     """EASY backfilling in order of urgency, age, size and usage of the user, weighted as in Slurm's multifactor plugin.
 
-    A priority is a weighted sum of factors between 0 and 1, as an integer.  The usage of a user decays exponentially, so one
-    number per user is enough, without a history.
+    A priority is a weighted sum of factors between 0 and 1, as an integer.  Jobs are charged while they run.  The usage of a user
+    decays exponentially, so one account per user is enough, without a history.
 
     Args:
         urgency, age, size, share: the weights of the factors.
@@ -295,41 +323,43 @@ class Multifactor(Easy):
         for what in ("age_max_s", "half_life_s", "recalculate_s"):
             if not (value := getattr(self, what)) > 0:
                 raise UsageError(f"{what}: expected more than 0, got {value}", where=f"queue policy {self.name}")
-        self._used: dict[str | None, tuple[float, float]] = {}
-        self._total = (0.0, 0.0)
+        self._usage: dict[str | None, Usage] = {}
+        self._total = Usage()
+        self._sizes: dict[int, int] = {}
+        """By number of a running job, its size when it started."""
 
     def priority(self, job: Job, now_s: float) -> int:
         urgency, age, size, share = self.weights
         factors = urgency * job.urgency / URGENCY_EXPEDITED
         factors += age * min(1.0, (now_s - job.submitted_at) / self.age_max_s)
         if size:
-            factors += size * (1.0 - 1.0 / (1.0 + _size(job)))
+            factors += size * (1.0 - 1.0 / (1.0 + job.size))
         if share:
             factors += share * self.share(job.user, now_s)
         return max(0, min(PRIORITY_MAX, int(factors)))
 
     def share(self, user: str | None, now_s: float) -> float:
         """The fair-share factor of a user: 1 for no usage, 0.5 for average usage, near 0 for much more than the others."""
-        total = self._decayed(self._total, now_s)
-        used = self._decayed(self._used.get(user, (0.0, now_s)), now_s)
+        total = self._total.at(now_s, self.half_life_s)
         if total <= 0.0:
             return 1.0
-        users: int = max(1, len(self._used))
-        exponent: float = used / total * users
-        return float(2.0**-exponent)
+        own = self._usage.get(user)
+        used = 0.0 if own is None else own.at(now_s, self.half_life_s)
+        return float(2.0 ** -(used / total * len(self._usage)))
+
+    def started(self, job: Job, now_s: float) -> None:
+        """Charge the user of a job from now on."""
+        self._sizes[job.number] = job.size
+        self._charge(job.user, job.size, now_s)
 
     def finished(self, job: Job, now_s: float) -> None:
-        """Add the job to the usage of its user."""
-        if job.started < 0:
-            return
-        used = _size(job) * (seconds(job.ended) - seconds(job.started))
-        self._used[job.user] = (self._decayed(self._used.get(job.user, (0.0, now_s)), now_s) + used, now_s)
-        self._total = (self._decayed(self._total, now_s) + used, now_s)
+        """Charge the user of a job no more."""
+        self._charge(job.user, -self._sizes.pop(job.number, 0), now_s)
 
-    def _decayed(self, account: tuple[float, float], now_s: float) -> float:
-        amount, since = account
-        factor: float = 0.5 ** ((now_s - since) / self.half_life_s)
-        return amount * factor
+    def _charge(self, user: str | None, change: int, now_s: float) -> None:
+        if change:
+            for account in (self._usage.setdefault(user, Usage()), self._total):
+                account.charge(change, now_s, self.half_life_s)
 
 
 class FairShare(Multifactor):
@@ -349,8 +379,3 @@ class FairShare(Multifactor):
         depth: int = 1,
     ) -> None:
         super().__init__(urgency, age, size, share, age_max_s, half_life_s, recalculate_s, depth)
-
-
-def _size(job: Job) -> int:
-    inventory = job.instance.inventory
-    return inventory.count(job.claim) if job.claim is not None else requested_units(job.request, inventory.measure)

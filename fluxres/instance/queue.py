@@ -67,8 +67,11 @@ class QueuePolicy:
         """The priority of a job, from 0 to 4294967295 (RFC 21); not called for held and expedited jobs."""
         return job.urgency
 
+    def started(self, job: Job, now_s: float) -> None:
+        """Called when a job has got its resources, for policies that track usage."""
+
     def finished(self, job: Job, now_s: float) -> None:
-        """Called when a job has freed its resources, for policies that track usage."""
+        """Called when a job has freed its resources, and for one that never ran."""
 
     def lane(self, job: Job) -> str:
         """The lane of a job, for policies with lanes; default: the partition that its request names."""

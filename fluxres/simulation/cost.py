@@ -25,7 +25,8 @@ class Decision(NamedTuple):
         started: 1 if a job was started, else 0.
         queued: waiting jobs.
         size: units of the machine of the instance.
-        took_s: how long it took here; 0 unless the model measures.
+        took_s: processor time that it took here; 0 unless the model measures.
+        units: what the job that was started holds, in the same units.
     """
 
     considered: int
@@ -33,6 +34,7 @@ class Decision(NamedTuple):
     queued: int
     size: int
     took_s: float
+    units: int = 0
 
 
 class Cost(Protocol):
@@ -54,6 +56,7 @@ class Fitted:
         considered_s: per job that was tried.
         queued_s: per waiting job.
         size_s: per unit of the machine.
+        unit_s: per unit that a started job gets.
     """
 
     base_s: float = 0.0
@@ -61,10 +64,16 @@ class Fitted:
     considered_s: float = 0.0
     queued_s: float = 0.0
     size_s: float = 0.0
+    unit_s: float = 0.0
 
     @property
     def measures(self) -> bool:
         return False
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether decisions take no time."""
+        return not any(astuple(self))
 
     def decide(self, made: Decision) -> float:
         return (
@@ -73,6 +82,7 @@ class Fitted:
             + self.considered_s * made.considered
             + self.queued_s * made.queued
             + self.size_s * made.size
+            + self.unit_s * made.units
         )
 
     def __str__(self) -> str:
@@ -87,7 +97,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Measured:
-    """The time it took on this machine, multiplied by a factor.
+    """The processor time it took on this machine, multiplied by a factor.
 
     Args:
         factor: for a machine that is slower (above 1) or faster.
@@ -103,7 +113,7 @@ class Measured:
         return made.took_s * self.factor
 
 
-_FITTED: Final = ("base", "start", "considered", "queued", "size")
+_FITTED: Final = ("base", "start", "considered", "queued", "size", "unit")
 
 
 class Fit:
@@ -132,14 +142,14 @@ class Fit:
 
     def decide(self, made: Decision) -> float:
         found = self.cost.decide(made)
-        row = np.array((1.0, made.started, made.considered, made.queued, made.size, found))
+        row = np.array((1.0, made.started, made.considered, made.queued, made.size, made.units, found))
         self._products += np.outer(row, row)
         return found
 
     def fitted(self) -> Fitted:
         """The best fitting sum.
 
-        Cost: one small system of equations for each of the 31 sets of terms.
+        Cost: one small system of equations for each of the 63 sets of terms.
         """
         scale = np.sqrt(np.diag(self._products))
         scale[scale == 0.0] = 1.0

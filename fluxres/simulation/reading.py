@@ -23,13 +23,14 @@ EVERY: Final = 10**12
 _HEAD = 1 << 16
 
 
-def read(text: str, *, format: str | None = None, seed: int = 0) -> Workload:
+def read(text: str, *, format: str | None = None, seed: int = 0, processors: str = "requested") -> Workload:
     """A workload from a file (``-`` is standard input), compressed or not, or from a model.
 
     Args:
         text: a path; or ``lublin:jobs=1000,size=128``, ``ensemble:jobs=100000,run=2s``, ``bursts:jobs=500,on=10m``.
         format: swf, batsim or jobs; by default the content decides.
         seed: of a model.
+        processors: of jobs of an SWF trace: requested, allocated, or the larger number of both.
 
     Errors: InputError with line and column; UsageError for a parameter a model does not have.
 
@@ -43,7 +44,7 @@ def read(text: str, *, format: str | None = None, seed: int = 0) -> Workload:
     found = FORMATS.get(format or detect(source.data[:_HEAD]))
     if found is None:
         raise UsageError(f"no workload format {format!r:.80}", hint=f"there is {', '.join(FORMATS)}")
-    return found(source)
+    return swf.read(source, processors) if found is swf.read else found(source)
 
 
 def detect(head: bytes) -> str:

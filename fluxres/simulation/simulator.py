@@ -2,9 +2,10 @@
 from event to event.
 
 The instances are the same that schedule real jobs; only time and the running of jobs are simulated.  Events are handled one
-after the other, each with the pass it causes.  At one moment, submissions come before ends, and ends in the order of starts;
-this makes results agree with other simulators for every job (specs/simulation.md).  If decisions cost time, a pass is divided
-into single decisions, each of which keeps its instance busy.
+after the other, each with the pass it causes: at one moment, submissions come before ends, and ends in the order of starts.  Or
+all events of a moment are handled before one pass, ends first.  Each order makes results agree with other simulators for every
+job (specs/simulation.md).  If decisions cost time, a pass is divided into single decisions, each of which keeps its instance
+busy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from heapq import heappop, heappush
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
-from fluxres.clock import FOREVER, seconds, stopwatch, ticks
+from fluxres.clock import FOREVER, processor_time, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import (
     FluxresError,
@@ -35,7 +36,7 @@ from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
-from fluxres.simulation.cost import Cost, Decision
+from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.hierarchy import Hierarchy, shares
 from fluxres.simulation.machine import Machine
@@ -60,7 +61,14 @@ BOOT: Final = 1
 TIMER: Final = 2
 END: Final = 3
 PASS: Final = 4
-"""Kinds of events, in the order in which those of one moment are handled; ends are handled in the order of the starts."""
+"""Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
+
+EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
+    "sequential": (PASS, SUBMIT, BOOT, TIMER, END),
+    "batched": (END, BOOT, TIMER, SUBMIT, PASS),
+}
+"""The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
+Batsim: one pass follows all events."""
 
 
 class SimulatedClock:
@@ -83,11 +91,17 @@ class SimulatedClock:
 
 
 class Events:
-    """Future events, sorted by moment, kind and insertion order."""
+    """Future events, sorted by moment, kind and insertion order.
 
-    __slots__ = ("_heap", "_made")
+    Args:
+        kinds: in the order in which those of one moment are handled.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_heap", "_kinds", "_made", "_ranks")
+
+    def __init__(self, kinds: tuple[int, ...] = EVENT_ORDERS["sequential"]) -> None:
+        self._kinds = kinds
+        self._ranks = [kinds.index(kind) for kind in range(len(kinds))]
         self._heap: list[tuple[int, int, int, Any]] = []
         self._made = 0
 
@@ -96,10 +110,12 @@ class Events:
 
     def push(self, moment: int, kind: int, what: Any) -> None:
         self._made += 1
-        heappush(self._heap, (moment, kind, self._made, what))
+        heappush(self._heap, (moment, self._ranks[kind], self._made, what))
 
-    def pop(self) -> tuple[int, int, int, Any]:
-        return heappop(self._heap)
+    def pop(self) -> tuple[int, int, Any]:
+        """Moment, kind and content of the next event."""
+        moment, rank, _, what = heappop(self._heap)
+        return moment, self._kinds[rank], what
 
 
 # -- the result of a run ------------------------------------------------------------------------------------------------
@@ -171,6 +187,7 @@ class Simulator:
         inventory: of all instances.
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.
+        event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -186,14 +203,21 @@ class Simulator:
         inventory: str = "auto",
         hierarchy: Hierarchy | None = None,
         cost: Cost | None = None,
+        event_order: str = "sequential",
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
+        if event_order not in EVENT_ORDERS:
+            raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
+        if isinstance(cost, Fitted) and cost.is_nothing:
+            cost = None
         self.machine = machine if isinstance(machine, Machine) else Machine(machine)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.cost = cost
         self.clock = SimulatedClock()
-        self.events = Events()
+        self.events = Events(EVENT_ORDERS[event_order])
+        self._is_stepped = cost is not None or event_order == "batched"
+        """Whether the simulator makes the passes, as events of their own."""
         self.instance = Instance(
             self.machine.graph,
             queue_policy=queue_policy if hierarchy is None else hierarchy.queue_policy(0),
@@ -203,7 +227,7 @@ class Simulator:
             runner=self,
             sink=self._over,
             events=False,
-            passes="event" if cost is None else "manual",
+            passes="manual" if self._is_stepped else "event",
         )
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
@@ -215,6 +239,8 @@ class Simulator:
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = None if cost is None else []
+        self._begin_at = FOREVER
+        """The first submission."""
         self._made = self._submitted = self._ended = self._handled = self._supplies_seen = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
@@ -263,7 +289,7 @@ class Simulator:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
                 self._site(self.instance, self.machine, Child(0, 0), None)
                 while len(events):
-                    clock.now, kind, _, what = events.pop()
+                    clock.now, kind, what = events.pop()
                     self._handled += 1
                     try:
                         handlers[kind](what)
@@ -275,7 +301,7 @@ class Simulator:
             for sink in self.sinks:
                 sink.close()
         for site in list(self._sites.values()):
-            self.rows.append(site.row(clock.now))
+            self.rows.append(site.row(self._begin_at, clock.now))
         return self.result()
 
     def result(self) -> Result:
@@ -347,6 +373,7 @@ class Simulator:
             return  # its instance or one above was stopped after the event was queued
         site.take_next()
         self._submitted += 1
+        self._begin_at = min(self._begin_at, job.submit)
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
             made = self._enter(site, request, job.limit, job, job)
@@ -405,7 +432,7 @@ class Simulator:
             return
         site, given = self._sites[job.instance], job.payload
         if job.child is not None:
-            self.rows.append(self._sites.pop(job.child).row(self.clock.now))
+            self.rows.append(self._sites.pop(job.child).row(self._begin_at, self.clock.now))
             site.children_left -= 1
         if isinstance(given, Submission) and job.started + given.run > self.clock.now:
             job.instance.exception(job, "timelimit", note="the limit is reached")
@@ -414,15 +441,20 @@ class Simulator:
         self._settle(site)
 
     def _pass(self, site: Site) -> None:
-        """One decision and its cost."""
+        """One decision and its cost, or a complete pass if decisions cost nothing."""
         site.pass_at = FOREVER
         cost, starting, instance = self.cost, self._starting, site.instance
-        if cost is None or starting is None or instance.is_closed:
+        if instance.is_closed:
             return
-        queued, before = len(instance.queue), stopwatch() if cost.measures else 0.0
+        if cost is None or starting is None:
+            instance.schedule()
+            self._settle(site, passed=True)
+            return
+        queued, before = len(instance.queue), processor_time() if cost.measures else 0.0
         started = instance.schedule(1)
-        took = stopwatch() - before if cost.measures else 0.0
-        spent = ticks(cost.decide(Decision(instance.queue.actions, started, queued, site.machine.count, took)))
+        took = processor_time() - before if cost.measures else 0.0
+        units = sum(job.size for job in starting)
+        spent = ticks(cost.decide(Decision(instance.queue.actions, started, queued, site.machine.count, took, units)))
         now = self.clock.now
         site.busy_until = now + spent
         site.busy_ticks += spent
@@ -459,7 +491,7 @@ class Simulator:
 
     def _settle_one(self, site: Site, *, passed: bool) -> None:
         instance = site.instance
-        if self.cost is not None and not passed and site.pass_at == FOREVER and not instance.is_closed:
+        if self._is_stepped and not passed and site.pass_at == FOREVER and not instance.is_closed:
             site.pass_at = max(self.clock.now, site.busy_until)
             self.events.push(site.pass_at, PASS, site)
         if site.upcoming is not None and not site.is_coming:

@@ -117,14 +117,19 @@ class Site:
         """Whether nothing is left to do here."""
         return self.upcoming is None and not self.children_left and not self.instance.is_active
 
-    def row(self, end: int) -> InstanceRow:
+    def row(self, first: int, end: int) -> InstanceRow:
+        """What it did.
+
+        Args:
+            first: the first submission of the workload; before that, no instance has anything to do.
+        """
         return InstanceRow(
             self.number,
             self.instance.address,
             self.level,
             self.machine.count,
             self.jobs,
-            seconds(self.begin),
+            seconds(min(max(self.begin, first), end)),
             seconds(end),
             seconds(self.busy_ticks),
             self.decisions,

@@ -1,10 +1,10 @@
 """The Standard Workload Format: 18 numbers per line, the format of the recorded workloads in the Parallel Workloads Archive.
 
-The choice of numbers decides whether results agree with those of others, so it is fixed here: processors are those requested,
-else those allocated; the limit is the requested time, else the run time; a run time of 0 counts as one second, because a job that
-ran at all took some time.  A job that lacks one of these, or was never submitted, is left out and counted by reason.  Traces of
-machines that swapped jobs out have a line for the complete job and then one for each part it ran in (status 2 to 4); the parts
-are left out because they would duplicate the work.
+The choice of numbers decides whether results agree with those of others: processors are those requested, else those allocated,
+unless the caller chooses otherwise; the limit is the requested time, else the run time; a run time of 0 counts as one second,
+because a job that ran at all took some time.  A job that lacks one of these, or was never submitted, is left out and counted by
+reason.  Traces of machines that swapped jobs out have a line for the complete job and then one for each part it ran in (status 2
+to 4); the parts are left out because they would duplicate the work.
 """
 
 from __future__ import annotations
@@ -30,8 +30,14 @@ _NEWLINE: Final = re.compile(r"\r\n?|\n")
 _MAX_S: Final = 10**12
 
 
-def read(source: Source) -> Workload:
+PROCESSORS: Final = ("requested", "allocated", "larger")
+
+
+def read(source: Source, processors: str = "requested") -> Workload:
     """A workload from SWF text.
+
+    Args:
+        processors: which number of a job counts: requested (else allocated), allocated (else requested), or the larger one.
 
     Errors: InputError with line and column for a value that is not a number or too large, or a line that is not SWF. Columns past
     the 18th are ignored.
@@ -52,7 +58,7 @@ def read(source: Source) -> Workload:
             if said is not None:
                 header.setdefault(said[1], said[2].strip())
             continue
-        made = _submission(words, line, number, source, left_out, notes)
+        made = _submission(words, line, number, source, left_out, notes, processors)
         if made is not None:
             if words[_STATUS] in _PARTS:
                 if made.id in whole:
@@ -69,7 +75,7 @@ def read(source: Source) -> Workload:
 
 
 def _submission(
-    words: list[str], line: str, number: int, source: Source, left_out: Counter[str], notes: Counter[str]
+    words: list[str], line: str, number: int, source: Source, left_out: Counter[str], notes: Counter[str], which: str
 ) -> Submission | None:
     if len(words) < FIELDS:
         raise InputError(
@@ -85,7 +91,10 @@ def _submission(
             _number(words, at, line, number, source) for at in (_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER)
         )
     job, submit, run, given, wanted, limit, status, user = values
-    processors = wanted if wanted > 0 else given
+    if which == "allocated" and given > 0:
+        processors = given
+    else:
+        processors = max(wanted, given) if which == "larger" else wanted if wanted > 0 else given
     if submit < 0 or run < 0 or processors <= 0:
         missing = "submission time" if submit < 0 else "run time" if run < 0 else "number of processors"
         left_out[f"no {missing}"] += 1
@@ -93,8 +102,10 @@ def _submission(
     if submit > _MAX_S or run > _MAX_S or limit > _MAX_S:
         at = _SUBMIT if submit > _MAX_S else _RUN if run > _MAX_S else _LIMIT
         raise InputError(f"expected seconds below 10^12, got {excerpt(words[at])}", where=source.where(number, _column(line, at)))
-    if wanted <= 0:
+    if wanted <= 0 and which != "allocated":
         notes["allocated processors used as those requested"] += 1
+    elif given <= 0 and which == "allocated":
+        notes["requested processors used as those allocated"] += 1
     if limit <= 0:
         notes["run time used as the requested time"] += 1
         limit = max(run, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
 from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance import policy as policies
-from fluxres.instance.policy import FairShare, Multifactor, names, policy
+from fluxres.instance.policy import FairShare, Multifactor, Usage, names, policy
 from fluxres.model import changes
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
@@ -202,9 +203,90 @@ def test_users_with_much_usage_wait() -> None:
     policy_used = instance.policy
     assert isinstance(policy_used, FairShare)
     assert policy_used.share("ann", 100.0) < policy_used.share("bob", 100.0) == 1.0
-    assert policy_used.share("ann", 1e6) == pytest.approx(policy_used.share("ann", 100.0))
     instance.finish(running)
     assert bob.state is State.RUN
+
+
+def test_users_are_charged_while_their_jobs_run() -> None:
+    instance, clock = on_nodes(100, FairShare(recalculate_s=60), inventory="named")
+    short = instance.submit("slot=1/node", user="bob", duration_s=3600)
+    instance.submit("slot=99/node", user="ann", duration_s=86400)
+    clock.now_s = 3600.0
+    instance.finish(short)
+    clock.now_s = 7200.0
+    instance.advance()
+    assert isinstance(instance.policy, FairShare)
+    assert instance.policy.share("ann", 7200.0) < 0.3 < 0.9 < instance.policy.share("bob", 7200.0)
+    instance.submit("slot=99/node", user="cy", duration_s=10)
+    ann, bob = (instance.submit("slot=99/node", user=name) for name in ("ann", "bob"))
+    assert list(instance.queue)[1:] == [bob, ann]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 9)), max_size=12), st.floats(1.0, 1e4))
+def test_usage_is_the_decaying_integral_of_what_a_user_holds(held: list[tuple[int, int, int]], half_life_s: float) -> None:
+    """Each second counts for less by half after a half-life; here the second is divided into a thousand parts."""
+    changes_of = [(start, size) for start, _, size in held] + [(start + length, -size) for start, length, size in held]
+    usage, now = Usage(), 120.0
+    for moment, change in sorted(changes_of):
+        usage.charge(change, float(moment), half_life_s)
+    rate = log(2.0) / half_life_s
+    expected = sum(
+        size * (exp(-rate * (now - start - length)) - exp(-rate * (now - start))) / rate for start, length, size in held
+    )
+    assert usage.at(now, half_life_s) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+class Seen(QueuePolicy):
+    """Notes what it is told."""
+
+    name = "seen"
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, float]] = []
+
+    def schedule(self, queue: Queue) -> None:
+        for job in queue:
+            queue.start(job)
+
+    def started(self, job: Job, now_s: float) -> None:
+        self.told.append(("started", job.size, now_s))
+
+    def finished(self, job: Job, now_s: float) -> None:
+        self.told.append(("finished", job.size, now_s))
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named"])
+def test_a_policy_is_told_of_starts_and_ends_and_knows_sizes(inventory: str) -> None:
+    instance, clock = on_nodes(4, Seen(), inventory=inventory)
+    first = instance.submit("slot=3/node", duration_s=10)
+    waiting = instance.submit("slot=2/node", duration_s=10)
+    assert (first.size, waiting.size, waiting.state) == (3, 2, State.SCHED)
+    clock.now_s = 5.0
+    instance.cancel(first)
+    assert isinstance(instance.policy, Seen)
+    assert instance.policy.told == [("started", 3, 0.0), ("finished", 3, 5.0), ("started", 2, 5.0)]
+
+
+@pytest.mark.parametrize("inventory", ["named", "graph"])
+@pytest.mark.parametrize("name", ["easy", "easy-count", "easy-sjbf", "hybrid"])
+def test_a_full_machine_without_limits_costs_a_pass_little(name: str, inventory: str) -> None:
+    """No job can be reserved if none has a limit; jobs behind the first one were tried all the same, at every end."""
+    instance, _ = on_nodes(8, name, inventory=inventory)
+    jobs = [instance.submit("slot=1/node") for _ in range(100)]
+    for job in jobs[:50]:
+        before = instance.queue.actions
+        instance.finish(job)
+        assert inventory == "graph" or instance.queue.actions <= 4, before
+    assert started(instance) == list(range(58))
+
+
+def test_jobs_that_start_do_not_count_for_the_queue_depth() -> None:
+    instance, _ = on_nodes(16, "hybrid:queue-depth=4")
+    whole = instance.submit("slot=16/node", duration_s=100)
+    for _ in range(20):
+        instance.submit("slot=1/node", duration_s=50)
+    instance.finish(whole)
+    assert instance.running == 16
 
 
 jobs_of = st.lists(

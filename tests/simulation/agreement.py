@@ -14,7 +14,7 @@ from fluxres.simulation import batsim, swf
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.simulator import simulate
 from fluxres.syntax import idset
-from tests.simulation import oracle, traces
+from tests.simulation import batched, oracle, traces
 
 
 def _nodes(number: int) -> ResourceGraph:
@@ -28,6 +28,11 @@ class Case(NamedTuple):
     expected: Callable[[list[oracle.Asked], int], None]
     machine: Callable[[int], ResourceGraph]
     has_names: bool = False
+    event_order: str = "sequential"
+
+
+def _batched(make_pass: batched.Pass) -> Callable[[list[oracle.Asked], int], None]:
+    return partial(batched.run, make_pass=make_pass)
 
 
 _SHORTEST_FIRST = partial(oracle.easy_by_count, shortest_first=True)
@@ -42,6 +47,13 @@ CASES = {
     "easy-count, named": Case("easy-count", oracle.easy_by_count, _nodes),
     "easy, named": Case("easy", oracle.easy_by_name, _nodes, has_names=True),
     "conservative, named": Case("conservative", oracle.conservative_by_name, _nodes, has_names=True),
+    "fcfs, batched": Case("fcfs", _batched(batched.fcfs), _nodes, has_names=True, event_order="batched"),
+    "easy, batched": Case("easy", _batched(batched.easy), _nodes, has_names=True, event_order="batched"),
+    "easy-count, batched": Case("easy-count", _batched(batched.easy_by_count), of_number, event_order="batched"),
+    "easy-sjbf, batched": Case(
+        "easy-sjbf", _batched(partial(batched.easy_by_count, shortest_first=True)), of_number, event_order="batched"
+    ),
+    "conservative, batched": Case("conservative", _batched(batched.conservative), _nodes, has_names=True, event_order="batched"),
 }
 
 
@@ -54,7 +66,8 @@ def differences(name: str, seed: int, inventory: str = "auto") -> list[str]:
         trace, read = traces.batsim(random), batsim.read
     case.expected(trace.jobs, trace.size)
     workload = read(Source(trace.text, "trace"))
-    result = simulate(workload, case.machine(trace.size), queue_policy=case.policy, inventory=inventory)
+    machine = case.machine(trace.size)
+    result = simulate(workload, machine, queue_policy=case.policy, inventory=inventory, event_order=case.event_order)
     schedule = result.schedule
     assert schedule is not None
     found = [] if result.refusals.ids == trace.refused else [f"refused {result.refusals.ids}, expected {trace.refused}"]

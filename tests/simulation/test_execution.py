@@ -82,6 +82,20 @@ def test_units_have_the_numbers_of_the_machine_throughout_a_hierarchy(tmp_path: 
     assert len(instances) == outcome.figures["instances"] == sum(level["instances"] for level in document["levels"])
 
 
+def test_figures_of_an_instance_count_from_its_own_beginning(tmp_path: Path) -> None:
+    """No instance has anything to do before the first job of a trace, which may begin in 2013."""
+    trace = "\n".join(f"{n} {1000 + n} -1 50 1 -1 -1 1 100 -1 1 1 1 -1 -1 -1 -1 -1" for n in range(1, 9))
+    (tmp_path / "trace.swf").write_text(trace)
+    page = "fluxres-experiment: 1\nname: x\nmachine: node=4\nworkload: {file: %s}\n" % (tmp_path / "trace.swf")
+    executed(page + "hierarchy: {topology: 4, boot_s: 20}\n", tmp_path)
+    rows = table(tmp_path / INSTANCES)
+    assert [float(row["begin_s"]) for row in rows] == [1001.0] * 5
+    for row in rows[1:]:
+        length = float(row["end_s"]) - float(row["begin_s"])
+        assert float(row["throughput_per_s"]) == pytest.approx(2 / length)
+        assert float(row["utilisation"]) == pytest.approx(100 / length)
+
+
 def test_units_without_names_are_laid_out(tmp_path: Path) -> None:
     text = "fluxres-experiment: 1\nname: x\nmachine: 16\nworkload: {lublin: {jobs: 80, size: 16}}\n"
     executed(text, tmp_path)

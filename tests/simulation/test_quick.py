@@ -44,7 +44,10 @@ def test_each_policy_has_the_metrics_of_a_run_of_its_own(workload: str, tmp_path
     [
         (None, "none"),
         ("measured:2", {"measured": {"factor": 2.0}}),
-        ("fixed:0.5", {"fitted": {"base_s": 0.0, "start_s": 0.5, "considered_s": 0.0, "queued_s": 0.0, "size_s": 0.0}}),
+        (
+            "fixed:0.5",
+            {"fitted": {"base_s": 0.0, "start_s": 0.5, "considered_s": 0.0, "queued_s": 0.0, "size_s": 0.0, "unit_s": 0.0}},
+        ),
     ],
 )
 def test_costs_are_those_of_a_study(text: str | None, expected: Any) -> None:

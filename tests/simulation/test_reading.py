@@ -66,6 +66,15 @@ def test_swf() -> None:
     assert sum(found.notes.values()) == 2
 
 
+@pytest.mark.parametrize(("processors", "sizes"), [("requested", [4, 4, 8]), ("allocated", [6, 4, 2]), ("larger", [6, 4, 8])])
+def test_swf_processors_are_those_requested_or_allocated(processors: str, sizes: list[int]) -> None:
+    given = [(6, 4), (-1, 4), (2, 8)]
+    lines = [f"{n} 0 -1 5 {had} -1 -1 {asked} 9 -1 1 1 1 -1 -1 -1 -1 -1" for n, (had, asked) in enumerate(given, 1)]
+    read = swf.read(Source("\n".join(lines).encode(), "x"), processors)
+    assert [job.ask for job in read] == sizes
+    assert read.notes["requested processors used as those allocated"] == (processors == "allocated")
+
+
 def test_swf_with_more_columns_and_other_blanks() -> None:
     (found,) = swf_of(f"  {line().replace(' ', chr(9))}  0.5 x ; comment")
     assert found.run == 5 * S

@@ -17,10 +17,10 @@ from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.hierarchy import Hierarchy, fan_outs, shares
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
-from fluxres.simulation.models import Ensemble
+from fluxres.simulation.models import Ensemble, Lublin
 from fluxres.simulation.numbering import Translated
 from fluxres.simulation.schedule import Finished, Schedule
-from fluxres.simulation.simulator import Simulator, simulate
+from fluxres.simulation.simulator import EVENT_ORDERS, Simulator, simulate
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import as_request
 from tests.simulation.invariants import violations
@@ -186,6 +186,31 @@ def test_machines() -> None:
         Machine(of_number(3), "socket")
 
 
+@pytest.mark.parametrize("event_order", EVENT_ORDERS)
+@pytest.mark.parametrize("queue_policy", ["fcfs", "easy", "conservative"])
+def test_decisions_that_take_no_time_change_nothing(queue_policy: str, event_order: str) -> None:
+    work = list(Lublin(300, size=32, seed=3))
+    starts = []
+    for cost in (None, cost_of("fixed:0"), Fitted()):
+        found = simulate(work, of_shape("node=32"), queue_policy=queue_policy, cost=cost, event_order=event_order)
+        assert found.schedule is not None
+        starts.append((found.schedule.starts(), found.schedule.allocated))
+    assert starts[0] == starts[1] == starts[2]
+
+
+def test_events_of_one_moment_are_handled_one_by_one_or_at_once() -> None:
+    # At 10 s a job ends and two arrive. One by one, the first arrival finds two nodes busy, and the second one fits before it.
+    work = [job(1, 0, 10, 2, 12), job(2, 10, 5, 3, 5), job(3, 10, 2, 1, 2)]
+    starts = {}
+    for event_order in EVENT_ORDERS:
+        result = simulate(work, of_shape("node=3"), queue_policy="easy", event_order=event_order)
+        assert result.schedule is not None
+        starts[event_order] = {number: start // S for number, start in result.schedule.starts().items()}
+    assert starts == {"sequential": {1: 0, 2: 12, 3: 10}, "batched": {1: 0, 2: 10, 3: 15}}
+    with pytest.raises(UsageError, match="event_order: expected sequential or batched, got 'random'"):
+        simulate(work, of_shape("node=3"), event_order="random")
+
+
 def test_decisions_with_a_cost_are_made_one_by_one() -> None:
     result = simulate(Ensemble(10, 1.0), of_number(100), cost=cost_of("fixed:0.5"), queue_policy="fcfs")
     assert result.schedule is not None
@@ -203,8 +228,8 @@ def test_a_limit_counts_from_the_decision() -> None:
 
 
 def test_costs() -> None:
-    decision = Decision(considered=4, started=1, queued=10, size=100, took_s=0.25)
-    assert cost_of("fitted:base=1,start=2,considered=3,queued=4,size=5").decide(decision) == 1 + 2 + 12 + 40 + 500  # type: ignore[union-attr]
+    decision = Decision(considered=4, started=1, queued=10, size=100, took_s=0.25, units=7)
+    assert cost_of("fitted:base=1,start=2,considered=3,queued=4,size=5,unit=6").decide(decision) == 597  # type: ignore[union-attr]
     assert Measured(2.0).decide(decision) == 0.5
     assert cost_of("none") is cost_of(None) is None
     for wrong in ("fixed", "fixed:-1", "fixed:x", "fitted:weight=1", "fitted:", "guessed", "measured:nan"):
@@ -213,18 +238,26 @@ def test_costs() -> None:
 
 
 @given(
-    st.lists(st.floats(0, 10), min_size=5, max_size=5),
-    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1), st.integers(0, 99), st.integers(1, 999)), min_size=30, max_size=60),
+    st.lists(st.floats(0, 10), min_size=6, max_size=6),
+    st.lists(
+        st.tuples(
+            st.integers(0, 50), st.integers(0, 1), st.integers(0, 99), st.integers(1, 999), st.just(0.0), st.integers(0, 99)
+        ),
+        min_size=30,
+        max_size=60,
+    ),
 )
-def test_a_fit_reproduces_the_cost_of_decisions(parts: list[float], decisions: list[tuple[int, int, int, int]]) -> None:
+def test_a_fit_reproduces_the_cost_of_decisions(
+    parts: list[float], decisions: list[tuple[int, int, int, int, float, int]]
+) -> None:
     model = Fitted(*parts)
     fit = Fit(model)
     for made in decisions:
-        fit.decide(Decision(*made, 0.0))
+        fit.decide(Decision(*made))
     found = fit.fitted()
     assert min(vars(found).values()) >= 0.0
     assert vars(cost_of(str(found))) == pytest.approx(vars(found), rel=5.01e-6, abs=0.0)  # six digits
-    took, said = ([each.decide(Decision(*made, 0.0)) for made in decisions] for each in (model, found))
+    took, said = ([each.decide(Decision(*made)) for made in decisions] for each in (model, found))
     # Terms that explain less than a billionth of the sum of squares are left out; squares of less than 1e-150 s vanish.
     off = sum((a - b) ** 2 for a, b in zip(took, said, strict=True))
     assert off <= 1.000001e-9 * sum(a**2 for a in took) + 1e-300
@@ -239,6 +272,15 @@ def test_measured_decisions_take_time() -> None:
     result = simulate(Ensemble(20, 1.0), of_number(100), cost=cost_of("measured"), queue_policy="fcfs")
     assert result.instances[0].busy_s > 0
     assert result.metrics.jobs == 20
+
+
+def test_request_size_and_machine_size_are_separate_terms_of_a_fit() -> None:
+    """A root that starts large requests is not mistaken for one whose machine is large."""
+    model = Fitted(start_s=1e-3, size_s=1e-6, unit_s=1e-4)
+    fit = Fit(model)
+    hierarchy = Hierarchy((4,), ("fcfs",))
+    simulate(Ensemble(64, 0.0), of_shape("node=4/core=8"), unit="core", cost=fit, hierarchy=hierarchy)
+    assert vars(fit.fitted()) == pytest.approx(vars(model), rel=1e-3, abs=1e-7)
 
 
 def test_a_hierarchy_divides_machine_and_jobs() -> None:

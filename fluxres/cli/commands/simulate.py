@@ -64,6 +64,20 @@ if TYPE_CHECKING:
 )
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
+@click.option(
+    "--event-order",
+    metavar="O",
+    type=click.Choice(("sequential", "batched")),
+    default="sequential",
+    help="Events of one moment: sequential (default; a pass after each), batched (ends first, then one pass).",
+)
+@click.option(
+    "--processors",
+    metavar="P",
+    type=click.Choice(("requested", "allocated", "larger")),
+    default="requested",
+    help="Processors of a job of an SWF trace: requested (default), allocated, or the larger.",
+)
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -111,6 +125,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             hierarchy=hierarchy,
             cost=fit or cost,
             inventory=given["inventory"] or "auto",
+            event_order=given["event_order"],
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None),
             keep=False,
             **({} if hierarchy else _policies(given)),
@@ -137,7 +152,7 @@ def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
     from fluxres.simulation import reading
     from fluxres.simulation.machine import Machine, read
 
-    jobs = reading.read(workload, format=given["format_name"], seed=given["seed"])
+    jobs = reading.read(workload, format=given["format_name"], seed=given["seed"], processors=given["processors"])
     graph = read(given["machine"], jobs.processors)
     fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
     return jobs, Machine(graph, given["unit"] or fine)
@@ -163,11 +178,12 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
+    order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
     return {
         "workload": workload + model,
         "machine": size if source.isdecimal() else f"{source}: {size}",
-        "scheduler": f"queue policy {queue}, match policy {match}{nested}, cost {given['cost'] or 'none'}",
+        "scheduler": f"queue policy {queue}, match policy {match}{nested}, cost {given['cost'] or 'none'}{order}",
         "fluxres": __version__,
         "date": datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": settings.command,

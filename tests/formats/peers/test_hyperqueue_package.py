@@ -94,7 +94,7 @@ def test_tasks_of_hyperqueue_and_of_a_graph_see_the_same_variables(python: Path,
     driver.write_text(DRIVER, encoding="utf-8")
     (tmp_path / "out").mkdir()
     command = [str(python), str(driver), str(tmp_path / "out"), json.dumps(TASKS)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=120, cwd=tmp_path)
     graph = ResourceGraph(registry.read(b"cpus=range(0-3)\n", fractions=True).structure)
     for number, task in enumerate(TASKS):
         variants = [
