@@ -177,10 +177,12 @@ class Level:
                     below[pool, kind] = below.get((pool, kind), 0) + amount
                 elif sizes[u] == 1:
                     self.cover(u, amount > 0, start, end)
+        pools: set[int] = set()
         for (pool, kind), amount in below.items():
             counts = self._counts.get(kind) or self.open(kind)
             counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
-        for pool in {pool for pool, _ in below} if below else ():
+            pools.add(pool)
+        for pool in pools:
             if runs[0][2] > 0:
                 self.touched.mark_one(pool, True, start, end)
             else:
