@@ -159,15 +159,15 @@ def main() -> None:
     if len(options.trees) != 2:
         parser.error("two worktrees are needed")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    trees = [Tree(path.resolve(), options.shape, options.nodes) for path in options.trees]
+    old_tree, new_tree = (Tree(path.resolve(), options.shape, options.nodes) for path in options.trees)
     print(f"{options.shape}, {options.nodes:,} nodes: least of {options.rounds} rounds, µs of processor time")
     print("| operation | old | new | ratio | free: old | new | ratio |\n|---|--:|--:|--:|--:|--:|--:|")
-    for name in trees[0].operations:
+    for name in old_tree.operations:
         if options.only is None or any(part in name for part in options.only):
-            old, new = compare(*trees, name, options.rounds)
+            old, new = compare(old_tree, new_tree, name, options.rounds)
             cells = [f"{a:.1f} | {b:.1f} | {b / a:.2f}" for a, b in zip(old, new, strict=True)]
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    for tree in trees:
+    for tree in (old_tree, new_tree):
         tree.close()
 
 
