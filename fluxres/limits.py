@@ -298,6 +298,9 @@ QUEUE_WATCHERS: Final = 3
 QUEUE_LOOK_SECONDS: Final = 60.0
 """Seconds after which a waiting process looks by itself, in case nothing has woken it."""
 
+START_WAIT_SECONDS: Final = 60.0
+"""Seconds after which a run starts although others are starting: one of them may be stopped."""
+
 OVERRUN_TICKS: Final = 60_000_000
 """Ticks by which a job that runs on is extended beyond its end each time somebody looks."""
 

@@ -1042,7 +1042,8 @@ class ResourceGraph(ShownDeep, Tabular):
                 found = matching.match(self, request, span, policy)
                 changes.require_picks(found)
                 window = found.start, found.end
-                return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
+                slots, drawn, variant = found.nslots, found.drawn, found.variant
+                return changes.stage(self, job, found.targets, window, ttl_s, slots, drawn, implies=True, variant=variant)
             window = self._given_window(start, end, duration_s)
             return changes.stage_by_window(self, job, targets.with_amounts(self, cast("Targets", wanted)), window, ttl_s)
 

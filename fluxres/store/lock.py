@@ -20,10 +20,11 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from fluxres.clock import Clock, monotonic_ns
 from fluxres.errors import StoreBusy, StoreError, UsageError
@@ -39,8 +40,7 @@ _OTHERS: Final = (errno.EWOULDBLOCK, errno.EACCES)
 """Another process has the lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """The process that holds the lock.
 
     Args:

@@ -11,7 +11,6 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -392,8 +391,7 @@ class Rows:
         return oldest
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct):
     """What is written for one change: all of it, or nothing.
 
     Args:
@@ -419,8 +417,7 @@ class Change:
         return cls([journal.body(event, user) for event in events], sum(map(journal.weight, events)), time, text, pools)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """A state of a graph in a store, to detect whether the graph has changed since.
 
     Args:
@@ -548,8 +545,7 @@ class Link:
         return row
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(msgspec.Struct):
     """A graph that is being changed in a store.
 
     Args:
@@ -562,7 +558,7 @@ class Transaction:
     graph: ResourceGraph
     position: Position
     tickets: Tickets
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
 
 
 class SqliteStore:
