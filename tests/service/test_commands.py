@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from fluxres import clock
 from fluxres.cli.program import program, run
 from fluxres.errors import RevisionConflict
 from fluxres.service.client.store import RemoteStore
-from tests.service.conftest import Server, demo_store, running
+from tests.service.conftest import DEMO, Server, demo_store, running
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(demo_store(tmp_path_factory.mktemp("shared"))) as found:
+        found.connection().send("POST", "/v1/graphs?name=spare", json.dumps(DEMO).encode())
         yield found
 
 
@@ -80,7 +82,7 @@ def test_the_journal_has_the_command_and_who_gave_it(shared: Server) -> None:
     assert last.user
 
 
-@pytest.mark.parametrize("line", ["undo", "graphs use demo", "run -n1 -- true", "unlink /demo/rack1/node3", "ps", "merge x.yaml"])
+@pytest.mark.parametrize("line", ["undo", "graphs use demo", "run -n1 -- true", "--graph spare unlink /demo/rack1", "ps", "merge x.yaml"])
 def test_what_a_server_does_not_do_is_refused(shared: Server, line: str) -> None:
     before = len(RemoteStore(shared.url).log())
     result = CliRunner().invoke(program, ["--store", shared.url, *line.split()])
