@@ -22,6 +22,7 @@ from fluxres.store.encoding import way_out
 APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 2
 _MAGIC: Final = b"SQLite format 3\0"
+_SMALLEST_BYTES: Final = 512
 _BUSY_S: Final = 10.0
 """Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
 
@@ -128,11 +129,25 @@ def exists(path: Path) -> bool:
     return True
 
 
+_known: Final[set[tuple[int, int]]] = set()
+"""Databases that this process has looked into, by device and inode."""
+
+
 def _check_head(path: Path) -> None:
     # SQLite considers a file of a few bytes an empty database and would overwrite it. A file whose first page was being
     # written at a power failure is valid only together with its journal, from which SQLite repairs it.
-    with translated(path), path.open("rb") as file:
-        head = file.read(len(_MAGIC))
+    #
+    # A database is looked into once only: to close any file drops the locks that this process has on it, also those of its
+    # connections (POSIX). Another process would take the database for unused and remove its log, with what is written there.
+    with translated(path):
+        seen = path.stat()
+        file_id = seen.st_dev, seen.st_ino
+        if file_id in _known and seen.st_size >= _SMALLEST_BYTES:
+            return
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    if head == _MAGIC:
+        _known.add(file_id)
     if head and head != _MAGIC and not path.with_name(path.name + "-journal").exists():
         raise StoreError("is not a SQLite database", where=str(path), hint="name another file, or move this one away")
 
