@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
+from msgspec.structs import astuple
 
 from fluxres import clock as clocks
 from fluxres.allocation.drawn import Drawn

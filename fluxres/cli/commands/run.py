@@ -145,8 +145,8 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     from fluxres.launch.gate import Gate
     from fluxres.store import url
 
-    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     opened = store(settings, is_quiet=True)
+    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     from fluxres.launch.runs import Order, Run, plan
 
     order = Order(
